@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writing a capture file (docs/capture-format.md). The writer keeps per-thread event streams in
+ * memory, and when they reach the size of a chunk writes them, compressed, in one write: a file is
+ * readable up to its last whole chunk whatever happens. Each chunk decodes alone: it begins with the
+ * open frames of its threads and holds the definitions it uses and the counters so far.
+ *
+ * One thread uses a writer at a time. Definitions must come before the first event that uses them.
+ */
+#ifndef PYEBPF_CAPFILE_WRITER_H
+#define PYEBPF_CAPFILE_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profile/trace.h"
+
+struct capw;
+
+struct capw_opts {
+	size_t chunk_bytes; /* of uncompressed events per chunk; 0: the default, 2 MiB */
+	int level;	    /* of zstd; 0: the default, 1 */
+};
+
+/**
+ * capw__new - start a capture file
+ * @fd:   open for writing, at its beginning; borrowed, must outlive the writer; need not seek
+ * @opts: may be NULL
+ * @info: copied
+ *
+ * Return: 0, -ENOMEM, or the error of write().
+ */
+int capw__new(struct capw **out, int fd, const struct capw_opts *opts, const struct trace_info *info);
+
+/**
+ * capw__process, capw__thread, capw__func - define or change something
+ *
+ * Strings are copied (and interned by the writer). An id that comes again replaces what was known.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int capw__process(struct capw *w, const struct trace_process *process);
+int capw__thread(struct capw *w, const struct trace_thread *thread);
+int capw__func(struct capw *w, const struct trace_func *func);
+
+/**
+ * capw__retire_func - the code object is gone: the id will not be entered again
+ *
+ * Its definition is forgotten once no open frame and no unwritten event uses it.
+ */
+void capw__retire_func(struct capw *w, uint32_t func);
+
+/* capw__retire_thread - the thread is gone and has no more events; forgotten likewise. */
+void capw__retire_thread(struct capw *w, uint32_t thread);
+
+/**
+ * capw__enter - a frame is entered or found: TRACE_CALL, TRACE_RESUME, TRACE_THROW, TRACE_OPEN
+ * capw__leave - the top frame is left: TRACE_RETURN, TRACE_YIELD, TRACE_UNWIND
+ * capw__gap   - the thread's open frames are forgotten
+ * @ts_ns: not before the last one of this thread (a smaller one is raised to it)
+ *
+ * The hot path: no allocation and no system call but when a chunk is full. capw__enter_frame-like
+ * matching of frames is the caller's work; a leave without an open frame is -EINVAL.
+ *
+ * Return: 0, -ENOMEM, -EINVAL for an unknown id, or the error of write(); after a write error the
+ * writer stays usable, drops the chunk and counts its events in capw__lost().
+ */
+int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind, uint32_t func);
+int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind);
+int capw__gap(struct capw *w, const struct trace_gap *gap);
+
+/* capw__depth - number of open frames of a thread, 0 if unknown. */
+uint32_t capw__depth(const struct capw *w, uint32_t thread);
+
+/* capw__written - events (without TRACE_OPEN) accepted and not dropped; capw__lost - dropped because
+ * they could not be written; capw__bytes - size of the file so far. */
+uint64_t capw__written(const struct capw *w);
+uint64_t capw__lost(const struct capw *w);
+uint64_t capw__bytes(const struct capw *w);
+
+/* capw__flush - write what is there as a chunk of its own, with @totals as the counters so far. */
+int capw__flush(struct capw *w, const struct trace_totals *totals);
+
+/**
+ * capw__finish - write the rest, the totals and the mark that says the file is complete
+ *
+ * Return: 0 or the first error of write().
+ */
+int capw__finish(struct capw *w, const struct trace_totals *totals);
+
+/* capw__free - NULL is fine; what was not flushed is dropped. */
+void capw__free(struct capw *w);
+
+#endif

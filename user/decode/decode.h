@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a capture file and pushing it, in time order over all threads, into a consumer. Needs no
+ * privilege and no live process. The file is hostile input: sizes are capped, indexes checked.
+ */
+#ifndef PYEBPF_DECODE_DECODE_H
+#define PYEBPF_DECODE_DECODE_H
+
+#include "base/err.h"
+#include "profile/trace.h"
+
+/**
+ * decode_file - push a whole capture
+ * @fd:       at its beginning, seekable or a pipe
+ * @consumer: its members are called with @self
+ * @e:        sentence with the file offset on a malformed file; may be NULL
+ *
+ * A file that was cut (killed writer, full disk) is read to its last whole chunk; end() then gets
+ * complete = false. Memory is bounded by the chunks whose times overlap, not by the file.
+ *
+ * Return: 0; -PYE_EFORMAT for what is no capture or damaged before its first chunk; -ENOMEM; what
+ * read() or the consumer returned.
+ */
+int decode_file(int fd, const struct trace_consumer *consumer, void *self, struct err *e);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Exporters: consumers of a trace that write a file. One file per format; the table is in
+ * exporters.c. An exporter never learns where the trace came from.
+ */
+#ifndef PYEBPF_EXPORT_EXPORT_H
+#define PYEBPF_EXPORT_EXPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "profile/trace.h"
+
+struct export_opts {
+	bool raw;		/* aggregates keep the profiler's own cost in */
+	uint64_t split_events;	/* firefox: events per file, 0 = never split */
+};
+
+/**
+ * struct export_out - where an exporter writes
+ * @write: append bytes; the exporter compresses itself where its format is compressed
+ * @next:  close this file and open the next part (name-2.json.gz, ...); NULL: the output cannot be
+ *         split (stdout), the exporter then writes one file and says so in it
+ *
+ * Return of both: 0 or a negative errno.
+ */
+struct export_out {
+	void *ctx;
+	int (*write)(void *ctx, const void *data, size_t len);
+	int (*next)(void *ctx);
+};
+
+/**
+ * struct exporter - one format
+ * @name, @aliases:  as given to --format; aliases NULL-terminated
+ * @extensions:      file name ends that choose it, NULL-terminated, the first is the default one
+ * @help:            one line
+ * @new:             makes the consumer's self; @out and @opts are borrowed for its life
+ * @consumer:        end() has written everything when it returns 0
+ * @free:            NULL is fine
+ */
+struct exporter {
+	const char *name;
+	const char *const *aliases;
+	const char *const *extensions;
+	const char *help;
+	int (*new)(void **self, const struct export_opts *opts, const struct export_out *out);
+	struct trace_consumer consumer;
+	void (*free)(void *self);
+};
+
+extern const struct exporter export_ndjson, export_collapsed, export_pprof, export_firefox;
+
+/* exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. */
+const struct exporter *exporter_by_name(const char *name);
+const struct exporter *exporter_by_path(const char *path);
+const struct exporter *exporter_at(size_t index);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model of a trace: what a capture says, whatever engine and interpreter made it, and the
+ * interface through which it is pushed. The decoder (decode/) calls a consumer; exporters and
+ * aggregates (export/, profile/) are consumers. Times are CLOCK_MONOTONIC nanoseconds.
+ *
+ * Ids (process, thread, function) are small numbers of the capture, unique in it, never reused;
+ * pid and tid are what the operating system calls them and can repeat in one capture.
+ * Strings are UTF-8 as base/text.h says (lone surrogates kept as three bytes), NUL-terminated and
+ * without a NUL inside: one in a name is kept as the two bytes C0 80.
+ */
+#ifndef PYEBPF_PROFILE_TRACE_H
+#define PYEBPF_PROFILE_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Written to files: append only. */
+enum trace_kind {
+	TRACE_CALL = 0,	  /* a frame is entered for the first time */
+	TRACE_RESUME = 1, /* a suspended frame goes on after a yield or an await */
+	TRACE_THROW = 2,  /* a suspended frame goes on because something was thrown into it */
+	TRACE_OPEN = 3,	  /* a frame found on the stack (attach, after a gap); no call */
+	TRACE_RETURN = 4,
+	TRACE_YIELD = 5,  /* suspended: yield or await */
+	TRACE_UNWIND = 6, /* left by an exception */
+	TRACE_KIND_CNT
+};
+
+static inline bool trace_is_leave(unsigned int kind)
+{
+	return kind >= TRACE_RETURN;
+}
+
+/* Why events are missing. Written to files: append only. */
+/* clang-format off */
+#define TRACE_LOSSES(X) \
+	X(LOSS_RING,     0, "ring",     "the ring to user space was full")                       \
+	X(LOSS_MAP,      1, "map",      "a table in the kernel was full")                        \
+	X(LOSS_READ,     2, "read",     "the frame could not be read from the target's memory")  \
+	X(LOSS_KERNEL,   3, "kernel",   "the kernel skipped the probe's program (recursion)")    \
+	X(LOSS_USER,     4, "user",     "user space could not keep the event (memory, disk)")    \
+	X(LOSS_THROTTLE, 5, "throttle", "held back on purpose to keep a budget")
+/* clang-format on */
+enum trace_loss {
+#define X(id, number, name, text) id = number,
+	TRACE_LOSSES(X)
+#undef X
+	LOSS_CNT
+};
+
+/* Why a thread's stack is not known for a while. Written to files: append only. */
+/* clang-format off */
+#define TRACE_GAPS(X) \
+	X(GAP_LOSS,   0, "lost",   "events were lost here")                                       \
+	X(GAP_SWITCH, 1, "switch", "the thread went to another stack (greenlet, fiber)")         \
+	X(GAP_WINDOW, 2, "window", "tracing was switched off")                                   \
+	X(GAP_EXEC,   3, "exec",   "the process executed another program")                       \
+	X(GAP_ATTACH, 4, "attach", "a child process was traced from here on only")
+/* clang-format on */
+enum trace_gap_reason {
+#define X(id, number, name, text) id = number,
+	TRACE_GAPS(X)
+#undef X
+	GAP_CNT
+};
+
+/* trace_loss_name, trace_gap_name - the short name, static; "unknown" out of range. */
+const char *trace_loss_name(unsigned int loss);
+const char *trace_gap_name(unsigned int reason);
+
+/* What one event costs the target, measured at start; ns. Zero: not measured. */
+struct trace_cost {
+	/* between the event's time stamp and the target going on: spent inside the frame that an
+	 * entry enters, or in the caller of one that an exit leaves */
+	uint32_t entry_after_ns, exit_after_ns;
+	/* between the target's trap and the time stamp: spent in the caller of a frame that an
+	 * entry enters, or inside the frame that an exit leaves */
+	uint32_t entry_before_ns, exit_before_ns;
+};
+
+/* The capture as a whole; strings borrowed until begin() returns. */
+struct trace_info {
+	uint64_t start_ns;	/* monotonic time at which the capture began */
+	int64_t start_unix_ns;	/* the same moment on the wall clock, ns since 1970 */
+	const char *engine;	/* "uprobe", "usdt", "inline" */
+	const char *version;	/* of the pyebpf that captured */
+	const char *hostname, *kernel, *cpu;
+	uint32_t cpu_cnt;
+	const char *arguments;	/* command line of pyebpf, shell-quoted */
+	struct trace_cost cost;
+};
+
+struct trace_process {
+	uint32_t id;
+	uint32_t pid;
+	uint64_t start_ns;	/* when it was first seen */
+	uint64_t end_ns;	/* 0 while it runs */
+	const char *comm;	/* short name */
+	const char *exe;	/* path of the executable, "" if unknown */
+	const char *python;	/* "3.12", "3.13t", "" if unknown */
+	const char *const *import_roots; /* NULL-terminated: sys.path-like folders, longest first; or NULL */
+	const char *prefix;	/* folder of the standard library, "" if unknown */
+};
+
+struct trace_thread {
+	uint32_t id;
+	uint32_t process;	/* id */
+	uint32_t tid;
+	bool is_main;
+	uint64_t start_ns;	/* start, or when it was first seen */
+	uint64_t end_ns;	/* 0 while it runs */
+	const char *name;	/* of the operating system */
+};
+
+/* A code object. */
+struct trace_func {
+	uint32_t id;
+	uint32_t process;	/* id */
+	uint32_t line;		/* co_firstlineno */
+	const char *qualname;	/* co_qualname; co_name before 3.11 */
+	const char *name;	/* co_name */
+	const char *file;	/* co_filename */
+};
+
+struct trace_event {
+	uint64_t ts_ns;
+	uint32_t thread; /* id */
+	uint32_t func;	 /* id: the frame entered, found or left */
+	uint32_t depth;	 /* frames below it */
+	uint8_t kind;	 /* enum trace_kind */
+};
+
+/* From ts_ns on the thread's stack is unknown; the frames open then are shown again (TRACE_OPEN)
+ * at until_ns. */
+struct trace_gap {
+	uint64_t ts_ns, until_ns;
+	uint64_t lost; /* events of this thread known to be missing here */
+	uint32_t thread;
+	uint8_t reason; /* enum trace_gap_reason */
+};
+
+struct trace_totals {
+	uint64_t end_ns;
+	uint64_t generated; /* events that happened in traced threads: written + all lost */
+	uint64_t written;   /* calls, returns and so on in the capture; TRACE_OPEN is none */
+	uint64_t lost[LOSS_CNT];
+	bool complete; /* false: the capture ends before its proper end (killed, disk full) */
+};
+
+/**
+ * struct trace_consumer - takes a trace, pushed in this order
+ * @begin:   once, first
+ * @process, @thread, @func: a definition, before the first event that uses it; the same id comes
+ *           again when something about it changed (a thread ended, a process executed)
+ * @event:   in time order over all threads; frames of one thread nest
+ * @gap:     after it the thread has no open frames
+ * @end:     once, last
+ *
+ * Every pointer handed over is borrowed until the call returns. A member may be NULL: not wanted.
+ * Return of each: 0, or a negative number, which ends the decoding with that number.
+ */
+struct trace_consumer {
+	int (*begin)(void *self, const struct trace_info *info);
+	int (*process)(void *self, const struct trace_process *process);
+	int (*thread)(void *self, const struct trace_thread *thread);
+	int (*func)(void *self, const struct trace_func *func);
+	int (*event)(void *self, const struct trace_event *event);
+	int (*gap)(void *self, const struct trace_gap *gap);
+	int (*end)(void *self, const struct trace_totals *totals);
+};
+
+#endif
