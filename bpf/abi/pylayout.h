@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Where things lie in the structures of one CPython build. Filled by user/cpython/layouts.c from
+ * the per-version data (and from _Py_DebugOffsets where the interpreter has them), read by the BPF
+ * programs and by the walkers on the host. Offsets are bytes; PYE_NO_FIELD: there is no such field.
+ */
+#ifndef PYEBPF_ABI_PYLAYOUT_H
+#define PYEBPF_ABI_PYLAYOUT_H
+
+#include "abi/types.h"
+
+#define PYE_NO_FIELD 0xffff
+
+/* flags of struct pye_pylayout */
+#define PYE_LAYOUT_FRAME_OBJECT	 (1u << 0) /* frames are PyFrameObjects chained by f_back (to 3.10) */
+#define PYE_LAYOUT_FREE_THREADED (1u << 1)
+#define PYE_LAYOUT_FRAME_STATE	 (1u << 2) /* f_state is the int8 of 3.10, not f_stacktop */
+#define PYE_LAYOUT_CFRAME	 (1u << 3) /* tstate -> cframe -> current frame (3.11, 3.12) */
+
+/* The 80 first bytes of an interpreter frame hold every field used of it (from 3.11 on). */
+#define PYE_FRAME_READ 80
+
+struct pye_pylayout {
+	__u16 minor;	   /* 3.<minor> */
+	__u16 flags;
+
+	/* frame: _PyInterpreterFrame, or PyFrameObject to 3.10 */
+	__u16 f_code;	   /* f_code, f_executable: mask the result with ~7 (tags, from 3.14) */
+	__u16 f_previous;  /* previous, f_back */
+	__u16 f_instr;	   /* prev_instr, instr_ptr (pointer); f_lasti (int) to 3.10 */
+	__u16 f_owner;	   /* byte; >= 3 is an entry from C, no Python frame. None to 3.10 */
+	__u16 f_state;	   /* to 3.10: f_stacktop (pointer) or f_state (int8); else none */
+	__u16 f_gen;	   /* to 3.10: f_gen; else none */
+
+	/* code object */
+	__u16 co_filename, co_name, co_qualname; /* co_qualname: none before 3.11 */
+	__u16 co_firstlineno;			 /* int */
+	__u16 co_flags;				 /* int */
+	__u16 co_code_adaptive;			 /* first instruction, 3.11 on; else none */
+
+	/* str */
+	__u16 str_length;      /* ssize_t, in code points */
+	__u16 str_state;       /* u32 with the bits below */
+	__u16 str_ascii_data;  /* data of a compact ASCII string */
+	__u16 str_data;	       /* data of another compact string; else: the pointer to the data */
+	__u32 str_kind_mask;   /* kind = (state & mask) / lowest bit of mask: 1, 2, 4 bytes each */
+	__u32 str_compact_mask, str_ascii_mask;
+
+	/* thread state */
+	__u16 ts_next, ts_interp;
+	__u16 ts_frame;		/* frame, cframe or current_frame */
+	__u16 cframe_frame;	/* inside the cframe; else none */
+	__u16 ts_thread_id;	/* pthread_self() */
+	__u16 ts_native_id;	/* gettid(); none before 3.11 */
+	__u16 ts_exception;	/* current_exception, curexc_type: non-NULL while unwinding */
+
+	/* interpreter state, _PyRuntime */
+	__u16 is_next, is_threads;
+	__u16 rt_interpreters;	   /* head of the list of interpreters */
+	__u16 rt_tstate_current;   /* gilstate.tstate_current; none from 3.12 on and in 3.6 */
+
+	__u16 type_dealloc;	   /* tp_dealloc in a type object */
+	__u16 pad;
+};
+
+_Static_assert(sizeof(struct pye_pylayout) == 76, "struct pye_pylayout is part of the ABI");
+
+#endif
