@@ -50,6 +50,10 @@ size_t text_next(const char *s, size_t len, uint32_t *cp)
 	size_t n = sequence_length(lead);
 	uint32_t value;
 
+	if (lead == 0xc0 && len > 1 && (unsigned char)s[1] == 0x80) {
+		*cp = 0;
+		return 2;
+	}
 	*cp = 0xfffd;
 	if (!n || n > len)
 		return 1;
@@ -65,7 +69,7 @@ size_t text_next(const char *s, size_t len, uint32_t *cp)
 	return n;
 }
 
-static bool harmless(uint32_t cp)
+bool text_harmless(uint32_t cp)
 {
 	if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0))
 		return false;
@@ -89,7 +93,7 @@ char *text_escape(char *out, size_t size, const char *s, size_t len)
 
 		if (cp == 0xfffd && n == 1)
 			m = (size_t)snprintf(piece, sizeof(piece), "\\x%02x", (unsigned char)s[i]);
-		else if (harmless(cp))
+		else if (text_harmless(cp))
 			m = text_put_code_point(piece, cp);
 		else if (cp < 0x100)
 			m = (size_t)snprintf(piece, sizeof(piece), "\\x%02x", cp);

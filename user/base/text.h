@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Strings from targets. Inside pyebpf a name is UTF-8 in which a lone surrogate of the target's
- * string is kept as its three-byte form (ED A0..BF xx, as CPython's "surrogatepass" writes it), so
- * that nothing is lost; each output escapes that form in its own way.
+ * string is kept as its three-byte form (ED A0..BF xx, as CPython's "surrogatepass" writes it) and
+ * a NUL as C0 80, so that nothing is lost; each output escapes that form in its own way.
  */
 #ifndef PYEBPF_BASE_TEXT_H
 #define PYEBPF_BASE_TEXT_H
@@ -22,7 +22,8 @@ size_t text_put_code_point(char *out, uint32_t cp);
 /**
  * text_next - decode one code point
  * @s, @len: bytes left, @len > 0
- * @cp:      the code point; lone surrogates are passed; 0xFFFD for a byte that is not UTF-8
+ * @cp:      the code point; lone surrogates are passed, C0 80 is NUL; 0xFFFD with a length of 1
+ *           for a byte that is not UTF-8
  *
  * Return: bytes consumed, >= 1.
  */
@@ -38,5 +39,8 @@ size_t text_next(const char *s, size_t len, uint32_t *cp);
  * Return: @out.
  */
 char *text_escape(char *out, size_t size, const char *s, size_t len);
+
+/* text_harmless - whether text_escape() shows a code point as it is. */
+bool text_harmless(uint32_t cp);
 
 #endif

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/outbuf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int outbuf__init(struct outbuf *b, size_t size, outbuf_write_fn write, void *ctx)
+{
+	*b = (struct outbuf){ .size = size, .write = write, .ctx = ctx };
+	b->mem = malloc(size);
+	if (!b->mem) {
+		b->err = -ENOMEM;
+		b->size = 0;
+		return -ENOMEM;
+	}
+	b->at = b->mem;
+	b->end = b->mem + size;
+	return 0;
+}
+
+void outbuf__done(struct outbuf *b)
+{
+	free(b->mem);
+	*b = (struct outbuf){ .err = b->err };
+}
+
+static void pass(struct outbuf *b, const void *data, size_t len)
+{
+	if (b->err || !len)
+		return;
+	b->err = b->write(b->ctx, data, len);
+	if (!b->err)
+		b->passed_bytes += len;
+}
+
+int outbuf__flush(struct outbuf *b)
+{
+	pass(b, b->mem, (size_t)(b->at - b->mem));
+	b->at = b->mem;
+	return b->err;
+}
+
+char *outbuf__room_slow(struct outbuf *b)
+{
+	outbuf__flush(b);
+	return b->at;
+}
+
+void outbuf__put_slow(struct outbuf *b, const void *data, size_t len)
+{
+	outbuf__flush(b);
+	if (len >= b->size) {
+		pass(b, data, len);
+		return;
+	}
+	memcpy(b->at, data, len);
+	b->at += len;
+}
