@@ -56,3 +56,33 @@ void outbuf__put_slow(struct outbuf *b, const void *data, size_t len)
 	memcpy(b->at, data, len);
 	b->at += len;
 }
+
+int membuf__write(void *membuf, const void *data, size_t len)
+{
+	struct membuf *m = membuf;
+
+	if (m->cap - m->len < len) {
+		size_t cap = m->cap ? m->cap : 256;
+		char *grown;
+
+		while (cap - m->len < len) {
+			if (cap > SIZE_MAX / 2)
+				return -ENOMEM;
+			cap *= 2;
+		}
+		grown = realloc(m->data, cap);
+		if (!grown)
+			return -ENOMEM;
+		m->data = grown;
+		m->cap = cap;
+	}
+	memcpy(m->data + m->len, data, len);
+	m->len += len;
+	return 0;
+}
+
+void membuf__done(struct membuf *m)
+{
+	free(m->data);
+	*m = (struct membuf){ 0 };
+}

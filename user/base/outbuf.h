@@ -98,4 +98,16 @@ static inline uint64_t outbuf__total(const struct outbuf *b)
 	return b->passed_bytes + (uint64_t)(b->at - b->mem);
 }
 
+/* Bytes collected in memory: an outbuf_write_fn for what is small or needed as a whole. */
+struct membuf {
+	char *data; /* owned; membuf__done() */
+	size_t len, cap;
+};
+
+/* membuf__write - append; an outbuf_write_fn, @membuf is a struct membuf. Return: 0 or -ENOMEM. */
+int membuf__write(void *membuf, const void *data, size_t len);
+
+/* membuf__done - release the memory. A zeroed @m is fine. */
+void membuf__done(struct membuf *m);
+
 #endif
