@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/strtab.h"
+#include "base/strpool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,24 +10,24 @@ enum {
 	FIRST_CAP = 64
 };
 
-struct strtab_block {
-	struct strtab_block *next;
+struct strpool_block {
+	struct strpool_block *next;
 	size_t used, size;
 	char data[];
 };
 
-int strtab__init(struct strtab *t)
+int strpool__init(struct strpool *t)
 {
 	uint32_t id;
 
-	*t = (struct strtab){ 0 };
-	return strtab__add(t, "", 0, &id);
+	*t = (struct strpool){ 0 };
+	return strpool__add(t, "", 0, &id);
 }
 
-void strtab__done(struct strtab *t)
+void strpool__done(struct strpool *t)
 {
 	while (t->blocks) {
-		struct strtab_block *next = t->blocks->next;
+		struct strpool_block *next = t->blocks->next;
 
 		free(t->blocks);
 		t->blocks = next;
@@ -35,7 +35,7 @@ void strtab__done(struct strtab *t)
 	free(t->strs);
 	free(t->hashes);
 	free(t->slots);
-	*t = (struct strtab){ 0 };
+	*t = (struct strpool){ 0 };
 }
 
 /* FNV-1a over eight bytes at a time, with a final mix. */
@@ -56,7 +56,7 @@ static uint64_t hash_of(const char *s, size_t len)
 }
 
 /* Where the string is or belongs. */
-static uint32_t slot_of(const struct strtab *t, const char *s, size_t len, uint64_t hash)
+static uint32_t slot_of(const struct strpool *t, const char *s, size_t len, uint64_t hash)
 {
 	uint32_t mask = t->slot_cnt - 1, i;
 
@@ -70,10 +70,10 @@ static uint32_t slot_of(const struct strtab *t, const char *s, size_t len, uint6
 	return i;
 }
 
-static int grow(struct strtab *t)
+static int grow(struct strpool *t)
 {
 	uint32_t cap = t->cap ? t->cap * 2 : FIRST_CAP;
-	struct strtab_str *strs;
+	struct strpool_str *strs;
 	uint64_t *hashes;
 	uint32_t *slots;
 
@@ -104,9 +104,9 @@ static int grow(struct strtab *t)
 	return 0;
 }
 
-static char *keep(struct strtab *t, const char *s, size_t len)
+static char *keep(struct strpool *t, const char *s, size_t len)
 {
-	struct strtab_block *b = t->blocks;
+	struct strpool_block *b = t->blocks;
 	char *at;
 
 	if (!b || b->size - b->used <= len) {
@@ -115,7 +115,7 @@ static char *keep(struct strtab *t, const char *s, size_t len)
 		b = malloc(sizeof(*b) + size);
 		if (!b)
 			return NULL;
-		*b = (struct strtab_block){ .next = t->blocks, .size = size };
+		*b = (struct strpool_block){ .next = t->blocks, .size = size };
 		t->blocks = b;
 	}
 	at = b->data + b->used;
@@ -125,7 +125,7 @@ static char *keep(struct strtab *t, const char *s, size_t len)
 	return at;
 }
 
-int strtab__add(struct strtab *t, const char *s, size_t len, uint32_t *id)
+int strpool__add(struct strpool *t, const char *s, size_t len, uint32_t *id)
 {
 	uint64_t hash = hash_of(s, len);
 	uint32_t slot;
@@ -145,7 +145,7 @@ int strtab__add(struct strtab *t, const char *s, size_t len, uint32_t *id)
 	kept = keep(t, s, len);
 	if (!kept)
 		return -ENOMEM;
-	t->strs[t->cnt] = (struct strtab_str){ .s = kept, .len = len };
+	t->strs[t->cnt] = (struct strpool_str){ .s = kept, .len = len };
 	t->hashes[t->cnt] = hash;
 	t->slots[slot] = t->cnt + 1;
 	*id = t->cnt++;
