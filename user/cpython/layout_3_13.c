@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/* CPython 3.13. Source: offsetof() over the headers of 3.13.0; free-threaded: with Py_GIL_DISABLED. */
+#include "cpython/layouts.h"
+
+/* clang-format off */
+static const struct layout_debug_field debug_offsets[] = {
+	{  40, LAYOUT_FIELD(rt_interpreters) },
+	{  64, LAYOUT_FIELD(is_next) },
+	{  72, LAYOUT_FIELD(is_threads) },
+	{ 168, LAYOUT_FIELD(ts_next) },
+	{ 176, LAYOUT_FIELD(ts_interp) },
+	{ 184, LAYOUT_FIELD(ts_frame) },
+	{ 192, LAYOUT_FIELD(ts_thread_id) },
+	{ 200, LAYOUT_FIELD(ts_native_id) },
+	{ 232, LAYOUT_FIELD(f_previous) },
+	{ 240, LAYOUT_FIELD(f_code) },
+	{ 248, LAYOUT_FIELD(f_instr) },
+	{ 264, LAYOUT_FIELD(f_owner) },
+	{ 280, LAYOUT_FIELD(co_filename) },
+	{ 288, LAYOUT_FIELD(co_name) },
+	{ 296, LAYOUT_FIELD(co_qualname) },
+	{ 312, LAYOUT_FIELD(co_firstlineno) },
+	{ 344, LAYOUT_FIELD(co_code_adaptive) },
+	{ 544, LAYOUT_FIELD(str_state) },
+	{ 552, LAYOUT_FIELD(str_length) },
+	{ 560, LAYOUT_FIELD(str_ascii_data) },
+	{ 0 },
+};
+
+const struct layout layout_3_13 = {
+	.py = {
+		.minor             = 13,
+		.flags             = 0,
+
+		.f_code            = 0,
+		.f_previous        = 8,
+		.f_instr           = 56,
+		.f_owner           = 70,
+		.f_state           = PYE_NO_FIELD,
+		.f_gen             = PYE_NO_FIELD,
+
+		.co_filename       = 112,
+		.co_name           = 120,
+		.co_qualname       = 128,
+		.co_firstlineno    = 68,
+		.co_flags          = 48,
+		.co_code_adaptive  = 200,
+		.co_hidden         = 0x2000000,
+
+		.str_length        = 16,
+		.str_state         = 32,
+		.str_ascii_data    = 40,
+		.str_data          = 56,
+		.str_kind_mask     = 0x1c,
+		.str_compact_mask  = 0x20,
+		.str_ascii_mask    = 0x40,
+
+		.ts_next           = 8,
+		.ts_interp         = 16,
+		.ts_frame          = 72,
+		.cframe_frame      = PYE_NO_FIELD,
+		.ts_thread_id      = 152,
+		.ts_native_id      = 160,
+		.ts_exception      = 112,
+
+		.is_next           = 7264,
+		.is_threads        = 7344,
+		.rt_interpreters   = 632,
+		.rt_tstate_current = PYE_NO_FIELD,
+
+		.type_dealloc      = 48,
+
+		.resume_mask       = 3,
+		.resume_skip       = 0xff,
+	},
+	.jit_is_object = true,
+	.jit = { { 194968, 193104 }, { 194984, 193120 } },
+	.debug = debug_offsets,
+};
+
+const struct layout layout_3_13t = {
+	.py = {
+		.minor             = 13,
+		.flags             = PYE_LAYOUT_FREE_THREADED,
+
+		.f_code            = 0,
+		.f_previous        = 8,
+		.f_instr           = 56,
+		.f_owner           = 70,
+		.f_state           = PYE_NO_FIELD,
+		.f_gen             = PYE_NO_FIELD,
+
+		.co_filename       = 128,
+		.co_name           = 136,
+		.co_qualname       = 144,
+		.co_firstlineno    = 84,
+		.co_flags          = 64,
+		.co_code_adaptive  = 216,
+		.co_hidden         = 0x2000000,
+
+		.str_length        = 32,
+		.str_state         = 48,
+		.str_ascii_data    = 56,
+		.str_data          = 72,
+		.str_kind_mask     = 0x1c,
+		.str_compact_mask  = 0x20,
+		.str_ascii_mask    = 0x40,
+
+		.ts_next           = 8,
+		.ts_interp         = 16,
+		.ts_frame          = 72,
+		.cframe_frame      = PYE_NO_FIELD,
+		.ts_thread_id      = 152,
+		.ts_native_id      = 160,
+		.ts_exception      = 112,
+
+		.is_next           = 7264,
+		.is_threads        = 7344,
+		.rt_interpreters   = 632,
+		.rt_tstate_current = PYE_NO_FIELD,
+
+		.type_dealloc      = 64,
+
+		.resume_mask       = 3,
+		.resume_skip       = 0xff,
+	},
+	.jit_is_object = true,
+	.jit = { { 215616, 196192 }, { 218112, 196272 } },
+	.debug = debug_offsets,
+};
+/* clang-format on */
