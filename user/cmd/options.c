@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum {
+	MAX_ROWS = 96,
+	HELP_ROW = MAX_ROWS,
+	FIRST_VALUE = 256, /* of getopt: FIRST_VALUE + row; letters are below */
+	WIDTH = 80,
+	HELP_COLUMN = 26,
+};
+
+/* The rows of all groups, side by side, as getopt_long() wants them. */
+struct flat {
+	const struct opt_row *rows[MAX_ROWS];
+	void *fields[MAX_ROWS];
+	struct option longs[MAX_ROWS + 2];
+	char letters[2 * MAX_ROWS + 4];
+	int cnt;
+};
+
+static bool takes_arg(const struct opt_row *row)
+{
+	return row->arg != NULL;
+}
+
+static void flatten(const struct opt_command *cmd, char *opts, struct flat *f)
+{
+	size_t letter = 0;
+
+	f->cnt = 0;
+	f->letters[letter++] = ':'; /* report a missing argument apart */
+	f->letters[letter++] = 'h';
+	for (const struct opt_group *g = cmd->groups; g->rows; g++) {
+		for (const struct opt_row *row = g->rows; row->name && f->cnt < MAX_ROWS; row++) {
+			int i = f->cnt++;
+
+			f->rows[i] = row;
+			f->fields[i] = opts + g->offset + row->offset;
+			f->longs[i] = (struct option){ .name = row->name,
+						       .has_arg = takes_arg(row),
+						       .val = FIRST_VALUE + i };
+			if (!row->letter)
+				continue;
+			f->letters[letter++] = row->letter;
+			if (takes_arg(row))
+				f->letters[letter++] = ':';
+		}
+	}
+	f->letters[letter] = '\0';
+	f->longs[f->cnt] = (struct option){ .name = "help", .val = FIRST_VALUE + HELP_ROW };
+	f->longs[f->cnt + 1] = (struct option){ 0 };
+}
+
+static int read_field(const struct opt_row *row, void *field, const char *arg, struct err *e)
+{
+	uint64_t value = 0;
+	int err = 0;
+
+	switch (row->type) {
+	case OPT_FLAG:
+		*(bool *)field = true;
+		return 0;
+	case OPT_STRING:
+		*(const char **)field = arg;
+		return 0;
+	case OPT_CUSTOM:
+		return row->parse(field, arg, e);
+	case OPT_UNSIGNED:
+		err = opt_unsigned(arg, &value);
+		break;
+	case OPT_SIZE:
+		err = opt_size(arg, &value);
+		break;
+	case OPT_DURATION:
+		err = opt_duration(arg, &value);
+		break;
+	}
+	if (err)
+		return err_set(e, err, "%s",
+			       err == -ERANGE		   ? "the number is too large"
+			       : row->type == OPT_DURATION ? "want 30, 30s, 5m, 2h or 250ms"
+			       : row->type == OPT_SIZE	   ? "want a size such as 512M"
+							   : "want a number");
+	*(uint64_t *)field = value;
+	return 0;
+}
+
+static int complain(const char *name, const char *fmt, va_list ap)
+{
+	char text[512], shown[1024];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	fprintf(stderr, "pyebpf %s: %s\n", name,
+		text_escape(shown, sizeof(shown), text, strlen(text)));
+	fprintf(stderr, "Try 'pyebpf %s --help'.\n", name);
+	return -PYE_EUSAGE;
+}
+
+int options_usage(const struct opt_command *cmd, const char *fmt, ...)
+{
+	va_list ap;
+	int err;
+
+	va_start(ap, fmt);
+	err = complain(cmd->name, fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+static int take_option(const struct opt_command *cmd, const struct flat *f, int row,
+		       const char *arg)
+{
+	struct err e = { 0 };
+	int err = read_field(f->rows[row], f->fields[row], arg, &e);
+
+	if (err == -ENOMEM)
+		return err;
+	if (err)
+		return options_usage(cmd, "--%s %s: %s", f->rows[row]->name, arg ? arg : "",
+				     e.what[0] ? e.what : err_str(err));
+	return 0;
+}
+
+static int row_by_letter(const struct flat *f, int letter)
+{
+	for (int i = 0; i < f->cnt; i++) {
+		if (f->rows[i]->letter == letter)
+			return i;
+	}
+	return -1;
+}
+
+static int unknown_option(const struct opt_command *cmd, char **argv, int got)
+{
+	const char *what = got == ':' ? "needs an argument" : "is not an option of this command";
+
+	if (optopt > 0 && optopt < FIRST_VALUE)
+		return options_usage(cmd, "-%c %s", optopt, what);
+	if (got == '?' && optopt >= FIRST_VALUE)
+		what = "takes no argument";
+	return options_usage(cmd, "%s %s", argv[optind - 1], what);
+}
+
+/* What is before "--"; the command to launch is after it. */
+static int split_command(int argc, char **argv, struct opt_rest *rest)
+{
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--"))
+			continue;
+		rest->command = argv + i + 1;
+		rest->command_cnt = argc - i - 1;
+		return i;
+	}
+	return argc;
+}
+
+static int parse_all(const struct opt_command *cmd, const struct flat *f, int argc, char **argv)
+{
+	int got, row, err = 0;
+
+	optind = 0; /* glibc: begin anew */
+	opterr = 0;
+	while (!err && (got = getopt_long(argc, argv, f->letters, f->longs, NULL)) != -1) {
+		if (got == '?' || got == ':')
+			return unknown_option(cmd, argv, got);
+		if (got == 'h' || got == FIRST_VALUE + HELP_ROW) {
+			options_help(cmd);
+			return OPTIONS_DONE;
+		}
+		row = got < FIRST_VALUE ? row_by_letter(f, got) : got - FIRST_VALUE;
+		err = take_option(cmd, f, row, optarg);
+	}
+	return err;
+}
+
+int options_parse(const struct opt_command *cmd, int argc, char **argv, void *opts,
+		  struct opt_rest *rest)
+{
+	struct flat f;
+	int err = 0;
+
+	*rest = (struct opt_rest){ 0 };
+	flatten(cmd, opts, &f);
+	for (int i = 0; i < f.cnt && !err; i++) {
+		if (f.rows[i]->fallback)
+			err = take_option(cmd, &f, i, f.rows[i]->fallback);
+	}
+	argc = split_command(argc, argv, rest);
+	if (!err)
+		err = parse_all(cmd, &f, argc, argv);
+	rest->operands = argv + optind;
+	rest->operand_cnt = argc - optind;
+	return err;
+}
+
+/* Prints words between two columns; the cursor is at @at. */
+static void wrap(const char *text, int at, int column)
+{
+	while (*text) {
+		int len = (int)strcspn(text, " \n");
+
+		if (at > column && at + 1 + len > WIDTH - 1) {
+			printf("\n%*s", column, "");
+			at = column;
+		} else if (at > column) {
+			putchar(' ');
+			at++;
+		}
+		printf("%.*s", len, text);
+		at += len;
+		text += len;
+		if (*text == '\n') {
+			printf("\n%*s", text[1] ? column : 0, "");
+			at = column;
+		}
+		text += *text != '\0';
+	}
+	putchar('\n');
+}
+
+static void help_row(const struct opt_row *row)
+{
+	char left[64], text[640];
+	int n;
+
+	n = snprintf(left, sizeof(left), "  %c%c%s --%s%s%s", row->letter ? '-' : ' ',
+		     row->letter ? row->letter : ' ', row->letter ? "," : " ", row->name,
+		     row->arg ? " " : "", row->arg ? row->arg : "");
+	snprintf(text, sizeof(text), "%s%s%s%s", row->help, row->fallback ? " (default " : "",
+		 row->fallback ? row->fallback : "", row->fallback ? ")" : "");
+	if (n + 2 > HELP_COLUMN)
+		printf("%s\n%*s", left, HELP_COLUMN, "");
+	else
+		printf("%-*s", HELP_COLUMN, left);
+	wrap(text, HELP_COLUMN, HELP_COLUMN);
+}
+
+void options_help(const struct opt_command *cmd)
+{
+	static const struct opt_row help = { .letter = 'h', .name = "help", .help = "show this" };
+	const char *line = cmd->usage;
+
+	for (const char *head = "Usage:"; *line; head = "      ") {
+		int len = (int)strcspn(line, "\n");
+
+		printf("%s pyebpf %.*s\n", head, len, line);
+		line += len + (line[len] == '\n');
+	}
+	putchar('\n');
+	wrap(cmd->about, 0, 0);
+	for (const struct opt_group *g = cmd->groups; g->rows; g++) {
+		printf("\n%s:\n", g->title);
+		for (const struct opt_row *row = g->rows; row->name; row++) {
+			if (!row->hidden)
+				help_row(row);
+		}
+		if (!g[1].rows)
+			help_row(&help);
+	}
+	printf("\nExamples:\n%s", cmd->examples);
+}
