@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proc/mapped_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <linux/openat2.h>
+
+#include "base/cleanup.h"
+#include "proc/file.h"
+
+#ifndef SYS_openat2
+#define SYS_openat2 437
+#endif
+
+static int check_regular(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? 0 : -EINVAL;
+}
+
+/* On file systems with several device numbers (btrfs, overlayfs) the one in maps is not that of
+ * stat(), so there only the first way works. */
+static int check_same(int fd, const struct mapping *m)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return st.st_dev == m->dev && st.st_ino == m->ino ? check_regular(fd) : -ENOENT;
+}
+
+static int by_link(const char *path, const struct mapping *same_as)
+{
+	auto_close int fd = open(path, O_PATH | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	return same_as ? check_same(fd, same_as) : check_regular(fd);
+}
+
+/* Undoes what the kernel does to a newline. A path that really contained "\012" is not found, which
+ * is no harm. */
+static void unescape(char *out, size_t size, const char *path)
+{
+	size_t at = 0;
+
+	while (*path && at + 1 < size) {
+		if (strncmp(path, "\\012", 4) == 0) {
+			out[at++] = '\n';
+			path += 4;
+		} else {
+			out[at++] = *path++;
+		}
+	}
+	out[at] = '\0';
+}
+
+int mapped_file_by_path(pid_t pid, const struct mapping *m)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	auto_close int root = -1, fd = -1;
+	char path[4096], root_path[32];
+	int err;
+
+	if (m->path[0] != '/')
+		return -ENOENT;
+	snprintf(root_path, sizeof(root_path), "/proc/%d/root", pid);
+	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return proc_gone(-errno);
+	unescape(path, sizeof(path), m->path);
+	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (fd < 0)
+		return errno == EACCES || errno == EPERM ? -EACCES : -ENOENT;
+	err = check_same(fd, m);
+	return err ? err : take_fd(&fd);
+}
+
+int mapped_file__open(pid_t pid, const struct mapping *m, struct mapped_file *out)
+{
+	struct mapped_file f = { .fd = -1 };
+	int err;
+
+	if (!m->ino)
+		return -EINVAL;
+	snprintf(f.path, sizeof(f.path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
+		 m->end);
+	err = by_link(f.path, NULL);
+	if (err) {
+		bool refused = err == -EPERM || err == -EACCES;
+
+		snprintf(f.path, sizeof(f.path), "/proc/%d/exe", pid);
+		err = by_link(f.path, m);
+		if (err) {
+			f.fd = mapped_file_by_path(pid, m);
+			if (f.fd < 0)
+				return refused && f.fd == -ENOENT ? -EACCES : f.fd;
+			snprintf(f.path, sizeof(f.path), "/proc/self/fd/%d", f.fd);
+		}
+	}
+	*out = f;
+	return 0;
+}
+
+void mapped_file__close(struct mapped_file *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+}

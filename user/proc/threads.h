@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The threads of a process. They come and go meanwhile: the list is one that was true piece by piece. */
+#ifndef PYEBPF_PROC_THREADS_H
+#define PYEBPF_PROC_THREADS_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Most threads that are listed; Linux has no more than 4,194,304 tasks in all. */
+#define THREADS_MAX (1u << 18)
+
+struct proc_thread {
+	pid_t tid; /* as /proc shows it */
+	pid_t own_tid; /* as the thread itself sees it (gettid()); = tid where they agree */
+	char comm[64]; /* any bytes but NUL */
+};
+
+/**
+ * threads__list - threads of a process, in rising order of their tid
+ * @pid: as /proc shows it
+ * @out: owned by the caller (free)
+ *
+ * Return: 0; 1 when there are more than THREADS_MAX; -ESRCH when the process is gone; -ENOMEM;
+ * another negative errno.
+ */
+int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt);
+
+#endif
