@@ -37,6 +37,8 @@ struct pye_pylayout {
 	__u16 co_firstlineno;			 /* int */
 	__u16 co_flags;				 /* int */
 	__u16 co_code_adaptive;			 /* first instruction, 3.11 on; else none */
+	__u32 co_hidden; /* bits of co_flags that mark the interpreter's own code
+			  * (CO_NO_MONITORING_EVENTS, 0x2000000 from 3.12 on); 0 = none */
 
 	/* str */
 	__u16 str_length;      /* ssize_t, in code points */
@@ -60,9 +62,12 @@ struct pye_pylayout {
 	__u16 rt_tstate_current;   /* gilstate.tstate_current; none from 3.12 on and in 3.6 */
 
 	__u16 type_dealloc;	   /* tp_dealloc in a type object */
-	__u16 pad;
+
+	/* RESUME's argument, 3.11 on: what it says under the mask: 0 call, 1 to 3 resume;
+	 * resume_skip: a value that is no event (3.15: prologue of a generator expression) or 0xff */
+	__u8 resume_mask, resume_skip;
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 76, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 80, "struct pye_pylayout is part of the ABI");
 
 #endif

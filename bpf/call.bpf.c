@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * The probes of the trace engines `uprobe` and `usdt`: a frame is entered, a frame is left, a code
+ * object dies. One program per kind of site, so that a hit decides as little as possible; the cookie
+ * says where the frame is.
+ *
+ * An event costs the target a trap and what is done here, so the common path is: the thread's state
+ * (task storage), one read of the frame (entries only), the code's id (an array look-up), one record.
+ */
+#include "lib/core.bpf.h"
+#include "lib/regs.bpf.h"
+#include "py/stack.bpf.h"
+
+#define COND_X86      0x10
+#define SOURCE_REG    0
+#define SOURCE_SLOT   1
+#define SOURCE_TOP    2
+#define SOURCE_TSTATE 3
+#define ADDR_MASK     0xffffffffffffULL
+
+/* Current frame of the thread that holds the GIL: us. 0 when it cannot be read. */
+static __always_inline u64 tstate_frame(struct thread *t, struct pye_pylayout *l, u64 *tstate)
+{
+	u64 frame = 0;
+
+	*tstate = 0;
+	if (!t->tstate_current || read_user(tstate, 8, t->tstate_current) || !*tstate)
+		return 0;
+	if (read_user(&frame, 8, *tstate + l->ts_frame))
+		return 0;
+	return frame;
+}
+
+static __always_inline u64 where(struct pt_regs *ctx, u64 cookie)
+{
+	u64 value = reg_read(ctx, PYE_COOKIE_REG(cookie)) + (s64)PYE_COOKIE_DISP(cookie);
+
+	if (PYE_COOKIE_SOURCE(cookie) == SOURCE_SLOT && read_user(&value, 8, value))
+		return 0;
+	return value & ADDR_MASK;
+}
+
+/* After a loss the stack is shown again, but only once the ring has room: else each event would
+ * walk in vain. */
+static __always_inline bool ring_has_room(struct thread *t)
+{
+	void *ring = ring_of(t);
+
+	if (!ring)
+		return false;
+	return bpf_ringbuf_query(ring, 1 /* BPF_RB_RING_SIZE */) -
+		       bpf_ringbuf_query(ring, 0 /* BPF_RB_AVAIL_DATA */) >=
+	       cfg_ring_free_min;
+}
+
+static __always_inline void lost(struct thread *t, u32 counter)
+{
+	t->seq++;
+	t->flags |= T_NEED_WALK;
+	count(counter);
+}
+
+/* The rare start of an event: user space or we do not know the stack. `frame` is the caller of the
+ * frame entered, or the frame left. false: the event is lost. */
+static __always_inline bool resync(struct thread *t, u64 frame, u32 reason)
+{
+	if (t->flags & T_NEED_WALK && !ring_has_room(t))
+		return false;
+	if (walk_all(frame, reason))
+		return false;
+	t->flags &= ~T_NEED_WALK;
+	return true;
+}
+
+static __always_inline void *event_reserve(struct thread *t, u32 size)
+{
+	void *ring = ring_of(t);
+
+	return ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
+}
+
+static __always_inline void entry_send(struct thread *t, u64 ts, u64 frame, u64 caller, u32 id,
+				       u32 sub)
+{
+	struct pye_entry_rec *rec = event_reserve(t, sizeof(*rec));
+
+	if (!rec) {
+		lost(t, CNT_LOST_RING);
+		return;
+	}
+	rec->head.ts_ns = ts;
+	*(u64 *)((void *)rec + 8) = frame | (u64)PYE_REC_ENTRY << 48 | (u64)sub << 56;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq++;
+	rec->code = id;
+	rec->caller = caller >> 3;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void exit_send(struct thread *t, u64 ts, u64 frame, u32 sub)
+{
+	struct pye_exit_rec *rec = event_reserve(t, sizeof(*rec));
+
+	if (!rec) {
+		lost(t, CNT_LOST_RING);
+		return;
+	}
+	rec->head.ts_ns = ts;
+	*(u64 *)((void *)rec + 8) = frame | (u64)PYE_REC_EXIT << 48 | (u64)sub << 56;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq++;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+#define CALLER_LOST (1ULL << 63)
+
+/* The caller is not the tracked top: an entry from C or a shim lies between, a frame was thrown
+ * into, or this is another stack. Returns the caller, with CALLER_LOST when the event is lost. */
+__noinline u64 entry_caller(u64 caller)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u64 real, top;
+	int near;
+
+	if (!t)
+		return CALLER_LOST;
+	real = frame_real(caller);
+	top = SLOT_FRAME(stack_top(t));
+	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
+		/* nothing below a thread's first frame: nothing to show */
+		if (!real && !(t->flags & T_NEED_WALK)) {
+			t->flags |= T_KNOWN;
+			return 0;
+		}
+		return resync(t, real, PYE_WALK_UNKNOWN) ? real : real | CALLER_LOST;
+	}
+	if (real == top && (real || !t->below))
+		return real;
+	near = top ? walk_near(real) : -2;
+	if (near == -1 || (near == -2 && !resync(t, real, PYE_WALK_SWITCH)))
+		return real | CALLER_LOST;
+	return real;
+}
+
+static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u64 ts, u64 frame,
+				     bool thrown)
+{
+	u64 code, caller, instr, top;
+	u32 id, sub = PYE_ENTRY_CALL;
+
+	top = SLOT_FRAME(stack_top(t));
+	if (frame == top && t->flags & T_KNOWN) {
+		count(CNT_DUPLICATE);
+		return;
+	}
+	if (frame_load(t, frame)) {
+		t->flags &= ~T_KNOWN;
+		lost(t, CNT_LOST_READ);
+		return;
+	}
+	code = frame_code(t, l);
+	caller = frame_previous(t, l);
+	instr = frame_word(t, l->f_instr);
+	id = code_id(t, code);
+	if (thrown) {
+		sub = PYE_ENTRY_THROW;
+	} else if (id & PYE_CODE_GENERATOR && l->flags & PYE_LAYOUT_FRAME_OBJECT) {
+		s32 lasti = -1;
+
+		read_user(&lasti, 4, frame + l->f_instr);
+		sub = lasti < 0 ? PYE_ENTRY_CALL : PYE_ENTRY_RESUME;
+	} else if (id & PYE_CODE_GENERATOR) {
+		u16 word = 0;
+
+		read_user(&word, 2, instr);
+		word = word >> 8 & l->resume_mask;
+		if (word == l->resume_skip)
+			return;
+		sub = word ? PYE_ENTRY_RESUME : PYE_ENTRY_CALL;
+	}
+	if (caller != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN)
+		caller = entry_caller(caller);
+	stack_push(t, frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
+	if (caller & CALLER_LOST || !id) {
+		lost(t, CNT_LOST_RING);
+		return;
+	}
+	entry_send(t, ts, frame, caller, id, sub);
+}
+
+/*
+ * The frame left is not the tracked top. false: it is none of our business (a shim, or a frame whose
+ * start failed) or the event is lost.
+ */
+__noinline int exit_unknown(u64 frame)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u32 owner;
+	int near;
+	u64 top;
+
+	if (!t)
+		return false;
+	top = SLOT_FRAME(stack_top(t));
+	if (frame_load(t, frame)) {
+		t->flags &= ~T_KNOWN;
+		lost(t, CNT_LOST_READ);
+		return false;
+	}
+	owner = frame_owner(t, l);
+	if (owner >= OWNER_ENTRY || code_is_hidden(l, frame_code(t, l)))
+		return false;
+	if (t->flags & T_KNOWN && frame != top) {
+		frame_load(t, frame);
+		if (owner == 0 && frame_real(frame_previous(t, l)) == top) {
+			count(CNT_STRAY_EXIT);
+			return false;
+		}
+		near = top && !(t->flags & T_NEED_WALK) ? walk_near(frame) : -2;
+		if (near >= 0)
+			return true;
+		if (near == -1) {
+			lost(t, CNT_LOST_RING);
+			return false;
+		}
+	}
+	if (!resync(t, frame, t->flags & T_KNOWN && !(t->flags & T_NEED_WALK) ? PYE_WALK_SWITCH :
+									       PYE_WALK_UNKNOWN)) {
+		/* the tracked stack is right only if the walk was made */
+		if (!(t->flags & T_NEED_WALK) || SLOT_FRAME(stack_top(t)) != frame)
+			t->flags &= ~T_KNOWN;
+		lost(t, CNT_LOST_RING);
+		return false;
+	}
+	return true;
+}
+
+static __always_inline void stack_pop(struct thread *t, u64 frame)
+{
+	if (!t->valid)
+		return;
+	t->valid--;
+	t->pos--;
+	if (!t->valid && t->below)
+		stack_refill(frame);
+}
+
+static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub)
+{
+	u64 top = SLOT_FRAME(stack_top(t));
+
+	if (frame != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN) {
+		if (t->flags & T_NEED_WALK && t->flags & T_KNOWN && frame == top && !ring_has_room(t)) {
+			stack_pop(t, frame);
+			lost(t, CNT_LOST_RING);
+			return;
+		}
+		if (!exit_unknown(frame)) {
+			if (t->flags & T_KNOWN && frame && SLOT_FRAME(stack_top(t)) == frame)
+				stack_pop(t, frame);
+			return;
+		}
+	}
+	stack_pop(t, frame);
+	exit_send(t, ts, frame, sub);
+}
+
+#define PROBE_BEGIN                                                                                \
+	u64 ts = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx);                          \
+	struct thread *t = thread_get();                                                           \
+	struct pye_pylayout *l;                                                                    \
+                                                                                                   \
+	if (!t || !(l = layout_of(t)))                                                             \
+		return 0
+
+/* RESUME handlers, 3.11 on. */
+SEC("uprobe")
+int probe_resume(struct pt_regs *ctx)
+{
+	PROBE_BEGIN;
+	on_entry(t, l, ts, where(ctx, cookie), false);
+	return 0;
+}
+
+/* _PyEval_FrameClearAndPop(tstate, frame), 3.12 on: a pending exception tells unwind from return. */
+SEC("uprobe")
+int probe_clear(struct pt_regs *ctx)
+{
+	u64 exception = 0;
+
+	PROBE_BEGIN;
+	bpf_probe_read_user(&exception, 8, (void *)(reg_read(ctx, PYE_COOKIE_VALUE(cookie)) + l->ts_exception));
+	on_exit(t, ts, where(ctx, cookie), exception ? PYE_EXIT_UNWIND : PYE_EXIT_RETURN);
+	return 0;
+}
+
+/* Return, unwind and yield sites whose kind is known: 3.11's returns, all yields from 3.11 on. */
+SEC("uprobe")
+int probe_leave(struct pt_regs *ctx)
+{
+	PROBE_BEGIN;
+	if (PYE_COOKIE_SOURCE(cookie) == SOURCE_TOP)
+		on_exit(t, ts, SLOT_FRAME(stack_top(t)), PYE_COOKIE_SUB(cookie));
+	else
+		on_exit(t, ts, where(ctx, cookie), PYE_COOKIE_SUB(cookie));
+	return 0;
+}
+
+/* _PyEval_EvalFrameDefault(..., frame, throwflag), to 3.10. */
+SEC("uprobe")
+int probe_eval_entry(struct pt_regs *ctx)
+{
+	PROBE_BEGIN;
+	on_entry(t, l, ts, where(ctx, cookie), (u32)reg_read(ctx, PYE_COOKIE_VALUE(cookie)) != 0);
+	return 0;
+}
+
+/* A generator's frame that is left to 3.10: suspended or finished? */
+static __always_inline u32 eval_suspended(struct pye_pylayout *l, u64 frame)
+{
+	u64 state = 0;
+
+	if (l->flags & PYE_LAYOUT_FRAME_STATE) {
+		s8 f_state = 0;
+
+		read_user(&f_state, 1, frame + l->f_state);
+		return f_state == -1 /* FRAME_SUSPENDED */ ? PYE_EXIT_YIELD : PYE_EXIT_RETURN;
+	}
+	read_user(&state, 8, frame + l->f_state);
+	return state ? PYE_EXIT_YIELD : PYE_EXIT_RETURN;
+}
+
+/* The edges to its epilogue: the frame is the tracked top, the value returned in a register. */
+SEC("uprobe")
+int probe_eval_exit(struct pt_regs *ctx)
+{
+	u64 top, flags;
+	u32 sub = PYE_EXIT_RETURN;
+
+	PROBE_BEGIN;
+	flags = ctx->flags;
+	if (PYE_COOKIE_COND(cookie) & COND_X86 && !cond_holds(flags, PYE_COOKIE_COND(cookie) & 15))
+		return 0;
+	top = stack_top(t);
+	if (PYE_COOKIE_SUB(cookie) == PYE_EXIT_REFUSED)
+		sub = PYE_EXIT_REFUSED;
+	else if (!reg_read(ctx, PYE_COOKIE_VALUE(cookie)))
+		sub = PYE_EXIT_UNWIND;
+	else if (top & SLOT_GENERATOR)
+		sub = eval_suspended(l, SLOT_FRAME(top));
+	if (!top) {
+		/* attached in mid-run: the current frame is the caller already, so is the walk's root */
+		u64 tstate, caller = tstate_frame(t, l, &tstate);
+
+		if (caller)
+			resync(t, caller, PYE_WALK_UNKNOWN);
+		return 0;
+	}
+	on_exit(t, ts, SLOT_FRAME(top), sub);
+	return 0;
+}
+
+/* python:function__entry and function__return: the thread state has the frame. */
+SEC("uprobe")
+int probe_usdt_entry(struct pt_regs *ctx)
+{
+	u64 frame, tstate;
+
+	PROBE_BEGIN;
+	(void)cookie;
+	frame = tstate_frame(t, l, &tstate);
+	if (frame)
+		on_entry(t, l, ts, frame, false);
+	else
+		lost(t, CNT_LOST_READ);
+	return 0;
+}
+
+SEC("uprobe")
+int probe_usdt_return(struct pt_regs *ctx)
+{
+	u64 frame, tstate, exception = 0;
+	u32 sub;
+
+	PROBE_BEGIN;
+	(void)cookie;
+	frame = tstate_frame(t, l, &tstate);
+	if (!frame) {
+		lost(t, CNT_LOST_READ);
+		return 0;
+	}
+	read_user(&exception, 8, tstate + l->ts_exception);
+	sub = exception ? PYE_EXIT_UNWIND : eval_suspended(l, frame);
+	on_exit(t, ts, frame, sub);
+	return 0;
+}
+
+/* PyCode_Type.tp_dealloc(code) */
+SEC("uprobe")
+int probe_code_dealloc(struct pt_regs *ctx)
+{
+	struct thread *t = thread_get();
+
+	if (t)
+		code_retire(t, where(ctx, bpf_get_attach_cookie(ctx)));
+	return 0;
+}

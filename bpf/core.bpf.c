@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * The maps that all probe families share, and the functions around them: the state of a thread, the
+ * rings, the counters.
+ */
+#include "lib/core.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Configuration, set before loading by user/capture/bpf_config.c. */
+const volatile __u32 cfg_pidns_level;   /* of pyebpf's pid namespace, 0 = the first one */
+const volatile __u32 cfg_pidns_inum;    /* its inode number */
+const volatile __u32 cfg_ring_mask;     /* rings - 1 */
+const volatile __u64 cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
+const volatile bool cfg_sleepable;    /* the probes may sleep: read pages that are not there yet */
+
+struct procs_map procs SEC(".maps");
+struct layouts_map layouts SEC(".maps");
+struct threads_map threads SEC(".maps");
+struct counters_map counters SEC(".maps");
+struct rings_map rings SEC(".maps");
+struct ends_map ends SEC(".maps");
+
+__u32 next_tix = 1;
+__u32 next_pix = 1;
+
+static __always_inline u32 pid_number(struct pid *pid)
+{
+	u32 level = cfg_pidns_level;
+	struct upid number;
+
+	if (!pid || BPF_CORE_READ(pid, level) < level)
+		return 0;
+	if (bpf_core_read(&number, sizeof(number), &pid->numbers[level]))
+		return 0;
+	if (level && BPF_CORE_READ(number.ns, ns.inum) != cfg_pidns_inum)
+		return 0;
+	return number.nr;
+}
+
+__hidden u32 task_pid(struct task_struct *task)
+{
+	return pid_number(BPF_CORE_READ(task, thread_pid));
+}
+
+__hidden u32 task_tgid(struct task_struct *task)
+{
+	return pid_number(BPF_CORE_READ(task, group_leader, thread_pid));
+}
+
+static __always_inline bool announce(struct thread *t, struct task_struct *task)
+{
+	struct pye_thread_rec *rec;
+	void *ring = ring_of(t);
+
+	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec)
+		return false;
+	rec->head.ts_ns = bpf_ktime_get_ns();
+	rec->head.frame = 0;
+	rec->head.kind = PYE_REC_THREAD;
+	rec->head.sub = 0;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq;
+	rec->pix = t->pix;
+	rec->pid = task_tgid(task);
+	rec->tid = task_pid(task);
+	rec->pad = 0;
+	rec->start_boottime_ns = BPF_CORE_READ(task, start_boottime);
+	rec->fsbase = BPF_CORE_READ(task, thread.fsbase);
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	t->flags |= T_ANNOUNCED;
+	return true;
+}
+
+static __noinline struct thread *thread_new(struct task_struct *task)
+{
+	u32 pid = task_tgid(task);
+	struct pye_proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct thread *t;
+
+	if (!proc || !(proc->flags & PYE_PROC_TRACED))
+		return NULL;
+	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!t) {
+		count(CNT_LOST_THREAD);
+		return NULL;
+	}
+	t->tix = __sync_fetch_and_add(&next_tix, 1);
+	t->pix = proc->pix;
+	t->layout = proc->layout;
+	t->tstate_current = proc->tstate_current;
+	t->ring = task_pid(task) & cfg_ring_mask;
+	return t;
+}
+
+__hidden struct thread *thread_get(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (t && t->flags & T_ANNOUNCED)
+		return t;
+	if (!t)
+		t = thread_new(task);
+	if (!t)
+		return NULL;
+	if (!announce(t, task)) {
+		/* its number is lost with it: the hole shows once the thread is announced */
+		t->seq++;
+		t->flags |= T_NEED_WALK;
+		count(CNT_LOST_RING);
+		return NULL;
+	}
+	return t;
+}
+
+__hidden void thread_end(struct task_struct *task)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct pye_thread_end_rec *rec;
+	u32 tix, seq;
+	void *ring;
+
+	if (!t)
+		return;
+	tix = t->tix;
+	seq = t->seq;
+	ring = ring_of(t);
+	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec) {
+		count(CNT_LATE_RECORD);
+		bpf_map_update_elem(&ends, &tix, &seq, BPF_ANY);
+		return;
+	}
+	rec->head.ts_ns = bpf_ktime_get_ns();
+	rec->head.frame = 0;
+	rec->head.kind = PYE_REC_THREAD_END;
+	rec->head.sub = 0;
+	rec->head.tix = tix;
+	rec->head.seq = seq;
+	rec->pix = t->pix;
+	rec->pad = 0;
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+/* The final sequence numbers of the threads that are alive when the trace ends: one record each,
+ * {tix, seq}, in the order of the kernel's task list. */
+SEC("iter/task")
+int list_threads(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t;
+	u32 out[2];
+
+	if (!task)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!t)
+		return 0;
+	out[0] = t->tix;
+	out[1] = t->seq;
+	bpf_seq_write(ctx->meta->seq, out, sizeof(out));
+	return 0;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What core.bpf.c lends to the probe families: the state of a thread, its ring, the counters. Maps
+ * shared by all families are defined there and declared here.
+ */
+#ifndef PYEBPF_LIB_CORE_BPF_H
+#define PYEBPF_LIB_CORE_BPF_H
+
+#include "vmlinux.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "abi/event.h"
+#include "abi/limits.h"
+#include "abi/proc.h"
+#include "abi/pylayout.h"
+
+enum pye_counter {
+#define PYE_COUNTER(name, number, text) CNT_##name = number,
+#include "abi/counters.def"
+#undef PYE_COUNTER
+	CNT_MAX
+};
+
+/* flags of struct thread */
+#define T_KNOWN	    1 /* the slots say what the stack is */
+#define T_NEED_WALK 2 /* user space does not know the stack: events were lost */
+#define T_ANNOUNCED 4 /* the THREAD record is written */
+
+/* Low bits of a stack slot: frames are at least 8-aligned. */
+#define SLOT_GENERATOR 1ULL
+/* Room for PYE_FRAME_READ bytes; verifier: a power of two, so that a mask bounds the index. */
+#define FRAME_WORDS 16
+
+#define SLOT_FRAME(s)  ((s) & ~7ULL)
+
+/*
+ * A traced thread. Only its own thread touches it (probes run in the thread's context), so nothing
+ * here needs a lock. `pos` grows and wraps; the frame on top lies in slot (pos - 1), and `valid`
+ * slots below pos are known; `below` more frames lie under them, whose slots were overwritten.
+ */
+struct thread {
+	u32 tix;
+	u32 seq;
+	u32 pix;
+	u32 layout;
+	u32 ring;
+	u32 flags;
+	u32 pos, valid, below;
+	u32 walk_cnt;
+	u64 tstate_current;
+	u64 frame[FRAME_WORDS]; /* the frame being looked at */
+	struct pye_walk_frame walk[PYE_WALK_FRAMES];
+	u64 stack[PYE_STACK_SLOTS];
+};
+
+/* Key: process, by its pid in pyebpf's pid namespace. Written by user space (attach) and by
+ * proclife.bpf.c (fork, exec, exit). When full, new processes are refused by user space. */
+struct procs_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PYE_PROCS_MAX);
+	__type(key, u32);
+	__type(value, struct pye_proc);
+};
+extern struct procs_map procs SEC(".maps");
+
+/* Key: number of a layout. Written by user space before the first probe. */
+struct layouts_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYE_LAYOUTS_MAX);
+	__type(key, u32);
+	__type(value, struct pye_pylayout);
+};
+extern struct layouts_map layouts SEC(".maps");
+
+/* State of each traced thread, about 2.6 kB. Freed by the kernel with the thread. */
+struct threads_map {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+};
+extern struct threads_map threads SEC(".maps");
+
+/* Key: counter of counters.def. Summed over CPUs by user space. */
+struct counters_map {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CNT_MAX);
+	__type(key, u32);
+	__type(value, u64);
+};
+extern struct counters_map counters SEC(".maps");
+
+struct ring_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+};
+
+/* The rings; a thread writes the one at (tid & cfg_ring_mask). Sized and filled by user space. */
+struct rings_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, PYE_RINGS_MAX);
+	__type(key, u32);
+	__array(values, struct ring_map);
+};
+extern struct rings_map rings SEC(".maps");
+
+/* Key: thread number; final sequence numbers of threads whose THREAD_END record found its ring
+ * full. Read by user space at the end. */
+struct ends_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, u32);
+	__type(value, u32);
+};
+extern struct ends_map ends SEC(".maps");
+
+extern __u32 next_pix;
+
+/* thread_get - state of the current thread, NULL if it is not traced (the fast path is one look-up). */
+struct thread *thread_get(void);
+
+/* thread_end - a record with the final sequence number, when the thread dies or executes. */
+void thread_end(struct task_struct *task);
+
+static __always_inline void count(u32 counter)
+{
+	u64 *value = bpf_map_lookup_elem(&counters, &counter);
+
+	if (value)
+		__sync_fetch_and_add(value, 1);
+}
+
+/* task_pid, task_tgid - as pyebpf's pid namespace numbers them; 0 if it does not see the task. */
+u32 task_pid(struct task_struct *task);
+u32 task_tgid(struct task_struct *task);
+
+/* ring_of - the ring that a thread writes. */
+static __always_inline void *ring_of(struct thread *t)
+{
+	u32 ring = t->ring;
+
+	return bpf_map_lookup_elem(&rings, &ring);
+}
+
+extern const volatile __u32 cfg_pidns_level;
+extern const volatile __u32 cfg_pidns_inum;
+extern const volatile __u32 cfg_ring_mask;
+extern const volatile __u64 cfg_ring_free_min;
+extern const volatile bool cfg_sleepable;
+
+#endif

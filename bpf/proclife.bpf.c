@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * The life of traced processes: fork, exec, exit. Keeps the table of processes right in the kernel,
+ * so that a child's first call is known as its own, and tells user space.
+ */
+#include "lib/core.bpf.h"
+
+static __always_inline void proc_send(u32 kind, u64 pid_ring, const struct pye_proc_rec *from)
+{
+	u32 ring_idx = pid_ring & cfg_ring_mask;
+	struct pye_proc_rec *rec;
+	void *ring;
+
+	ring = bpf_map_lookup_elem(&rings, &ring_idx);
+	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec) {
+		count(CNT_LATE_RECORD);
+		return;
+	}
+	*rec = *from;
+	rec->head.ts_ns = bpf_ktime_get_ns();
+	rec->head.kind = kind;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct pye_proc_rec rec = {};
+	struct pye_proc *proc, copy;
+	u32 pid = task_tgid(parent), child_pid = task_tgid(child);
+
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc || !(proc->flags & PYE_PROC_FOLLOW) || !child_pid || child_pid == pid)
+		return 0;
+	copy = *proc;
+	copy.pix = __sync_fetch_and_add(&next_pix, 1);
+	bpf_map_update_elem(&procs, &child_pid, &copy, BPF_ANY);
+	rec.pix = copy.pix;
+	rec.old_pix = proc->pix;
+	rec.pid = child_pid;
+	rec.parent = pid;
+	BPF_CORE_READ_STR_INTO(&rec.comm, child, comm);
+	proc_send(PYE_REC_FORK, child_pid, &rec);
+	return 0;
+}
+
+/* The process runs another program from here on: its threads, code objects and interpreter are new.
+ * If it is of the same file, the probes go on to fire with the same layout. */
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(on_exec, struct task_struct *task)
+{
+	struct pye_proc_rec rec = {};
+	struct pye_proc *proc;
+	u32 pid = task_tgid(task);
+
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc)
+		return 0;
+	thread_end(task);
+	bpf_task_storage_delete(&threads, task);
+	rec.old_pix = proc->pix;
+	proc->pix = __sync_fetch_and_add(&next_pix, 1);
+	proc->tstate_current = 0;
+	rec.pix = proc->pix;
+	rec.pid = pid;
+	bpf_get_current_comm(rec.comm, sizeof(rec.comm));
+	proc_send(PYE_REC_EXEC, pid, &rec);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit_task, struct task_struct *task)
+{
+	struct pye_proc_rec rec = {};
+	struct pye_proc *proc;
+	u32 pid = task_tgid(task);
+
+	thread_end(task);
+	if (BPF_CORE_READ(task, signal, live.counter) > 0)
+		return 0;
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc)
+		return 0;
+	rec.pix = proc->pix;
+	rec.pid = pid;
+	rec.exit_code = BPF_CORE_READ(task, signal, group_exit_code);
+	if (!rec.exit_code)
+		rec.exit_code = BPF_CORE_READ(task, exit_code);
+	bpf_get_current_comm(rec.comm, sizeof(rec.comm));
+	proc_send(PYE_REC_PROC_END, pid, &rec);
+	bpf_map_delete_elem(&procs, &pid);
+	return 0;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The stack of a thread as the probes track it, and walks of the real one.
+ *
+ * Every entry pushes its frame and every exit pops it, so the probes know the top of the stack
+ * without reading the target. Where that knowledge and the target disagree (the first event of a
+ * thread that was running, a frame thrown into, a greenlet switch, an `__init__` shim), the frame
+ * chain is walked in the thread's own context, where it cannot change, and what user space does not
+ * know is sent as WALK records before the event.
+ */
+#ifndef PYEBPF_PY_STACK_BPF_H
+#define PYEBPF_PY_STACK_BPF_H
+
+#include "py/code.bpf.h"
+
+#define SLOT(pos) ((pos) & (PYE_STACK_SLOTS - 1))
+
+#define OWNER_ENTRY 3 /* this and above: an entry from C, no Python frame */
+
+/* Frames looked at to tell "thrown into" and shims from a switch to another stack. */
+#define NEAR_FRAMES 8
+
+static __always_inline u64 stack_top(struct thread *t)
+{
+	return t->valid ? t->stack[SLOT(t->pos - 1)] : 0;
+}
+
+static __always_inline void stack_push(struct thread *t, u64 frame)
+{
+	t->stack[SLOT(t->pos)] = frame;
+	t->pos++;
+	if (t->valid < PYE_STACK_SLOTS)
+		t->valid++;
+	else
+		t->below++;
+}
+
+/* frame_load - read a frame into t->frame; 0 or an error. */
+static __always_inline long frame_load(struct thread *t, u64 frame)
+{
+	return read_user(t->frame, PYE_FRAME_READ, frame);
+}
+
+static __always_inline u64 frame_word(struct thread *t, u32 offset)
+{
+	return t->frame[(offset >> 3) & (FRAME_WORDS - 1)];
+}
+
+static __always_inline u64 frame_code(struct thread *t, struct pye_pylayout *l)
+{
+	return frame_word(t, l->f_code) & ~7ULL & 0xffffffffffffULL;
+}
+
+static __always_inline u64 frame_previous(struct thread *t, struct pye_pylayout *l)
+{
+	return frame_word(t, l->f_previous) & 0xffffffffffffULL;
+}
+
+static __always_inline u32 frame_owner(struct thread *t, struct pye_pylayout *l)
+{
+	if (l->f_owner == PYE_NO_FIELD)
+		return 0;
+	return frame_word(t, l->f_owner) >> ((l->f_owner & 7) * 8) & 0xff;
+}
+
+static __always_inline bool code_is_hidden(struct pye_pylayout *l, u64 code)
+{
+	u32 flags = 0;
+
+	if (!l->co_hidden)
+		return false;
+	return !read_user(&flags, 4, code + l->co_flags) && flags & l->co_hidden;
+}
+
+/*
+ * The functions below that are not static are verified each on its own: the cost of loading does not
+ * multiply. They take numbers only and find their thread themselves.
+ */
+static __always_inline struct thread *self(struct pye_pylayout **l)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+
+	*l = t ? layout_of(t) : NULL;
+	return *l ? t : NULL;
+}
+
+/*
+ * frame_real - the frame itself, or the next one below it that is a Python frame: entries from C and
+ * the interpreter's own shims are skipped. It is left in t->frame. 0 at the root of the stack or
+ * when something cannot be read.
+ */
+__noinline u64 frame_real(u64 frame)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+
+	if (!t)
+		return 0;
+	for (int i = 0; i < 6; i++) {
+		if (!frame || frame_load(t, frame))
+			return 0;
+		if (frame_owner(t, l) < OWNER_ENTRY && !code_is_hidden(l, frame_code(t, l)))
+			return frame;
+		frame = frame_previous(t, l);
+	}
+	return 0;
+}
+
+/* walk_flush - send the frames collected in t->walk; -1 if the ring is full. */
+static __noinline int walk_flush(struct thread *t, u32 flags, u64 anchor, u32 reason)
+{
+	struct pye_walk_rec *rec;
+	void *ring = ring_of(t);
+
+	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec)
+		return -1;
+	head_fill(&rec->head, t, PYE_REC_WALK, flags, anchor);
+	rec->cnt = t->walk_cnt;
+	rec->reason = reason;
+	__builtin_memcpy(rec->frames, t->walk, sizeof(rec->frames));
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	t->walk_cnt = 0;
+	return 0;
+}
+
+/* walk_add - one frame (in t->frame) of a walk; -1 if the ring is full. */
+static __always_inline int walk_add(struct thread *t, struct pye_pylayout *l, u64 frame, u32 *id_out)
+{
+	u32 id = code_id(t, frame_code(t, l)), at = t->walk_cnt;
+
+	if (!id)
+		return -1;
+	if (at >= PYE_WALK_FRAMES)
+		return -1;
+	t->walk[at].frame = frame;
+	t->walk[at].owner = frame_owner(t, l);
+	t->walk[at].code = id & PYE_CODE_ID;
+	t->walk[at].pad = 0;
+	t->walk_cnt = at + 1;
+	*id_out = id;
+	return 0;
+}
+
+struct walk_state {
+	u64 frame;
+	u32 n, sent, failed, reason;
+};
+
+/* The array behind bpf_for_each_map_elem(), a loop that every kernel from 5.13 on has: each of its
+ * elements stands for one round. Never written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYE_WALK_MAX);
+	__type(key, u32);
+	__type(value, u8);
+} rounds SEC(".maps");
+
+static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
+{
+	struct walk_state *w = ctx;
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u32 id = 0;
+
+	if (!t)
+		return 1;
+	w->frame = frame_real(w->frame);
+	if (!w->frame)
+		return 1;
+	if (!w->failed && walk_add(t, l, w->frame, &id))
+		w->failed = 1;
+	if (w->n < PYE_STACK_SLOTS)
+		t->stack[SLOT(t->pos - 1 - w->n)] =
+			w->frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+	else if (w->failed)
+		return 1;
+	w->n++;
+	if (t->walk_cnt == PYE_WALK_FRAMES && !w->failed) {
+		if (walk_flush(t, w->sent ? 0 : PYE_WALK_FIRST, 0, w->reason))
+			w->failed = 1;
+		w->sent = 1;
+	}
+	frame_load(t, w->frame); /* code_id may have used the buffer's thread meanwhile */
+	w->frame = frame_previous(t, l);
+	return 0;
+}
+
+/*
+ * walk_all - walk the stack from a frame to its root, send it and take it as the tracked stack
+ *
+ * Return: 0; -1 if the ring was full: the tracked stack is right all the same.
+ */
+__noinline int walk_all(u64 frame, u32 reason)
+{
+	struct walk_state w = { .frame = frame, .reason = reason };
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+
+	if (!t)
+		return -1;
+	count(CNT_WALKS);
+	t->walk_cnt = 0;
+	bpf_for_each_map_elem(&rounds, walk_round, &w, 0);
+	t->valid = w.n < PYE_STACK_SLOTS ? w.n : PYE_STACK_SLOTS;
+	t->below = w.n - t->valid;
+	t->flags |= T_KNOWN;
+	if (w.failed)
+		return -1;
+	return walk_flush(t, (w.sent ? 0 : PYE_WALK_FIRST) | PYE_WALK_ROOT, 0, reason);
+}
+
+/*
+ * walk_near - frames between `frame` (included) and the tracked top, when the top lies at most
+ * NEAR_FRAMES below: they were entered without an event (thrown into). They are sent and pushed.
+ *
+ * Return: number of frames, -1 if the ring was full, -2 if the top is not there.
+ */
+__noinline int walk_near(u64 frame)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u64 anchor, at = frame;
+	u32 n = 0, id, base;
+
+	if (!t)
+		return -1;
+	anchor = SLOT_FRAME(stack_top(t));
+	for (int i = 0; i < NEAR_FRAMES; i++) {
+		at = frame_real(at);
+		if (at == anchor)
+			break;
+		if (!at)
+			return -2;
+		at = frame_previous(t, l);
+		n++;
+	}
+	if (at != anchor)
+		return -2;
+	count(CNT_WALKS);
+	t->walk_cnt = 0;
+	base = t->pos;
+	at = frame;
+	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
+		at = frame_real(at);
+		if (!at || walk_add(t, l, at, &id))
+			return -1;
+		t->stack[SLOT(base + n - 1 - i)] =
+			at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+		frame_load(t, at);
+		at = frame_previous(t, l);
+	}
+	if (walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))
+		return -1;
+	t->pos = base + n;
+	t->valid += n;
+	if (t->valid > PYE_STACK_SLOTS) {
+		t->below += t->valid - PYE_STACK_SLOTS;
+		t->valid = PYE_STACK_SLOTS;
+	}
+	return n;
+}
+
+struct refill_state {
+	u64 frame;
+	u32 n;
+};
+
+static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
+{
+	struct refill_state *r = ctx;
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u32 flags = 0;
+
+	if (!t || r->n >= PYE_STACK_SLOTS)
+		return 1;
+	r->frame = frame_real(r->frame);
+	if (!r->frame)
+		return 1;
+	read_user(&flags, 4, frame_code(t, l) + l->co_flags);
+	t->stack[SLOT(t->pos - 1 - r->n)] = r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0);
+	r->n++;
+	r->frame = frame_previous(t, l);
+	return 0;
+}
+
+/* stack_refill - the slots ran out under a deep stack: read the frames below `frame` again. */
+__noinline int stack_refill(u64 frame)
+{
+	struct refill_state r = {};
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+
+	count(CNT_REFILLS);
+	if (!t)
+		return 0;
+	if (frame_load(t, frame)) {
+		t->flags &= ~T_KNOWN;
+		return 0;
+	}
+	r.frame = frame_previous(t, l);
+	bpf_for_each_map_elem(&rounds, refill_round, &r, 0);
+	t->valid = r.n;
+	t->below = t->below > r.n ? t->below - r.n : 0;
+	return 0;
+}
+
+#endif

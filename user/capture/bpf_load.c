@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "bpf"
+#include "capture/bpf_load.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "abi/limits.h"
+#include "base/log.h"
+#include "capture/feature.h"
+#include "trace.skel.h"
+
+static int print_debug(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	char line[1024];
+
+	(void)level;
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	log_debug("%s", line);
+	return 0;
+}
+
+/* The number of our pid namespace and how deep it lies below the first one. */
+static void configure_pidns(struct trace_bpf *skel)
+{
+	char line[256];
+	struct stat st;
+	FILE *f;
+
+	if (stat("/proc/self/ns/pid", &st) == 0)
+		skel->rodata->cfg_pidns_inum = (__u32)st.st_ino;
+	f = fopen("/proc/self/status", "re");
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "NSpid:", 6))
+			continue;
+		/* one number per level that this /proc sees: exact when it is the first namespace's */
+		strtok(line, "\t\n");
+		while (strtok(NULL, "\t\n"))
+			skel->rodata->cfg_pidns_level++;
+		skel->rodata->cfg_pidns_level--;
+	}
+	fclose(f);
+}
+
+static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
+		      struct bpf_loaded *b)
+{
+	struct bpf_program *prog;
+
+	configure_pidns(skel);
+	skel->rodata->cfg_sleepable = b->sleepable;
+	skel->rodata->cfg_ring_mask = b->ring_cnt - 1;
+	skel->rodata->cfg_ring_free_min = b->ring_size / 8;
+	bpf_program__set_autoload(skel->progs.hold_exec, opts->launch);
+	bpf_program__set_autoload(skel->progs.hold_map, opts->launch);
+	bpf_object__for_each_program(prog, skel->obj) {
+		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE)
+			continue;
+		if (b->multi)
+			bpf_program__set_expected_attach_type(prog, FEATURE_UPROBE_MULTI);
+		if (b->sleepable)
+			bpf_program__set_flags(prog, BPF_F_SLEEPABLE);
+	}
+}
+
+static uint32_t ring_count(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t n = 1;
+
+	while (n < PYE_RINGS_MAX && n < cpus)
+		n *= 2;
+	return n;
+}
+
+static void ring_sizes(struct bpf_loaded *b, size_t total)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	b->ring_cnt = ring_count();
+	/* a small total goes to few rings: a ring must hold some walks */
+	while (b->ring_cnt > 1 && total / b->ring_cnt < 256 * 1024)
+		b->ring_cnt /= 2;
+	b->ring_size = page;
+	while (b->ring_size * 2 * b->ring_cnt <= total)
+		b->ring_size *= 2;
+}
+
+static int make_rings(struct bpf_loaded *b)
+{
+	int map = bpf_map__fd(b->skel->maps.rings);
+
+	for (uint32_t i = 0; i < b->ring_cnt; i++) {
+		int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "pye_ring", 0, 0, (__u32)b->ring_size, NULL);
+
+		if (fd < 0)
+			return -errno;
+		b->ring_fds[i] = fd;
+		if (bpf_map_update_elem(map, &i, &fd, BPF_ANY))
+			return -errno;
+	}
+	return 0;
+}
+
+static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
+{
+	int err;
+
+	b->skel = trace_bpf__open();
+	if (!b->skel)
+		return -errno;
+	configure(b->skel, opts, b);
+	err = trace_bpf__load(b->skel);
+	if (err) {
+		trace_bpf__destroy(b->skel);
+		b->skel = NULL;
+	}
+	return err;
+}
+
+static int explain(int err, struct err *e)
+{
+	if (err == -EPERM || err == -EACCES) {
+		err_set(e, err,
+			"the kernel does not let this user load BPF programs (CAP_BPF and CAP_PERFMON are needed)");
+		err_hint(e, "run it as root: sudo pyebpf ...");
+		return -PYE_EPRIV;
+	}
+	if (err == -ENOMEM)
+		return err_set(e, err, "no memory for the BPF maps: try a smaller --ring");
+	err_set(e, err, "the kernel refused the BPF programs: %s", strerror(-err));
+	err_hint(e, "pyebpf needs Linux 5.15 or later with BTF (/sys/kernel/btf/vmlinux); -v shows what it said");
+	return -PYE_EKERNEL;
+}
+
+int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e)
+{
+	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
+	struct bpf_loaded b = { 0 };
+	int err;
+
+	libbpf_set_print(print_debug);
+	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* before 5.11 maps count against it */
+	for (size_t i = 0; i < PYE_RINGS_MAX; i++)
+		b.ring_fds[i] = -1;
+	ring_sizes(&b, opts->ring_bytes);
+	b.multi = !opts->force_classic && feature_uprobe_multi(&b.per_process);
+	b.sleepable = true;
+	err = try_load(&b, opts);
+	if (err && err != -EPERM && err != -EACCES) {
+		b.sleepable = false;
+		err = try_load(&b, opts);
+	}
+	if (!err)
+		err = make_rings(&b);
+	if (err) {
+		bpf_unload(&b);
+		return explain(err, e);
+	}
+	log_debug("uprobe_multi %d, per process %d, sleepable %d, %u rings of %zu bytes", b.multi,
+		  b.per_process, b.sleepable, b.ring_cnt, b.ring_size);
+	*out = b;
+	return 0;
+}
+
+void bpf_unload(struct bpf_loaded *b)
+{
+	for (size_t i = 0; i < PYE_RINGS_MAX; i++)
+		if (b->ring_fds[i] > 0)
+			close(b->ring_fds[i]);
+	if (b->skel)
+		trace_bpf__destroy(b->skel);
+	memset(b, 0, sizeof(*b));
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading the BPF programs: what the kernel can do is found out by trying, from the best way down.
+ * Only this folder sees the skeleton.
+ */
+#ifndef PYEBPF_CAPTURE_BPF_LOAD_H
+#define PYEBPF_CAPTURE_BPF_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct trace_bpf; /* the generated skeleton */
+
+struct bpf_load_opts {
+	size_t ring_bytes; /* all rings together */
+	bool launch;	   /* load the programs that hold our own children */
+	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
+};
+
+struct bpf_loaded {
+	struct trace_bpf *skel;
+	bool multi;	/* uprobe_multi links */
+	bool per_process; /* and their filter by process works for every thread of it */
+	bool sleepable;	/* the probes may fault pages in */
+	uint32_t ring_cnt;
+	size_t ring_size; /* of each */
+	int ring_fds[16];
+};
+
+/**
+ * bpf_load - open, configure and load
+ *
+ * Return: 0; -PYE_EPRIV when the kernel refuses for lack of a capability, -PYE_EKERNEL with what is
+ * missing, -ENOMEM.
+ */
+int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e);
+void bpf_unload(struct bpf_loaded *b);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where raw records come from. A source hands out batches in the format of the kernel's BPF ring
+ * buffer: each record after an 8-byte header {u32 length and flags, u32 unused}, padded to 8 bytes.
+ * The BPF source, the inline engine's and the replay of recorded rings look the same to the assembler.
+ */
+#ifndef PYEBPF_CAPTURE_CAPTURE_H
+#define PYEBPF_CAPTURE_CAPTURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct capture_batch {
+	const uint8_t *data; /* borrowed until the next call of next() */
+	size_t len;
+	uint32_t ring; /* number of the ring: order holds inside one */
+};
+
+struct capture_ops {
+	/* next - the next batch; 1, 0 when there is nothing now, or a negative errno */
+	int (*next)(void *self, struct capture_batch *batch);
+};
+
+#define CAPTURE_HEADER_BYTES 8
+#define CAPTURE_LEN_MASK     0x3fffffffu
+#define CAPTURE_DISCARDED    0x40000000u
+
+/**
+ * capture_record - step through a batch
+ * @at: offset, 0 at first; moved past the record
+ *
+ * Return: the record, or NULL at the end. A record that reaches past the batch ends it.
+ */
+static inline const void *capture_record(const struct capture_batch *b, size_t *at, uint32_t *len)
+{
+	while (b->len - *at >= CAPTURE_HEADER_BYTES) {
+		const uint32_t *header = (const uint32_t *)(const void *)(b->data + *at);
+		uint32_t size = *header & CAPTURE_LEN_MASK;
+		size_t start = *at + CAPTURE_HEADER_BYTES;
+
+		if (size > b->len - start)
+			return NULL;
+		*at = start + ((size + 7u) & ~7u);
+		if (*header & CAPTURE_DISCARDED)
+			continue;
+		*len = size;
+		return b->data + start;
+	}
+	return NULL;
+}
+
+#endif
