@@ -5,6 +5,7 @@
 #include "export/export.h"
 
 static const struct exporter *const exporters[] = {
+	&export_firefox,
 	&export_ndjson,
 };
 

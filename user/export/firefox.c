@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/firefox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "export/firefox_defs.h"
+
+enum {
+	JSON_BYTES = 64 << 10
+};
+
+static struct ff_thread *find_thread(struct firefox *ff, uint32_t id)
+{
+	uint32_t index = ff_map__find_id(&ff->thread_ids, id);
+
+	return index == FF_NONE ? NULL : &ff->threads[index];
+}
+
+static inline uint32_t top_stack(const struct ff_thread *t)
+{
+	return t->depth ? t->open[t->depth - 1].stack : FF_NONE;
+}
+
+/* Ends what is open in the thread as far as this file goes; the open frames themselves stay. */
+static int close_samples(struct firefox *ff, struct ff_thread *t, uint64_t ts_ns)
+{
+	if (!t->samples.cnt || t->samples.stack == FF_NONE)
+		return 0;
+	return ff_samples__add(&t->samples, ff->gzip, ff_since(ff, ts_ns), FF_NONE);
+}
+
+/* The first sample of a thread in a new file: the frames open at the cut, no call. */
+static int reopen_samples(struct firefox *ff, struct ff_thread *t, uint64_t since_ns)
+{
+	uint32_t stack = FF_NONE;
+
+	for (uint32_t i = 0; i < t->depth; i++) {
+		stack = ff_tables__stack(&ff->tables, stack, t->open[i].frame);
+		if (stack == FF_NONE)
+			return -ENOMEM;
+		t->open[i].stack = stack;
+	}
+	return t->depth ? ff_samples__add(&t->samples, ff->gzip, since_ns, stack) : 0;
+}
+
+static int next_part(struct firefox *ff)
+{
+	uint64_t cut_ns = ff->last_ns + 1;
+	int err = 0;
+
+	/* a thread can be ahead of its events: its samples are kept 1 ns apart */
+	for (uint32_t i = 0; i < ff->thread_ids.cnt; i++) {
+		uint64_t last_ns = ff->info.start_ns + ff->threads[i].samples.last_ns;
+
+		if (ff->threads[i].samples.cnt && last_ns >= cut_ns)
+			cut_ns = last_ns + 1;
+	}
+	for (uint32_t i = 0; !err && i < ff->thread_ids.cnt; i++)
+		err = close_samples(ff, &ff->threads[i], cut_ns);
+	ff->part_end_ns = cut_ns;
+	if (!err)
+		err = ff_write_file(ff, NULL);
+	if (!err)
+		err = ff->out->next(ff->out->ctx);
+	ff->part++;
+	ff->part_start_ns = cut_ns;
+	ff->part_events = ff->part_lost = 0;
+	ff_tables__next_file(&ff->tables);
+	for (uint32_t i = 0; !err && i < ff->thread_ids.cnt; i++) {
+		struct ff_thread *t = &ff->threads[i];
+
+		ff_samples__clear(&t->samples);
+		t->events = 0;
+		t->gap_cnt = 0;
+		err = reopen_samples(ff, t, ff_since(ff, cut_ns));
+	}
+	return err;
+}
+
+static int enter(struct firefox *ff, struct ff_thread *t, const struct trace_event *event)
+{
+	uint32_t func = ff_map__find_id(&ff->func_ids, event->func);
+	uint64_t since_ns = ff_since(ff, event->ts_ns);
+	struct ff_open *open;
+
+	if (func == FF_NONE)
+		return -PYE_EFORMAT;
+	if (ff_grow((void **)&t->open, &t->open_cap, t->depth, sizeof(*t->open)))
+		return -ENOMEM;
+	open = &t->open[t->depth];
+	open->frame = ff->func_frames[func];
+	open->stack = ff_tables__stack(&ff->tables, top_stack(t), open->frame);
+	if (open->stack == FF_NONE)
+		return -ENOMEM;
+	t->depth++;
+	if (event->kind == TRACE_OPEN)
+		return ff_samples__find(&t->samples, ff->gzip, since_ns, open->stack);
+	return ff_samples__add(&t->samples, ff->gzip, since_ns, open->stack);
+}
+
+static int on_event(void *self, const struct trace_event *event)
+{
+	struct firefox *ff = self;
+	struct ff_thread *t = find_thread(ff, event->thread);
+
+	if (!t)
+		return -PYE_EFORMAT;
+	if (event->kind != TRACE_OPEN) {
+		if (ff->opts.split_events && ff->part_events >= ff->opts.split_events &&
+		    ff->out->next) {
+			int err = next_part(ff);
+
+			if (err)
+				return err;
+		}
+		ff->part_events++;
+		ff->events++;
+		t->events++;
+	}
+	if (event->ts_ns > ff->last_ns)
+		ff->last_ns = event->ts_ns;
+	if (!trace_is_leave(event->kind))
+		return enter(ff, t, event);
+	if (!t->depth)
+		return 0;
+	t->depth--;
+	return ff_samples__add(&t->samples, ff->gzip, ff_since(ff, event->ts_ns), top_stack(t));
+}
+
+static int on_gap(void *self, const struct trace_gap *gap)
+{
+	struct firefox *ff = self;
+	struct ff_thread *t = find_thread(ff, gap->thread);
+	int err;
+
+	if (!t)
+		return -PYE_EFORMAT;
+	if (ff_grow((void **)&t->gaps, &t->gap_cap, t->gap_cnt, sizeof(*t->gaps)))
+		return -ENOMEM;
+	t->gaps[t->gap_cnt++] = *gap;
+	if (gap->ts_ns > ff->last_ns)
+		ff->last_ns = gap->ts_ns;
+	ff->part_lost += gap->lost;
+	err = close_samples(ff, t, gap->ts_ns);
+	t->depth = 0;
+	return err;
+}
+
+/* When the frames still open in a thread ended, as far as known. */
+static uint64_t thread_end(const struct firefox *ff, const struct ff_thread *t)
+{
+	uint64_t end_ns = ff->part_end_ns;
+	uint64_t process_end_ns = ff->processes[t->process].end_ns;
+
+	if (process_end_ns && process_end_ns < end_ns)
+		end_ns = process_end_ns;
+	if (t->end_ns && t->end_ns < end_ns)
+		end_ns = t->end_ns;
+	return end_ns;
+}
+
+static int on_end(void *self, const struct trace_totals *totals)
+{
+	struct firefox *ff = self;
+	int err = 0;
+
+	ff->part_end_ns = totals->end_ns > ff->last_ns ? totals->end_ns : ff->last_ns;
+	for (uint32_t i = 0; !err && i < ff->thread_ids.cnt; i++) {
+		struct ff_thread *t = &ff->threads[i];
+
+		err = close_samples(ff, t, thread_end(ff, t));
+		if (t->samples.cnt && ff->info.start_ns + t->samples.last_ns > ff->part_end_ns)
+			ff->part_end_ns = ff->info.start_ns + t->samples.last_ns;
+	}
+	return err ? err : ff_write_file(ff, totals);
+}
+
+static void firefox__free(void *self)
+{
+	struct firefox *ff = self;
+
+	if (!ff)
+		return;
+	ff_defs_done(ff);
+	ff_tables__done(&ff->tables);
+	outbuf__done(&ff->json);
+	ff_gzip__free(ff->gzip);
+	free(ff);
+}
+
+static int firefox__new(void **self, const struct export_opts *opts, const struct export_out *out)
+{
+	struct firefox *ff = calloc(1, sizeof(*ff));
+	int err;
+
+	if (!ff)
+		return -ENOMEM;
+	ff->opts = *opts;
+	ff->out = out;
+	err = ff_tables__init(&ff->tables);
+	if (!err)
+		err = ff_gzip__new(&ff->gzip, out->write, out->ctx);
+	if (!err)
+		err = outbuf__init(&ff->json, JSON_BYTES, ff_gzip__write, ff->gzip);
+	if (err) {
+		firefox__free(ff);
+		return err;
+	}
+	*self = ff;
+	return 0;
+}
+
+static const char *const aliases[] = { "gecko", NULL };
+static const char *const extensions[] = { ".json.gz", ".json", NULL };
+
+const struct exporter export_firefox = {
+	.name = "firefox",
+	.aliases = aliases,
+	.extensions = extensions,
+	.help = "Firefox Profiler (processed format 70, gzip), a track per process and thread",
+	.new = firefox__new,
+	.consumer = {
+		.begin = ff_begin,
+		.process = ff_process,
+		.thread = ff_thread,
+		.func = ff_func,
+		.event = on_event,
+		.gap = on_gap,
+		.end = on_end,
+	},
+	.free = firefox__free,
+};
