@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/aggregate.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/idmap.h"
+
+enum {
+	DEFAULT_MAX_STACKS = 4 << 20
+};
+
+/* What is only needed while collecting. */
+struct live_thread {
+	uint32_t *frames; /* stacks from the outermost frame on; [0] is the root */
+	uint32_t depth, cap; /* depth counts the root */
+	uint32_t root, cut; /* cut: the "[truncated]" below it, AGG_NONE until needed */
+	uint32_t after_ns; /* cost that follows the last event */
+	uint64_t last_ns;
+	uint64_t end_ns; /* of the thread, 0: not known */
+};
+
+struct aggregate {
+	struct agg_result r;
+	struct agg_process *processes;
+	struct agg_thread *threads;
+	struct live_thread *live; /* beside threads */
+	struct agg_func *funcs;
+	struct agg_stack *stacks;
+	uint32_t process_cap, thread_cap, live_cap, func_cap, stack_cap;
+	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
+	struct idmap children; /* parent, func -> stack */
+	struct strpool func_keys; /* id - 1 is the index of the function */
+	uint32_t max_stacks;
+	uint32_t cached_id, cached_thread; /* of the last event */
+	uint32_t before_ns[TRACE_KIND_CNT], after_ns[TRACE_KIND_CNT];
+};
+
+/* Room for one more in an array of @size bytes each. */
+static int reserve(void *array, uint32_t *cap, uint32_t cnt, size_t size)
+{
+	uint32_t more = *cap ? *cap * 2 : 16;
+	void *grown;
+
+	if (cnt < *cap)
+		return 0;
+	if (more < *cap || more > AGG_NONE / 2)
+		return -EOVERFLOW;
+	grown = realloc(*(void **)array, more * size);
+	if (!grown)
+		return -ENOMEM;
+	*(void **)array = grown;
+	*cap = more;
+	return 0;
+}
+
+static int intern(struct aggregate *a, const char *s, uint32_t *id)
+{
+	return strpool__add(&a->r.strings, s ? s : "", s ? strlen(s) : 0, id);
+}
+
+int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts)
+{
+	struct aggregate *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return -ENOMEM;
+	a->r.raw = opts && opts->raw;
+	a->max_stacks = opts && opts->max_stacks ? opts->max_stacks : DEFAULT_MAX_STACKS;
+	a->cached_thread = AGG_NONE;
+	if (strpool__init(&a->r.strings) || strpool__init(&a->func_keys)) {
+		aggregate__free(a);
+		return -ENOMEM;
+	}
+	*out = a;
+	return 0;
+}
+
+static void free_live(struct aggregate *a)
+{
+	for (uint32_t i = 0; a->live && i < a->r.thread_cnt; i++)
+		free(a->live[i].frames);
+	free(a->live);
+	a->live = NULL;
+	idmap__done(&a->process_ids);
+	idmap__done(&a->thread_ids);
+	idmap__done(&a->func_ids);
+	idmap__done(&a->children);
+	strpool__done(&a->func_keys);
+}
+
+void aggregate__free(struct aggregate *a)
+{
+	if (!a)
+		return;
+	free_live(a);
+	strpool__done(&a->r.strings);
+	free(a->processes);
+	free(a->threads);
+	free(a->funcs);
+	free(a->stacks);
+	free(a);
+}
+
+static int on_begin(void *self, const struct trace_info *info)
+{
+	struct aggregate *a = self;
+	const struct trace_cost *c = &info->cost;
+	int err;
+
+	a->r.start_ns = info->start_ns;
+	a->r.start_unix_ns = info->start_unix_ns;
+	a->r.cost = *c;
+	for (unsigned int kind = 0; kind < TRACE_KIND_CNT; kind++) {
+		bool leave = trace_is_leave(kind);
+
+		if (kind == TRACE_OPEN)
+			continue;
+		a->before_ns[kind] = leave ? c->exit_before_ns : c->entry_before_ns;
+		a->after_ns[kind] = leave ? c->exit_after_ns : c->entry_after_ns;
+	}
+	err = intern(a, info->engine, &a->r.engine);
+	err = err ? err : intern(a, info->version, &a->r.version);
+	err = err ? err : intern(a, info->hostname, &a->r.hostname);
+	err = err ? err : intern(a, info->kernel, &a->r.kernel);
+	return err ? err : intern(a, info->arguments, &a->r.arguments);
+}
+
+static int on_process(void *self, const struct trace_process *process)
+{
+	struct aggregate *a = self;
+	uint32_t i = idmap__find(&a->process_ids, process->id);
+	struct agg_process p = { .pid = process->pid };
+	int err;
+
+	err = intern(a, process->comm, &p.comm);
+	err = err ? err : intern(a, process->exe, &p.exe);
+	err = err ? err : intern(a, process->python, &p.python);
+	if (err)
+		return err;
+	if (i == IDMAP_NONE) {
+		i = a->r.process_cnt;
+		err = reserve(&a->processes, &a->process_cap, i, sizeof(p));
+		err = err ? err : idmap__set(&a->process_ids, process->id, i);
+		if (err)
+			return err;
+		a->r.process_cnt++;
+	}
+	a->processes[i] = p;
+	return 0;
+}
+
+static int add_stack(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t thread,
+		     uint32_t *index)
+{
+	uint32_t i = a->r.stack_cnt;
+	int err = reserve(&a->stacks, &a->stack_cap, i, sizeof(*a->stacks));
+
+	if (!err && parent != AGG_NONE)
+		err = idmap__set(&a->children, (uint64_t)parent << 32 | func, i);
+	if (err)
+		return err;
+	a->stacks[i] = (struct agg_stack){
+		.parent = parent, .func = func, .thread = thread, .last_child = AGG_NONE
+	};
+	a->r.stack_cnt++;
+	*index = i;
+	return 0;
+}
+
+static int push(struct live_thread *t, uint32_t stack)
+{
+	int err = reserve(&t->frames, &t->cap, t->depth, sizeof(*t->frames));
+
+	if (!err)
+		t->frames[t->depth++] = stack;
+	return err;
+}
+
+static int add_thread(struct aggregate *a, uint32_t id, uint32_t *index)
+{
+	uint32_t i = a->r.thread_cnt;
+	struct live_thread live = { .cut = AGG_NONE };
+	int err;
+
+	err = reserve(&a->threads, &a->thread_cap, i, sizeof(*a->threads));
+	err = err ? err : reserve(&a->live, &a->live_cap, i, sizeof(*a->live));
+	err = err ? err : add_stack(a, AGG_NONE, AGG_NONE, i, &live.root);
+	err = err ? err : push(&live, live.root);
+	if (err)
+		return err;
+	a->live[i] = live;
+	a->r.thread_cnt++;
+	*index = i;
+	return idmap__set(&a->thread_ids, id, i);
+}
+
+static int on_thread(void *self, const struct trace_thread *thread)
+{
+	struct aggregate *a = self;
+	uint32_t i = idmap__find(&a->thread_ids, thread->id);
+	struct agg_thread t = { .tid = thread->tid, .is_main = thread->is_main };
+	int err;
+
+	t.process = idmap__find(&a->process_ids, thread->process);
+	if (t.process == IDMAP_NONE)
+		return -EINVAL;
+	err = intern(a, thread->name, &t.name);
+	if (!err && i == IDMAP_NONE)
+		err = add_thread(a, thread->id, &i);
+	if (err)
+		return err;
+	a->threads[i] = t;
+	a->live[i].end_ns = thread->end_ns;
+	return 0;
+}
+
+static int add_func(struct aggregate *a, const struct agg_func *func, uint32_t *index)
+{
+	const uint32_t key[4] = { func->process, func->file, func->qualname, func->line };
+	uint32_t id;
+	int err;
+
+	err = reserve(&a->funcs, &a->func_cap, a->r.func_cnt, sizeof(*func));
+	err = err ? err : strpool__add(&a->func_keys, (const char *)key, sizeof(key), &id);
+	if (err)
+		return err;
+	*index = id - 1;
+	if (*index == a->r.func_cnt)
+		a->funcs[a->r.func_cnt++] = *func;
+	return 0;
+}
+
+static int on_func(void *self, const struct trace_func *func)
+{
+	struct aggregate *a = self;
+	struct agg_func f = { .line = func->line };
+	uint32_t i;
+	int err;
+
+	f.process = idmap__find(&a->process_ids, func->process);
+	if (f.process == IDMAP_NONE)
+		return -EINVAL;
+	err = intern(a, func->qualname, &f.qualname);
+	err = err ? err : intern(a, func->name, &f.name);
+	err = err ? err : intern(a, func->file, &f.file);
+	err = err ? err : add_func(a, &f, &i);
+	return err ? err : idmap__set(&a->func_ids, func->id, i);
+}
+
+/* Past the limit a function hangs below its thread's "[truncated]", whoever called it. */
+static int cut_child(struct aggregate *a, uint32_t thread, uint32_t func, uint32_t *child)
+{
+	struct agg_func f = { .process = a->threads[thread].process };
+	struct live_thread *t = &a->live[thread];
+	uint32_t i;
+	int err;
+
+	a->r.cut_cnt++;
+	if (t->cut == AGG_NONE) {
+		err = intern(a, "[truncated]", &f.qualname);
+		f.name = f.qualname;
+		err = err ? err : add_func(a, &f, &i);
+		err = err ? err : add_stack(a, t->root, i, thread, &t->cut);
+		if (err)
+			return err;
+	}
+	*child = idmap__find(&a->children, (uint64_t)t->cut << 32 | func);
+	return *child != IDMAP_NONE ? 0 : add_stack(a, t->cut, func, thread, child);
+}
+
+static int child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t *child)
+{
+	struct agg_stack *p = &a->stacks[parent];
+	uint32_t i = p->last_child;
+	int err;
+
+	if (i != AGG_NONE && a->stacks[i].func == func) {
+		a->r.cut_cnt += a->stacks[i].parent != parent;
+		*child = i;
+		return 0;
+	}
+	i = idmap__find(&a->children, (uint64_t)parent << 32 | func);
+	if (i == IDMAP_NONE) {
+		err = a->r.stack_cnt < a->max_stacks ? add_stack(a, parent, func, p->thread, &i)
+						     : cut_child(a, p->thread, func, &i);
+		if (err)
+			return err;
+	}
+	a->stacks[parent].last_child = i;
+	*child = i;
+	return 0;
+}
+
+/* The time since the last event of the thread is that of the frame on top. */
+static void charge(struct aggregate *a, struct live_thread *t, uint64_t ts_ns, uint32_t before_ns)
+{
+	struct agg_stack *top = &a->stacks[t->frames[t->depth - 1]];
+
+	if (t->depth > 1 && ts_ns > t->last_ns) {
+		top->self_ns += ts_ns - t->last_ns;
+		top->total_ns += (uint64_t)t->after_ns + before_ns;
+	}
+	t->last_ns = ts_ns;
+}
+
+static int on_event(void *self, const struct trace_event *event)
+{
+	struct aggregate *a = self;
+	struct live_thread *t;
+	uint32_t func, child;
+	int err;
+
+	if (event->thread != a->cached_id || a->cached_thread == AGG_NONE) {
+		a->cached_thread = idmap__find(&a->thread_ids, event->thread);
+		a->cached_id = event->thread;
+	}
+	if (a->cached_thread == AGG_NONE || event->kind >= TRACE_KIND_CNT)
+		return -EINVAL;
+	t = &a->live[a->cached_thread];
+	charge(a, t, event->ts_ns, a->before_ns[event->kind]);
+	t->after_ns = a->after_ns[event->kind];
+	if (trace_is_leave(event->kind)) {
+		t->depth -= t->depth > 1;
+		return 0;
+	}
+	func = idmap__find(&a->func_ids, event->func);
+	if (func == IDMAP_NONE)
+		return -EINVAL;
+	err = child_of(a, t->frames[t->depth - 1], func, &child);
+	if (err)
+		return err;
+	a->stacks[child].calls += event->kind == TRACE_CALL;
+	return push(t, child);
+}
+
+static int on_gap(void *self, const struct trace_gap *gap)
+{
+	struct aggregate *a = self;
+	uint32_t i = idmap__find(&a->thread_ids, gap->thread);
+	struct live_thread *t;
+
+	if (i == IDMAP_NONE)
+		return -EINVAL;
+	t = &a->live[i];
+	charge(a, t, gap->ts_ns, 0);
+	t->depth = 1;
+	t->after_ns = 0;
+	a->r.gap_cnt++;
+	a->r.gap_ns += gap->until_ns > gap->ts_ns ? gap->until_ns - gap->ts_ns : 0;
+	return 0;
+}
+
+/* Frames that are still open get their time up to the end of the thread or of the trace. */
+static void close_threads(struct aggregate *a, uint64_t end_ns)
+{
+	for (uint32_t i = 0; i < a->r.thread_cnt; i++) {
+		struct live_thread *t = &a->live[i];
+		bool ended = t->end_ns && t->end_ns < end_ns;
+
+		charge(a, t, ended ? t->end_ns : end_ns, 0);
+	}
+}
+
+/* Takes the own cost out, adds up the functions and, from the leaves on, the totals. */
+static void settle(struct aggregate *a)
+{
+	struct agg_stack *s = a->stacks;
+
+	for (uint32_t i = 0; i < a->r.stack_cnt; i++) {
+		uint64_t own = s[i].total_ns < s[i].self_ns ? s[i].total_ns : s[i].self_ns;
+
+		a->r.own_ns += own;
+		s[i].self_ns -= a->r.raw ? 0 : own;
+		s[i].total_ns = s[i].self_ns;
+		a->r.self_ns += s[i].self_ns;
+		if (s[i].func == AGG_NONE)
+			continue;
+		a->funcs[s[i].func].self_ns += s[i].self_ns;
+		a->funcs[s[i].func].calls += s[i].calls;
+	}
+	for (uint32_t i = a->r.stack_cnt; i-- > 0;) {
+		if (s[i].parent != AGG_NONE)
+			s[s[i].parent].total_ns += s[i].total_ns;
+	}
+}
+
+/*
+ * A function's total is the sum over the stacks whose top it is and that do not hold it further
+ * down. The walk goes over the tree in depth-first order, with a count per function of how often
+ * it is on the way; children of a stack are a list through next[], whose head is last_child.
+ */
+static int add_totals(struct aggregate *a)
+{
+	auto_free uint32_t *on_path = calloc(a->r.func_cnt + 1ull, sizeof(*on_path));
+	auto_free uint32_t *next = malloc((a->r.stack_cnt + 1ull) * sizeof(*next));
+	struct agg_stack *s = a->stacks;
+
+	if (!on_path || !next)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < a->r.stack_cnt; i++)
+		s[i].last_child = AGG_NONE;
+	for (uint32_t i = a->r.stack_cnt; i-- > 0;) {
+		if (s[i].parent == AGG_NONE)
+			continue;
+		next[i] = s[s[i].parent].last_child;
+		s[s[i].parent].last_child = i;
+	}
+	for (uint32_t root = 0; root < a->r.stack_cnt; root++) {
+		uint32_t at = root;
+
+		if (s[root].parent != AGG_NONE)
+			continue;
+		for (;;) {
+			if (at != root && !on_path[s[at].func]++)
+				a->funcs[s[at].func].total_ns += s[at].total_ns;
+			if (s[at].last_child != AGG_NONE) {
+				at = s[at].last_child;
+				continue;
+			}
+			while (at != root) {
+				on_path[s[at].func]--;
+				if (next[at] != AGG_NONE)
+					break;
+				at = s[at].parent;
+			}
+			if (at == root)
+				break;
+			at = next[at];
+		}
+	}
+	return 0;
+}
+
+static int on_end(void *self, const struct trace_totals *totals)
+{
+	struct aggregate *a = self;
+	int err;
+
+	a->r.totals = *totals;
+	close_threads(a, totals->end_ns);
+	free_live(a);
+	settle(a);
+	err = add_totals(a);
+	a->r.processes = a->processes;
+	a->r.threads = a->threads;
+	a->r.funcs = a->funcs;
+	a->r.stacks = a->stacks;
+	return err;
+}
+
+const struct trace_consumer aggregate_consumer = {
+	.begin = on_begin,
+	.process = on_process,
+	.thread = on_thread,
+	.func = on_func,
+	.event = on_event,
+	.gap = on_gap,
+	.end = on_end,
+};
+
+const struct agg_result *aggregate__result(const struct aggregate *a)
+{
+	return &a->r;
+}
+
+static bool before(const struct agg_func *funcs, uint32_t left, uint32_t right)
+{
+	if (funcs[left].self_ns != funcs[right].self_ns)
+		return funcs[left].self_ns > funcs[right].self_ns;
+	return left < right;
+}
+
+uint32_t aggregate__top(const struct aggregate *a, uint32_t *out, uint32_t cnt)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < a->r.func_cnt && cnt; i++) {
+		uint32_t at = n < cnt ? n : cnt - 1;
+
+		if (!a->funcs[i].self_ns && !a->funcs[i].calls)
+			continue;
+		if (n == cnt && !before(a->funcs, i, out[at]))
+			continue;
+		for (; at > 0 && before(a->funcs, i, out[at - 1]); at--)
+			out[at] = out[at - 1];
+		out[at] = i;
+		n += n < cnt;
+	}
+	return n;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a trace adds up to: calls and time per distinct stack and per function. A consumer of a
+ * trace; memory grows with the distinct stacks, functions and threads, not with the events.
+ *
+ * Functions are told apart by process, file, qualified name and line: code objects that are made
+ * again and again are one function. Stacks are a tree, one root per thread. The time between two
+ * events of a thread is the self time of the frame on top between them; so a suspended generator
+ * gets none, and a frame that is open at a gap, at the end of its thread or of the trace gets the
+ * time up to that point.
+ *
+ * The profiler's own cost (struct trace_cost) falls into those times and is taken out of them
+ * again, per stack: of each interval, what comes after its first event and before its second one.
+ */
+#ifndef PYEBPF_PROFILE_AGGREGATE_H
+#define PYEBPF_PROFILE_AGGREGATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/strpool.h"
+#include "profile/trace.h"
+
+#define AGG_NONE UINT32_MAX
+
+struct aggregate;
+
+struct aggregate_opts {
+	bool raw; /* keep the profiler's own cost in the times */
+	uint32_t max_stacks; /* 0: the default, 4 million; past it callers become "[truncated]" */
+};
+
+/* Strings are ids of agg_result.strings. Other numbers are indexes into the arrays there. */
+struct agg_process {
+	uint32_t pid;
+	uint32_t comm, exe, python;
+};
+
+struct agg_thread {
+	uint32_t process, tid;
+	uint32_t name;
+	bool is_main;
+};
+
+struct agg_func {
+	uint32_t process;
+	uint32_t qualname, name, file;
+	uint32_t line;
+	uint64_t calls;
+	uint64_t self_ns;
+	uint64_t total_ns; /* recursion counted once */
+};
+
+/* One distinct stack: the frame on top and, by parent, those below. */
+struct agg_stack {
+	uint32_t parent; /* a smaller index; AGG_NONE for a thread's root, which is no frame */
+	uint32_t func; /* AGG_NONE for a root */
+	uint32_t thread;
+	uint32_t last_child; /* while collecting: a guess */
+	uint64_t calls;
+	uint64_t self_ns;
+	uint64_t total_ns; /* with all above it; while collecting: the profiler's own cost */
+};
+
+/* Borrowed until aggregate__free(); complete after the consumer's end(). */
+struct agg_result {
+	const struct agg_process *processes;
+	const struct agg_thread *threads;
+	const struct agg_func *funcs;
+	const struct agg_stack *stacks;
+	uint32_t process_cnt, thread_cnt, func_cnt, stack_cnt;
+	struct strpool strings;
+	uint32_t engine, version, hostname, kernel, arguments;
+	uint64_t start_ns;
+	int64_t start_unix_ns;
+	struct trace_cost cost;
+	struct trace_totals totals;
+	uint64_t self_ns; /* of all functions */
+	uint64_t own_ns; /* the profiler's own part of the times: taken out, but with raw */
+	uint64_t gap_cnt, gap_ns;
+	uint64_t cut_cnt; /* calls whose callers are "[truncated]" */
+	bool raw;
+};
+
+extern const struct trace_consumer aggregate_consumer; /* self is a struct aggregate */
+
+/**
+ * aggregate__new - an empty aggregate
+ * @opts: may be NULL
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts);
+
+/* aggregate__free - NULL is fine. */
+void aggregate__free(struct aggregate *a);
+
+/* aggregate__result - what was collected; borrowed. */
+const struct agg_result *aggregate__result(const struct aggregate *a);
+
+/**
+ * aggregate__top - functions with the most self time, most first
+ * @out: room for @cnt indexes into agg_result.funcs
+ *
+ * Return: how many there are, <= @cnt; functions that were never on top are not among them.
+ */
+uint32_t aggregate__top(const struct aggregate *a, uint32_t *out, uint32_t cnt);
+
+#endif
