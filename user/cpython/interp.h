@@ -15,29 +15,70 @@
 #include "cpython/plan.h"
 
 struct interp {
-	char path[4096];	/* as the target maps it, for messages (may be "... (deleted)") */
-	char open_path[64];	/* through which we open it: /proc/PID/map_files/A-B or /proc/PID/exe */
+	char path[4096]; /* as the target maps it, for messages (may be "... (deleted)") */
+	char open_path[64]; /* through which we open it: /proc/PID/map_files/A-B, /proc/PID/exe or
+				 * /proc/self/fd/N with @fd */
+	int fd; /* keeps the last of these open, or -1 */
 	dev_t dev;
 	ino_t ino;
-	uint64_t bias;		/* run-time address = vaddr + bias; 0 for a fixed executable */
-	uint64_t start;		/* of its first mapping */
+	uint64_t bias; /* run-time address = vaddr + bias; 0 for a fixed executable */
+	uint64_t start; /* of its first mapping */
+	uint64_t interpreters; /* run-time address of the pointer to the first PyInterpreterState, NULL
+				 * before start-up and after the end; 0 = not known */
+	bool in_executable; /* not in a shared library */
+	bool started; /* there was a PyInterpreterState */
+	bool has_jit; /* was built with a JIT, active or not */
+	char version[24]; /* "3.12.1"; "3.12" when the file does not say more */
 	struct probe_plan plan;
 	struct pye_pylayout layout;
 };
+
+/* What is known of files by now, so that a look at many processes takes each file once. */
+struct interp_cache;
+
+int interp_cache__new(struct interp_cache **out);
+void interp_cache__free(struct interp_cache *cache);
+
+static inline void interp_cache__freep(struct interp_cache **cache)
+{
+	interp_cache__free(*cache);
+}
 
 /**
  * interp__find - find the interpreter of a process
  * @pid:    as /proc shows it
  * @engine: for plan_make
+ * @out:    release with interp__done(); written only on success
  * @e:      names what was found instead (the executable and, say, that only children are Python)
  *
- * Checks besides the plan: the version in memory (Py_Version, _Py_DebugOffsets) equals the plan's,
- * the file on disk is the one that is mapped, no JIT is active (3.13+).
+ * Checks besides the plan: the version in memory (_Py_DebugOffsets) equals the plan's, the file on
+ * disk is the one that is mapped, no JIT is active (3.13+).
  *
  * Return: 0; -PYE_ENOTPYTHON; -PYE_EVERSION; -PYE_EPLAN; -PYE_ETARGET if the process is gone;
  * -PYE_EPRIV if it may not be looked at; -ENOMEM.
  */
 int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *e);
+
+/**
+ * interp__find_cached - interp__find() for many processes
+ * @cache: used with one @engine only
+ *
+ * Does not look whether the children of a process that is not Python are.
+ */
+int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cache,
+			struct interp *out, struct err *e);
+
+/* interp__done - close what interp__find() keeps open. A zeroed or failed one is no error. */
+void interp__done(struct interp *in);
+
+/**
+ * interp__check_jit - see that no JIT runs past the probes
+ *
+ * Part of interp__find(). A process that was found before its start-up can be checked again.
+ *
+ * Return: 0; -PYE_EPLAN when a JIT is active or may be; -PYE_ETARGET.
+ */
+int interp__check_jit(pid_t pid, const struct interp *in, struct err *e);
 
 /**
  * interp__layout - the layout of a version

@@ -86,22 +86,44 @@ int version_find_text(const char *data, size_t len, unsigned int minor, char *ou
 	return found;
 }
 
-int version_text(const struct elf_file *elf, const struct probe_plan *plan, char *out, size_t size)
+/* Owned by the caller; NULL when there is none that can be read. */
+static char *read_rodata(const struct elf_file *elf, size_t *len)
 {
 	const struct elf_section *rodata = elf_file__section_by_name(elf, ".rodata");
 	auto_free char *data = NULL;
+
+	if (!rodata || !rodata->size || rodata->size > RODATA_MAX)
+		return NULL;
+	data = malloc(rodata->size);
+	if (!data || elf_file__read(elf, rodata->vaddr, data, rodata->size))
+		return NULL;
+	*len = rodata->size;
+	return take_ptr(data);
+}
+
+int version_text(const struct elf_file *elf, const struct probe_plan *plan, char *out, size_t size)
+{
+	auto_free char *data = NULL;
+	size_t len = 0;
 	int found;
 
 	if (plan->version_hex)
 		return format_hex(plan->version_hex, out, size);
-	if (rodata && rodata->size && rodata->size <= RODATA_MAX) {
-		data = malloc(rodata->size);
-		if (data && !elf_file__read(elf, rodata->vaddr, data, rodata->size)) {
-			found = version_find_text(data, rodata->size, plan->minor, out, size);
-			if (found >= 0)
-				return found;
-		}
-	}
-	snprintf(out, size, "3.%u", plan->minor);
-	return -ENOENT;
+	data = read_rodata(elf, &len);
+	found = data ? version_find_text(data, len, plan->minor, out, size) : -ENOENT;
+	if (found < 0)
+		snprintf(out, size, "3.%u", plan->minor);
+	return found;
+}
+
+bool version_has_jit(const struct elf_file *elf, const struct probe_plan *plan)
+{
+	static const char name[] = "\0PYTHON_JIT";
+	auto_free char *data = NULL;
+	size_t len = 0;
+
+	if (plan->minor < 13)
+		return false;
+	data = read_rodata(elf, &len);
+	return data && memmem(data, len, name, sizeof(name));
 }

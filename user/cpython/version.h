@@ -42,4 +42,7 @@ int version_text(const struct elf_file *elf, const struct probe_plan *plan, char
  */
 int version_find_text(const char *data, size_t len, unsigned int minor, char *out, size_t size);
 
+/* version_has_jit - the interpreter was built with one (3.13 on): it reads the variable PYTHON_JIT. */
+bool version_has_jit(const struct elf_file *elf, const struct probe_plan *plan);
+
 #endif

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Every file with executable mappings of some size is looked into. Those that hold an interpreter loop
+ * (an executable and a libpython can both do) are placed: the offset of a probe site in the file and
+ * the mapping that holds it give the load bias. The one in use is the one whose _PyRuntime has an
+ * interpreter state; before start-up none has, and an executable with a loop of its own runs that one,
+ * since its symbols come first.
+ */
+#define LOG_DOMAIN "cpython"
+#include "cpython/interp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "cpython/interp_file.h"
+#include "cpython/interp_names.h"
+#include "cpython/layouts.h"
+#include "cpython/version.h"
+#include "proc/info.h"
+#include "proc/mapped_file.h"
+#include "proc/maps.h"
+#include "proc/mem.h"
+
+/* The smallest interpreter has well over 1 MB of code; most libraries have less than this. */
+#define CODE_BYTES_MIN (256u << 10)
+
+#define FILES_MAX      4096
+
+/* One placed interpreter. */
+struct candidate {
+	const struct interp_file *file; /* borrowed from the cache */
+	const struct mapping *code; /* of its probe sites; borrowed from the maps */
+	struct mapped_file open;
+	uint64_t bias;
+	bool started;
+};
+
+struct search {
+	pid_t pid;
+	const char *engine;
+	struct interp_cache *cache;
+	struct maps maps;
+	struct proc_mem mem;
+	struct candidate best;
+	int file_err; /* of a file that holds an interpreter but cannot be used; 0 = none */
+	struct err file_e;
+	const char *file_path; /* borrowed from the maps */
+	unsigned int unopened; /* files that could not be opened */
+	int open_err;
+};
+
+static void search_done(struct search *s)
+{
+	mapped_file__close(&s->best.open);
+	proc_mem__close(&s->mem);
+	maps__done(&s->maps);
+}
+
+static bool is_code(const struct mapping *m)
+{
+	return m->ino && m->flags & MAPPING_EXEC;
+}
+
+/* Is @idx the first code mapping of its file? Then: how much code of that file is mapped. */
+static uint64_t code_bytes(const struct maps *maps, size_t idx)
+{
+	const struct mapping *of = &maps->items[idx];
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < maps->cnt; i++) {
+		const struct mapping *m = &maps->items[i];
+
+		if (!is_code(m) || !mapping_same_file(m, of))
+			continue;
+		if (i < idx)
+			return 0;
+		bytes += m->end - m->start;
+	}
+	return bytes;
+}
+
+static bool has_started(const struct proc_mem *mem, const struct interp_file *file, uint64_t bias)
+{
+	uint64_t head = 0;
+
+	return file->head && !proc_mem__word(mem, file->head + bias, &head) && head;
+}
+
+/* One file can be mapped twice (dlmopen), so all places are tried; the started one is the best. */
+static bool place(const struct search *s, const struct mapping *of, struct candidate *c)
+{
+	const struct probe_site *site = &c->file->plan.sites[0];
+	bool found = false;
+
+	for (size_t i = 0; i < s->maps.cnt && !c->started; i++) {
+		const struct mapping *m = &s->maps.items[i];
+		uint64_t bias;
+
+		if (!is_code(m) || !mapping_same_file(m, of) || site->offset < m->offset ||
+		    site->offset - m->offset >= m->end - m->start)
+			continue;
+		bias = m->start + (site->offset - m->offset) - site->vaddr;
+		if (found && !has_started(&s->mem, c->file, bias))
+			continue;
+		c->code = m;
+		c->bias = bias;
+		c->started = has_started(&s->mem, c->file, bias);
+		found = true;
+	}
+	return found;
+}
+
+static bool better(const struct candidate *a, const struct candidate *b)
+{
+	if (!b->file || a->started != b->started)
+		return !b->file || a->started;
+	return a->file->is_executable && !b->file->is_executable;
+}
+
+static void keep_refusal(struct search *s, const struct interp_file *file, const struct mapping *m)
+{
+	if (s->file_err)
+		return;
+	s->file_err = file->err;
+	s->file_e = file->e;
+	s->file_path = m->path;
+}
+
+static int consider(struct search *s, const struct mapping *m)
+{
+	struct candidate c = { 0 };
+	int err;
+
+	err = mapped_file__open(s->pid, m, &c.open);
+	if (err) {
+		s->unopened++;
+		s->open_err = err;
+		return err == -ESRCH ? err : 0;
+	}
+	c.file = interp_file__get(s->cache, c.open.path, s->engine);
+	if (c.file && !c.file->err && c.file->plan.site_cnt && place(s, m, &c) &&
+	    better(&c, &s->best)) {
+		mapped_file__close(&s->best.open);
+		s->best = c;
+		return 0;
+	}
+	if (c.file && c.file->err && c.file->err != -PYE_ENOTPYTHON)
+		keep_refusal(s, c.file, m);
+	mapped_file__close(&c.open);
+	return c.file ? 0 : -ENOMEM;
+}
+
+static int consider_all(struct search *s)
+{
+	unsigned int files = 0;
+
+	for (size_t i = 0; i < s->maps.cnt && files < FILES_MAX; i++) {
+		int err;
+
+		if (!is_code(&s->maps.items[i]) || code_bytes(&s->maps, i) < CODE_BYTES_MIN)
+			continue;
+		files++;
+		err = consider(s, &s->maps.items[i]);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* An 0xcc in memory is a breakpoint of somebody, us included. */
+static bool same_code(const uint8_t *memory, const uint8_t *file, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (memory[i] != file[i] && memory[i] != 0xcc)
+			return false;
+	return true;
+}
+
+static int check_code(const struct search *s, struct err *e)
+{
+	const struct candidate *c = &s->best;
+	uint8_t code[INTERP_CODE_SIZE];
+
+	for (uint32_t i = 0; i < c->file->plan.site_cnt; i++) {
+		const struct probe_site *site = &c->file->plan.sites[i];
+		int err =
+			proc_mem__read(&s->mem, site->vaddr + c->bias, code, c->file->code_len[i]);
+
+		if (err == -ESRCH)
+			return err;
+		if (err || !same_code(code, c->file->code[i], c->file->code_len[i])) {
+			err_set(e, 0,
+				"the file on disk is not the one that runs: they differ at %s (0x%llx)",
+				site->name, (unsigned long long)(site->vaddr + c->bias));
+			err_hint(e,
+				 "restart the program, so that it runs the file that is there now");
+			return -PYE_EPLAN;
+		}
+	}
+	return 0;
+}
+
+static int check_version(const struct search *s, struct err *e)
+{
+	const struct candidate *c = &s->best;
+	const struct probe_plan *plan = &c->file->plan;
+	const struct layout *l = layout_find(plan->minor, plan->free_threaded);
+	struct version_debug head;
+	uint8_t data[64];
+	int err;
+
+	if (!l || !l->debug || !plan->runtime)
+		return 0;
+	err = proc_mem__read(&s->mem, plan->runtime + c->bias, data, sizeof(data));
+	if (err == -ESRCH)
+		return err;
+	if (err || version_parse_debug(data, sizeof(data), &head))
+		return err_set(e, -PYE_EPLAN,
+			       "its memory has no _Py_DebugOffsets where its file has them");
+	if (head.minor != plan->minor || head.free_threaded != plan->free_threaded ||
+	    (plan->version_hex && head.hex != plan->version_hex))
+		return err_set(e, -PYE_EPLAN,
+			       "its file is CPython %s, but its memory says version 0x%08x%s",
+			       c->file->version, head.hex,
+			       head.free_threaded ? " free-threaded" : "");
+	return 0;
+}
+
+static uint64_t first_mapping(const struct search *s)
+{
+	const struct candidate *c = &s->best;
+	uint64_t start = c->code->start;
+
+	for (size_t i = 0; i < s->maps.cnt; i++) {
+		const struct mapping *m = &s->maps.items[i];
+
+		if (mapping_same_file(m, c->code) && m->start >= c->bias && m->start < start)
+			start = m->start;
+	}
+	return start;
+}
+
+static void fill(struct search *s, struct interp *out)
+{
+	struct candidate *c = &s->best;
+	const struct interp_file *file = c->file;
+
+	memset(out, 0, sizeof(*out));
+	snprintf(out->path, sizeof(out->path), "%s", c->code->path);
+	snprintf(out->open_path, sizeof(out->open_path), "%s", c->open.path);
+	out->fd = c->open.fd;
+	c->open.fd = -1;
+	out->dev = c->code->dev;
+	out->ino = c->code->ino;
+	out->bias = c->bias;
+	out->start = first_mapping(s);
+	out->interpreters = file->head ? file->head + c->bias : 0;
+	out->in_executable = file->is_executable;
+	out->started = c->started;
+	out->has_jit = file->has_jit;
+	snprintf(out->version, sizeof(out->version), "%s", file->version);
+	out->plan = file->plan;
+	out->layout = file->layout;
+}
+
+/* Puts "PID 12 (/usr/bin/python3.12): " before the sentence of an error. */
+static int name_path(const struct search *s, const char *path, int err, struct err *e)
+{
+	char shown[256];
+	struct err inner = *e;
+
+	interp_show_path(path, shown, sizeof(shown));
+	return err_set(e, err, "PID %d (%s): %.480s", s->pid, shown, inner.what);
+}
+
+static int check(struct search *s, struct interp *out, struct err *e)
+{
+	int err;
+
+	err = check_version(s, e);
+	if (!err)
+		err = check_code(s, e);
+	if (!err) {
+		fill(s, out);
+		err = interp__check_jit(s->pid, out, e);
+		if (err)
+			interp__done(out);
+	}
+	return err;
+}
+
+static int conclude(struct search *s, struct interp *out, struct err *e)
+{
+	const struct candidate *c = &s->best;
+	int err;
+
+	if (!c->file && !s->file_err) {
+		if (s->unopened)
+			return interp_refuse_unopened(s->pid, s->open_err, e);
+		return interp_refuse_other(s->pid, e);
+	}
+	/* a file that cannot be used counts unless another one is known to be in use */
+	if (!c->file || (s->file_err && !c->started)) {
+		*e = s->file_e;
+		return name_path(s, s->file_path, s->file_err, e);
+	}
+	err = check(s, out, e);
+	if (err == -ESRCH)
+		return interp_refuse_gone(s->pid, e);
+	return err ? name_path(s, c->code->path, err, e) : 0;
+}
+
+int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cache,
+			struct interp *out, struct err *e)
+{
+	auto_fn(search_done) struct search s = { .pid = pid, .engine = engine, .cache = cache };
+	struct err unused;
+	int err;
+
+	s.mem.fd = s.best.open.fd = -1;
+	e = e ? e : &unused;
+	*e = (struct err){ 0 };
+	interp_cache__trim(cache);
+	err = maps__read(pid, &s.maps);
+	if (!err)
+		err = proc_mem__open(pid, &s.mem);
+	if (!err)
+		err = consider_all(&s);
+	if (err)
+		return interp_refuse_access(pid, err, e);
+	return conclude(&s, out, e);
+}
+
+int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *e)
+{
+	auto_fn(interp_cache__freep) struct interp_cache *cache = NULL;
+	int err;
+
+	err = interp_cache__new(&cache);
+	if (err)
+		return err;
+	err = interp__find_cached(pid, engine, cache, out, e);
+	if (err == -PYE_ENOTPYTHON)
+		interp_hint_children(pid, engine, cache, e);
+	return err;
+}
+
+void interp__done(struct interp *in)
+{
+	if (in->open_path[0] && in->fd >= 0)
+		close(in->fd);
+	in->fd = -1;
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpython/interp_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "cpython/interp.h"
+#include "cpython/layouts.h"
+#include "cpython/version.h"
+#include "elf/elf_file.h"
+
+/* An agent that runs for months meets new files all the time; then it starts over. */
+#define CACHE_FILES_MAX 1024
+
+/* One inode in one state: a file that was written to since is another one. */
+struct file_key {
+	dev_t dev;
+	ino_t ino;
+	off_t size;
+	struct timespec changed;
+};
+
+struct entry {
+	struct entry *next;
+	struct file_key key;
+	struct interp_file *file; /* NULL: no interpreter, the usual case */
+};
+
+struct interp_cache {
+	struct entry *entries;
+	unsigned int cnt;
+	struct interp_file none; /* stands for all files without an interpreter */
+};
+
+static void cleanup_elfp(struct elf_file **elf)
+{
+	elf_file__free(*elf);
+}
+
+/* PyInterpreterState_Head() of 3.6: [endbr64] mov rax, [rip + x]; ret. */
+static uint64_t head_by_function(const struct elf_file *elf)
+{
+	struct elf_symbol sym;
+	uint8_t code[12];
+	int32_t disp;
+	size_t at = 0;
+
+	if (elf_file__symbol(elf, "PyInterpreterState_Head", &sym) ||
+	    elf_file__read(elf, sym.vaddr, code, sizeof(code)))
+		return 0;
+	if (memcmp(code, "\xf3\x0f\x1e\xfa", 4) == 0)
+		at = 4;
+	if (memcmp(code + at, "\x48\x8b\x05", 3) != 0 || code[at + 7] != 0xc3)
+		return 0;
+	memcpy(&disp, code + at + 3, sizeof(disp));
+	return sym.vaddr + at + 7 + (uint64_t)(int64_t)disp;
+}
+
+static void copy_code(const struct elf_file *elf, struct interp_file *out)
+{
+	for (uint32_t i = 0; i < out->plan.site_cnt; i++) {
+		size_t len = INTERP_CODE_SIZE;
+
+		while (len && elf_file__read(elf, out->plan.sites[i].vaddr, out->code[i], len))
+			len /= 2;
+		out->code_len[i] = (uint8_t)len;
+	}
+}
+
+static int describe(const struct elf_file *elf, const char *engine, struct interp_file *out)
+{
+	struct elf_symbol sym;
+	int err;
+
+	if (!plan_is_interpreter(elf)) {
+		/* for Python 2 "not Python" would puzzle people */
+		if (!elf_file__symbol(elf, "PyEval_EvalFrameEx", &sym) &&
+		    !elf_file__symbol(elf, "PyString_FromString", &sym))
+			return err_set(&out->e, -PYE_EVERSION, "it is Python 2; known are %s",
+				       layout_names());
+		return -PYE_ENOTPYTHON;
+	}
+	err = plan_make(elf, engine, &out->plan, &out->e);
+	if (!err)
+		err = interp__layout(&out->plan, elf, &out->layout, &out->e);
+	if (err)
+		return err;
+	out->is_executable = elf_file__is_fixed(elf) || elf_file__has_interp(elf);
+	out->has_jit = version_has_jit(elf, &out->plan);
+	version_text(elf, &out->plan, out->version, sizeof(out->version));
+	if (out->plan.runtime && out->layout.rt_interpreters != PYE_NO_FIELD)
+		out->head = out->plan.runtime + out->layout.rt_interpreters;
+	else
+		out->head = head_by_function(elf);
+	copy_code(elf, out);
+	return 0;
+}
+
+static void load(const char *path, const char *engine, struct interp_file *out)
+{
+	auto_fn(cleanup_elfp) struct elf_file *elf = NULL;
+
+	memset(out, 0, sizeof(*out));
+	out->err = elf_file__open(path, &elf, &out->e);
+	if (out->err == -PYE_EFORMAT)
+		out->err = -PYE_ENOTPYTHON; /* anything can be mapped as code */
+	if (!out->err)
+		out->err = describe(elf, engine, out);
+}
+
+int interp_cache__new(struct interp_cache **out)
+{
+	struct interp_cache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache)
+		return -ENOMEM;
+	cache->none.err = -PYE_ENOTPYTHON;
+	*out = cache;
+	return 0;
+}
+
+static void clear(struct interp_cache *cache)
+{
+	while (cache->entries) {
+		struct entry *entry = cache->entries;
+
+		cache->entries = entry->next;
+		free(entry->file);
+		free(entry);
+	}
+	cache->cnt = 0;
+}
+
+void interp_cache__free(struct interp_cache *cache)
+{
+	if (!cache)
+		return;
+	clear(cache);
+	free(cache);
+}
+
+static bool read_key(const char *path, struct file_key *key)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return false;
+	memset(key, 0, sizeof(*key));
+	*key = (struct file_key){ st.st_dev, st.st_ino, st.st_size, st.st_ctim };
+	return true;
+}
+
+static bool same_key(const struct file_key *a, const struct file_key *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+	       a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+static const struct interp_file *find(const struct interp_cache *cache, const struct file_key *key)
+{
+	for (const struct entry *entry = cache->entries; entry; entry = entry->next)
+		if (same_key(&entry->key, key))
+			return entry->file ? entry->file : &cache->none;
+	return NULL;
+}
+
+static struct entry *make_entry(const struct file_key *key, const char *path, const char *engine)
+{
+	auto_free struct interp_file *file = malloc(sizeof(*file));
+	struct entry *entry = calloc(1, sizeof(*entry));
+
+	if (!file || !entry) {
+		free(entry);
+		return NULL;
+	}
+	entry->key = *key;
+	load(path, engine, file);
+	if (file->err != -PYE_ENOTPYTHON)
+		entry->file = take_ptr(file);
+	return entry;
+}
+
+const struct interp_file *interp_file__get(struct interp_cache *cache, const char *path,
+					   const char *engine)
+{
+	const struct interp_file *found;
+	struct file_key key;
+	struct entry *entry;
+
+	if (!read_key(path, &key))
+		return &cache->none;
+	found = find(cache, &key);
+	if (found)
+		return found;
+	entry = make_entry(&key, path, engine);
+	if (!entry)
+		return NULL;
+	entry->next = cache->entries;
+	cache->entries = entry;
+	cache->cnt++;
+	return entry->file ? entry->file : &cache->none;
+}
+
+void interp_cache__trim(struct interp_cache *cache)
+{
+	if (cache->cnt >= CACHE_FILES_MAX)
+		clear(cache);
+}
