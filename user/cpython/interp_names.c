@@ -29,7 +29,7 @@ void interp_show_path(const char *path, char *out, size_t size)
 
 int interp_refuse_gone(pid_t pid, struct err *e)
 {
-	return err_set(e, -PYE_ETARGET, "process %d has ended", pid);
+	return err_set(e, -PYE_ETARGET, "there is no process %d (any more)", pid);
 }
 
 int interp_refuse_access(pid_t pid, int err, struct err *e)

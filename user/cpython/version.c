@@ -60,30 +60,37 @@ static size_t micro_length(const char *s)
 	return s[n] ? 0 : n;
 }
 
+/* The linker may have merged the string with the end of a longer one ("/build/Python-3.9.18"), so such
+ * ends count where it does not stand alone, if they all agree. */
 int version_find_text(const char *data, size_t len, unsigned int minor, char *out, size_t size)
 {
-	char head[8];
-	size_t head_len = (size_t)snprintf(head, sizeof(head), "3.%u.", minor);
+	bool exact = false, conflict = false;
 	const char *at = data, *end = data + len;
 	int found = -ENOENT;
+	char head[8];
+	size_t head_len = (size_t)snprintf(head, sizeof(head), "3.%u.", minor), n;
 
 	while ((at = memmem(at, (size_t)(end - at), head, head_len))) {
 		const char *s = at;
 		const char *nul = memchr(s, '\0', (size_t)(end - s));
-		size_t n;
+		bool alone = s == data || !s[-1];
 
 		at += head_len;
-		if (!nul || (s > data && s[-1]))
+		if (!nul || (!alone && (exact || isdigit((unsigned char)s[-1]) || s[-1] == '.')))
 			continue;
 		n = micro_length(at);
 		if (!n || head_len + n >= size)
 			continue;
-		if (found >= 0 && strcmp(out, s) != 0)
-			return -ENOENT;
+		if (found >= 0 && alone == exact) {
+			conflict |= strcmp(out, s) != 0;
+			continue;
+		}
+		exact = alone;
+		conflict = false;
 		memcpy(out, s, head_len + n + 1);
 		found = (int)strtol(at, NULL, 10);
 	}
-	return found;
+	return conflict ? -ENOENT : found;
 }
 
 /* Owned by the caller; NULL when there is none that can be read. */
@@ -104,11 +111,18 @@ static char *read_rodata(const struct elf_file *elf, size_t *len)
 int version_text(const struct elf_file *elf, const struct probe_plan *plan, char *out, size_t size)
 {
 	auto_free char *data = NULL;
+	struct elf_symbol sym;
 	size_t len = 0;
+	uint64_t hex;
 	int found;
 
 	if (plan->version_hex)
 		return format_hex(plan->version_hex, out, size);
+	/* exported from 3.11 on */
+	if (!elf_file__symbol(elf, "Py_Version", &sym) &&
+	    !elf_file__read(elf, sym.vaddr, &hex, sizeof(hex)) &&
+	    hex >> 16 == (0x300u | plan->minor))
+		return format_hex((uint32_t)hex, out, size);
 	data = read_rodata(elf, &len);
 	found = data ? version_find_text(data, len, plan->minor, out, size) : -ENOENT;
 	if (found < 0)
