@@ -19,7 +19,7 @@ struct capw;
 
 struct capw_opts {
 	size_t chunk_bytes; /* of uncompressed events per chunk; 0: the default, 2 MiB */
-	int level;	    /* of zstd; 0: the default, 1 */
+	int level; /* of zstd; 0: the default, 1 */
 };
 
 /**
@@ -30,14 +30,18 @@ struct capw_opts {
  *
  * Return: 0, -ENOMEM, or the error of write().
  */
-int capw__new(struct capw **out, int fd, const struct capw_opts *opts, const struct trace_info *info);
+int capw__new(struct capw **out, int fd, const struct capw_opts *opts,
+	      const struct trace_info *info);
 
 /**
  * capw__process, capw__thread, capw__func - define or change something
  *
- * Strings are copied (and interned by the writer). An id that comes again replaces what was known.
+ * Strings are copied, up to 65,535 bytes each. An id that comes again replaces what was known; a
+ * reader sees that at the beginning of the chunk being filled. A process comes before its threads
+ * and functions, and is forgotten when it has ended (end_ns) and all of them are retired.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0; -EINVAL for an unknown process; -ENOMEM, also when all definitions that live would take
+ * more than 24 MiB.
  */
 int capw__process(struct capw *w, const struct trace_process *process);
 int capw__thread(struct capw *w, const struct trace_thread *thread);
@@ -59,13 +63,19 @@ void capw__retire_thread(struct capw *w, uint32_t thread);
  * capw__gap   - the thread's open frames are forgotten
  * @ts_ns: not before the last one of this thread (a smaller one is raised to it)
  *
- * The hot path: no allocation and no system call but when a chunk is full. capw__enter_frame-like
- * matching of frames is the caller's work; a leave without an open frame is -EINVAL.
+ * The hot path: no allocation and no system call but when a chunk is full. Matching of frames is the
+ * caller's work; a leave without an open frame is -EINVAL, and so is a time stamp past 2^60.
+ *
+ * A thread deeper than 2^20 frames, or one that grows when the open frames of all threads take 12 MiB
+ * (1.5 million frames), is shown as a gap until half of its frames are left; its events meanwhile are
+ * counted in capw__lost() and with the gap, and capw__depth() goes on counting.
  *
  * Return: 0, -ENOMEM, -EINVAL for an unknown id, or the error of write(); after a write error the
- * writer stays usable, drops the chunk and counts its events in capw__lost().
+ * writer stays usable: the chunk is dropped and its events are counted in capw__lost(), but the event
+ * of this call is kept, with the open frames. A reader shows a gap in the threads that lost something.
  */
-int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind, uint32_t func);
+int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind,
+		uint32_t func);
 int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind);
 int capw__gap(struct capw *w, const struct trace_gap *gap);
 
@@ -78,11 +88,19 @@ uint64_t capw__written(const struct capw *w);
 uint64_t capw__lost(const struct capw *w);
 uint64_t capw__bytes(const struct capw *w);
 
-/* capw__flush - write what is there as a chunk of its own, with @totals as the counters so far. */
+/**
+ * capw__flush - write what is there as a chunk of its own
+ * @totals: the counters so far, kept for this chunk and those that follow; NULL: as they were.
+ *          The writer puts its own number in `written`, and adds what it dropped (capw__lost()) to
+ *          lost[LOSS_USER], so the caller leaves that out
+ *
+ * Return: 0, -ENOMEM, or the error of write().
+ */
 int capw__flush(struct capw *w, const struct trace_totals *totals);
 
 /**
  * capw__finish - write the rest, the totals and the mark that says the file is complete
+ * @totals: as for capw__flush()
  *
  * Return: 0 or the first error of write().
  */

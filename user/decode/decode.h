@@ -16,7 +16,12 @@
  * @e:        sentence with the file offset on a malformed file; may be NULL
  *
  * A file that was cut (killed writer, full disk) is read to its last whole chunk; end() then gets
- * complete = false. Memory is bounded by the chunks whose times overlap, not by the file.
+ * complete = false, with the counters of that chunk. A chunk that is damaged in between is left out:
+ * the threads that lost something show a gap, and it is counted as LOSS_USER. In both cases the result
+ * is 0 and @e holds the sentence that says so; it is "" when all is well.
+ *
+ * Memory is bounded by the chunks whose times overlap (at most 128 MiB of them), not by the file.
+ * Names of a hostile file may be bytes that are no UTF-8.
  *
  * Return: 0; -PYE_EFORMAT for what is no capture or damaged before its first chunk; -ENOMEM; what
  * read() or the consumer returned.
