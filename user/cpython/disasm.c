@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * x86-64 by capstone. What it says about registers written is taken together with our own rule (the
+ * first operand of everything that is not a comparison), since its tables have gaps; too many writes
+ * only make a plan more careful.
+ */
+#include "cpython/disasm.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <capstone/capstone.h>
+
+#include "base/cleanup.h"
+#include "elf/elf_file.h"
+
+#define WINDOW	   4096
+#define SCAN_CHUNK ((size_t)256 << 10)
+#define BRANCH_MAX ((size_t)1 << 20)
+
+const uint8_t machine_args[6] = { REG_RDI, REG_RSI, REG_RDX, REG_RCX, REG_R8, REG_R9 };
+
+/* Registers that a call may change, the result included. */
+#define CALL_WRITES                                                                      \
+	(1u << REG_RAX | 1u << REG_RCX | 1u << REG_RDX | 1u << REG_RSI | 1u << REG_RDI | \
+	 1u << REG_R8 | 1u << REG_R9 | 1u << REG_R10 | 1u << REG_R11)
+
+struct disasm {
+	const struct elf_file *elf;
+	csh cs;
+	cs_insn *insn;
+	uint64_t start, end; /* of what the window holds */
+	uint8_t window[WINDOW];
+};
+
+int disasm__new(const struct elf_file *elf, struct disasm **out, struct err *e)
+{
+	struct disasm *d;
+
+	if (elf_file__machine(elf) != EM_X86_64)
+		return err_set(
+			e, -PYE_EVERSION,
+			"the file is for machine %u (ELF number), and only x86-64 (62) is known "
+			"so far",
+			elf_file__machine(elf));
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return -ENOMEM;
+	d->elf = elf;
+	if (cs_open(CS_ARCH_X86, CS_MODE_64, &d->cs) != CS_ERR_OK) {
+		free(d);
+		return -ENOMEM;
+	}
+	cs_option(d->cs, CS_OPT_DETAIL, CS_OPT_ON);
+	d->insn = cs_malloc(d->cs);
+	if (!d->insn) {
+		disasm__free(d);
+		return -ENOMEM;
+	}
+	*out = d;
+	return 0;
+}
+
+void disasm__free(struct disasm *d)
+{
+	if (!d)
+		return;
+	if (d->insn)
+		cs_free(d->insn, 1);
+	cs_close(&d->cs);
+	free(d);
+}
+
+/* Row of a register in the order of enum probe_reg: all its widths. */
+static const uint16_t registers[MACHINE_REG_CNT][5] = {
+	{ X86_REG_RAX, X86_REG_EAX, X86_REG_AX, X86_REG_AL, X86_REG_AH },
+	{ X86_REG_RBX, X86_REG_EBX, X86_REG_BX, X86_REG_BL, X86_REG_BH },
+	{ X86_REG_RCX, X86_REG_ECX, X86_REG_CX, X86_REG_CL, X86_REG_CH },
+	{ X86_REG_RDX, X86_REG_EDX, X86_REG_DX, X86_REG_DL, X86_REG_DH },
+	{ X86_REG_RSI, X86_REG_ESI, X86_REG_SI, X86_REG_SIL },
+	{ X86_REG_RDI, X86_REG_EDI, X86_REG_DI, X86_REG_DIL },
+	{ X86_REG_RBP, X86_REG_EBP, X86_REG_BP, X86_REG_BPL },
+	{ X86_REG_RSP, X86_REG_ESP, X86_REG_SP, X86_REG_SPL },
+	{ X86_REG_R8, X86_REG_R8D, X86_REG_R8W, X86_REG_R8B },
+	{ X86_REG_R9, X86_REG_R9D, X86_REG_R9W, X86_REG_R9B },
+	{ X86_REG_R10, X86_REG_R10D, X86_REG_R10W, X86_REG_R10B },
+	{ X86_REG_R11, X86_REG_R11D, X86_REG_R11W, X86_REG_R11B },
+	{ X86_REG_R12, X86_REG_R12D, X86_REG_R12W, X86_REG_R12B },
+	{ X86_REG_R13, X86_REG_R13D, X86_REG_R13W, X86_REG_R13B },
+	{ X86_REG_R14, X86_REG_R14D, X86_REG_R14W, X86_REG_R14B },
+	{ X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B },
+};
+
+/* Which general register a name of any width is part of, or REG_NONE. */
+static uint8_t whole_register(unsigned int reg)
+{
+	for (uint8_t i = 0; i < MACHINE_REG_CNT; i++)
+		for (size_t k = 0; k < 5; k++)
+			if (reg && registers[i][k] == reg)
+				return i;
+	return REG_NONE;
+}
+
+static uint8_t word_register(unsigned int reg)
+{
+	uint8_t whole = whole_register(reg);
+
+	return whole != REG_NONE && registers[whole][0] == reg ? whole : REG_NONE;
+}
+
+static uint32_t register_bit(unsigned int reg)
+{
+	uint8_t whole = whole_register(reg);
+
+	return whole == REG_NONE ? 0 : 1u << whole;
+}
+
+/* The kernel's rule (arch/x86/kernel/uprobes.c), by bytes and without prefixes. Multi-byte nops are
+ * left out: old kernels single-step them, new ones may rewrite the 5-byte one into a call. */
+static bool is_emulated(const uint8_t *b, size_t size)
+{
+	switch (b[0]) {
+	case 0xe8: /* call */
+	case 0xe9: /* jmp */
+	case 0xeb:
+		return true;
+	case 0x0f: /* jcc with 32 bits */
+		return (b[1] & 0xf0) == 0x80;
+	case 0x90: /* nop */
+		return size == 1;
+	case 0x41: /* push r8 to r15 */
+		return size == 2 && (b[1] & 0xf8) == 0x50;
+	default: /* jcc with 8 bits; push */
+		return (b[0] & 0xf0) == 0x70 || (size == 1 && (b[0] & 0xf8) == 0x50);
+	}
+}
+
+/* A segment or lock prefix: the kernel refuses the probe. */
+static bool is_refused(const uint8_t *b, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		switch (b[i]) {
+		case 0x26:
+		case 0x2e:
+		case 0x36:
+		case 0x3e:
+		case 0x64:
+		case 0x65:
+		case 0xf0:
+			return true;
+		case 0x66:
+		case 0x67:
+		case 0xf2:
+		case 0xf3:
+			continue;
+		default:
+			return false;
+		}
+	}
+	return false;
+}
+
+static void set_flow(struct insn *out, unsigned int id, const cs_x86 *x)
+{
+	bool direct = x->op_count == 1 && x->operands[0].type == X86_OP_IMM;
+
+	switch (id) {
+	case X86_INS_CALL:
+	case X86_INS_LCALL:
+		out->flow = FLOW_CALL;
+		break;
+	case X86_INS_JMP:
+	case X86_INS_LJMP:
+		out->flow = FLOW_JUMP;
+		break;
+	case X86_INS_RET:
+	case X86_INS_RETF:
+	case X86_INS_RETFQ:
+	case X86_INS_IRETQ:
+		out->flow = FLOW_RETURN;
+		return;
+	case X86_INS_HLT:
+	case X86_INS_UD2:
+	case X86_INS_INT3:
+		out->flow = FLOW_STOP;
+		return;
+	default:
+		if (!direct || ((out->bytes[0] & 0xf0) != 0x70 &&
+				(out->bytes[0] != 0x0f || (out->bytes[1] & 0xf0) != 0x80)))
+			return;
+		out->flow = FLOW_COND;
+		out->cond =
+			(uint8_t)(COND_X86 | (out->bytes[out->bytes[0] == 0x0f ? 1 : 0] & 0x0f));
+	}
+	if (direct)
+		out->target = (uint64_t)x->operands[0].imm;
+}
+
+/* Instructions whose first operand is only read. */
+static bool only_reads(unsigned int id)
+{
+	switch (id) {
+	case X86_INS_CMP:
+	case X86_INS_TEST:
+	case X86_INS_PUSH:
+	case X86_INS_BT:
+	case X86_INS_NOP:
+	case X86_INS_COMISS:
+	case X86_INS_COMISD:
+	case X86_INS_UCOMISS:
+	case X86_INS_UCOMISD:
+	case X86_INS_JMP:
+	case X86_INS_CALL:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void set_writes(struct disasm *d, struct insn *out, const cs_x86 *x)
+{
+	unsigned int id = d->insn->id;
+	cs_regs reads, writes;
+	uint8_t read_cnt, write_cnt;
+
+	if (out->flow == FLOW_CALL)
+		out->writes = CALL_WRITES;
+	for (uint8_t i = 0; i < x->op_count; i++) {
+		if (x->operands[i].type != X86_OP_REG)
+			continue;
+		if (id == X86_INS_XCHG || id == X86_INS_XADD || id == X86_INS_CMPXCHG ||
+		    (i == 0 && !only_reads(id)))
+			out->writes |= register_bit(x->operands[i].reg);
+	}
+	if (id == X86_INS_CMP || id == X86_INS_TEST || out->flow == FLOW_CALL ||
+	    cs_regs_access(d->cs, d->insn, reads, &read_cnt, writes, &write_cnt) != CS_ERR_OK)
+		return;
+	for (uint8_t i = 0; i < write_cnt; i++)
+		out->writes |= register_bit(writes[i]);
+}
+
+/* [register + distance] and nothing more. */
+static bool is_plain_memory(const cs_x86_op *op)
+{
+	return op->type == X86_OP_MEM && op->mem.segment == X86_REG_INVALID &&
+	       op->mem.index == X86_REG_INVALID && word_register(op->mem.base) != REG_NONE;
+}
+
+static void set_memory(struct insn *out, enum insn_op op, const cs_x86_op *memory)
+{
+	out->op = (uint8_t)op;
+	out->disp = memory->mem.disp;
+	if (op == INSN_STORE)
+		out->dst = word_register(memory->mem.base);
+	else
+		out->src = word_register(memory->mem.base);
+}
+
+static void set_move(struct insn *out, const cs_x86_op *to, const cs_x86_op *from)
+{
+	if (to->type == X86_OP_REG && word_register(to->reg) != REG_NONE) {
+		out->dst = word_register(to->reg);
+		if (from->type == X86_OP_REG && word_register(from->reg) != REG_NONE) {
+			out->op = INSN_COPY;
+			out->src = word_register(from->reg);
+		} else if (is_plain_memory(from) && from->size == 8) {
+			set_memory(out, INSN_LOAD, from);
+		}
+	} else if (is_plain_memory(to)) {
+		set_memory(out, INSN_STORE, to);
+		out->src = from->type == X86_OP_REG ? word_register(from->reg) : REG_NONE;
+		out->mem_size = to->size;
+		out->zero = from->type == X86_OP_IMM && !from->imm;
+	}
+}
+
+/* Arithmetic whose first operand is memory stores something there. */
+static void set_other_store(struct insn *out, unsigned int id, const cs_x86_op *to)
+{
+	if (!is_plain_memory(to) || only_reads(id))
+		return;
+	set_memory(out, INSN_STORE, to);
+	out->src = REG_NONE;
+	out->mem_size = to->size;
+}
+
+static bool is_same_register(const cs_x86_op *a, const cs_x86_op *b)
+{
+	return a->type == X86_OP_REG && b->type == X86_OP_REG && a->reg == b->reg;
+}
+
+static void set_arithmetic(struct insn *out, unsigned int id, const cs_x86_op *a,
+			   const cs_x86_op *b)
+{
+	uint8_t reg = a->type == X86_OP_REG ? word_register(a->reg) : REG_NONE;
+
+	if ((id == X86_INS_XOR || id == X86_INS_SUB) && is_same_register(a, b)) {
+		out->op = INSN_ZERO;
+		out->dst = whole_register(a->reg);
+	} else if ((id == X86_INS_ADD || id == X86_INS_SUB) && reg != REG_NONE &&
+		   b->type == X86_OP_IMM) {
+		out->op = INSN_COPY;
+		out->dst = out->src = reg;
+		out->disp = id == X86_INS_ADD ? b->imm : -b->imm;
+	} else {
+		set_other_store(out, id, a);
+	}
+}
+
+static void set_op(struct insn *out, unsigned int id, const cs_x86 *x)
+{
+	const cs_x86_op *a = &x->operands[0], *b = &x->operands[1];
+
+	if (id == X86_INS_PUSH) {
+		out->op = INSN_PUSH;
+		out->src = a->type == X86_OP_REG ? word_register(a->reg) : REG_NONE;
+	} else if (id == X86_INS_POP && a->type == X86_OP_REG) {
+		out->op = INSN_POP;
+		out->dst = word_register(a->reg);
+	} else if (x->op_count != 2) {
+		if (x->op_count == 1)
+			set_other_store(out, id, a);
+	} else if (id == X86_INS_MOV) {
+		set_move(out, a, b);
+	} else if (id == X86_INS_LEA && is_plain_memory(b) && word_register(a->reg) != REG_NONE) {
+		out->op = INSN_COPY;
+		out->dst = word_register(a->reg);
+		out->src = word_register(b->mem.base);
+		out->disp = b->mem.disp;
+	} else if (id == X86_INS_CMP && is_plain_memory(a) && a->size == 1) {
+		set_memory(out, INSN_TEST_BYTE, a);
+	} else if ((id == X86_INS_MOVZX || id == X86_INS_MOVSX) && is_plain_memory(b) &&
+		   b->size == 1) {
+		set_memory(out, INSN_TEST_BYTE, b);
+		out->dst = whole_register(a->reg);
+	} else {
+		set_arithmetic(out, id, a, b);
+	}
+}
+
+static void set_pointer(struct insn *out, const cs_x86 *x)
+{
+	for (uint8_t i = 0; i < x->op_count; i++)
+		if (x->operands[i].type == X86_OP_MEM && x->operands[i].mem.base == X86_REG_RIP)
+			out->pointer = out->addr + out->size + (uint64_t)x->operands[i].mem.disp;
+}
+
+static bool is_nop(const struct disasm *d, const cs_x86 *x)
+{
+	return d->insn->id == X86_INS_NOP || d->insn->id == X86_INS_DATA16 ||
+	       (d->insn->id == X86_INS_XCHG && is_same_register(&x->operands[0], &x->operands[1]));
+}
+
+/* -EFAULT if the address is not in the window's reach. */
+static int fill_window(struct disasm *d, uint64_t addr)
+{
+	uint64_t start, end;
+
+	if (addr >= d->start && addr < d->end && d->end - addr >= MACHINE_INSN_MAX)
+		return 0;
+	for (size_t i = 0; elf_file__code(d->elf, i, &start, &end); i++) {
+		if (addr < start || addr >= end)
+			continue;
+		if (end - addr > WINDOW)
+			end = addr + WINDOW;
+		if (addr >= d->start && end <= d->end)
+			return 0;
+		d->start = d->end = 0;
+		if (elf_file__read(d->elf, addr, d->window, end - addr))
+			return -EFAULT;
+		d->start = addr;
+		d->end = end;
+		return 0;
+	}
+	return -EFAULT;
+}
+
+static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+
+int disasm__at(struct disasm *d, uint64_t addr, struct insn *out)
+{
+	const uint8_t *code;
+	uint64_t at = addr;
+	size_t left;
+
+	if (fill_window(d, addr))
+		return -EFAULT;
+	code = d->window + (addr - d->start);
+	left = d->end - addr;
+	*out = (struct insn){ .addr = addr, .dst = REG_NONE, .src = REG_NONE };
+	if (left >= sizeof(endbr64) && !memcmp(code, endbr64, sizeof(endbr64))) {
+		out->size = sizeof(endbr64);
+		memcpy(out->bytes, endbr64, sizeof(endbr64));
+		snprintf(out->text, sizeof(out->text), "endbr64");
+		return 0;
+	}
+	if (!cs_disasm_iter(d->cs, &code, &left, &at, d->insn) || !d->insn->detail ||
+	    d->insn->size > MACHINE_INSN_MAX)
+		return -EILSEQ;
+	out->size = (uint8_t)d->insn->size;
+	memcpy(out->bytes, d->insn->bytes, out->size);
+	out->emulated = is_emulated(out->bytes, out->size);
+	out->refused = is_refused(out->bytes, out->size);
+	out->nop = is_nop(d, &d->insn->detail->x86);
+	snprintf(out->text, sizeof(out->text), "%.15s%s%.40s", d->insn->mnemonic,
+		 d->insn->op_str[0] ? " " : "", d->insn->op_str);
+	set_flow(out, d->insn->id, &d->insn->detail->x86);
+	set_op(out, d->insn->id, &d->insn->detail->x86);
+	set_pointer(out, &d->insn->detail->x86);
+	set_writes(d, out, &d->insn->detail->x86);
+	return 0;
+}
+
+struct branch_list {
+	struct disasm_branch *items;
+	size_t cnt, size;
+};
+
+static int add_branch(struct branch_list *list, const struct disasm_branch *branch)
+{
+	if (list->cnt == list->size) {
+		size_t size = list->size ? 2 * list->size : 64;
+		void *items;
+
+		if (size > BRANCH_MAX)
+			return -E2BIG;
+		items = reallocarray(list->items, size, sizeof(*list->items));
+		if (!items)
+			return -ENOMEM;
+		list->items = items;
+		list->size = size;
+	}
+	list->items[list->cnt++] = *branch;
+	return 0;
+}
+
+/* Bytes that may be a direct jump or call. @b has at least 6 bytes. */
+static bool parse_branch(const uint8_t *b, uint64_t addr, struct disasm_branch *out)
+{
+	int32_t wide;
+
+	out->addr = addr;
+	out->call = b[0] == 0xe8;
+	out->cond = (b[0] & 0xf0) == 0x70 || b[0] == 0x0f;
+	if (b[0] == 0xe8 || b[0] == 0xe9) {
+		memcpy(&wide, b + 1, 4);
+		out->target = addr + 5 + (uint64_t)(int64_t)wide;
+	} else if (b[0] == 0x0f && (b[1] & 0xf0) == 0x80) {
+		memcpy(&wide, b + 2, 4);
+		out->target = addr + 6 + (uint64_t)(int64_t)wide;
+	} else if (b[0] == 0xeb || (b[0] & 0xf0) == 0x70) {
+		out->target = addr + 2 + (uint64_t)(int64_t)(int8_t)b[1];
+	} else {
+		return false;
+	}
+	return true;
+}
+
+struct scan {
+	const struct disasm_range *ranges;
+	size_t range_cnt;
+	struct disasm_range hull;
+	struct branch_list list;
+};
+
+/* @code has 6 readable bytes past @size. */
+static int scan_bytes(struct scan *s, const uint8_t *code, uint64_t addr, size_t size)
+{
+	struct disasm_branch branch;
+	int err;
+
+	for (size_t i = 0; i < size; i++) {
+		if (!parse_branch(code + i, addr + i, &branch) || branch.target < s->hull.start ||
+		    branch.target >= s->hull.end)
+			continue;
+		for (size_t k = 0; k < s->range_cnt; k++) {
+			if (branch.target < s->ranges[k].start || branch.target >= s->ranges[k].end)
+				continue;
+			err = add_branch(&s->list, &branch);
+			if (err)
+				return err;
+			break;
+		}
+	}
+	return 0;
+}
+
+static int scan_range(struct scan *s, const struct disasm *d, uint8_t *buf, uint64_t start,
+		      uint64_t end)
+{
+	while (start < end) {
+		size_t size = end - start < SCAN_CHUNK ? end - start : SCAN_CHUNK;
+		size_t read = end - start < SCAN_CHUNK + 6 ? end - start : SCAN_CHUNK + 6;
+		int err;
+
+		if (elf_file__read(d->elf, start, buf, read))
+			return -EFAULT;
+		memset(buf + read, 0xcc, SCAN_CHUNK + 6 - read);
+		err = scan_bytes(s, buf, start, size);
+		if (err)
+			return err;
+		start += size;
+	}
+	return 0;
+}
+
+int disasm__branches(const struct disasm *d, const struct disasm_range *ranges, size_t cnt,
+		     struct disasm_branch **out, size_t *out_cnt)
+{
+	struct scan s = { ranges, cnt, { UINT64_MAX, 0 }, { NULL, 0, 0 } };
+	auto_free uint8_t *buf = malloc(SCAN_CHUNK + 6);
+	uint64_t start, end;
+	int err = 0;
+
+	if (!buf)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++) {
+		s.hull.start = ranges[i].start < s.hull.start ? ranges[i].start : s.hull.start;
+		s.hull.end = ranges[i].end > s.hull.end ? ranges[i].end : s.hull.end;
+	}
+	for (size_t i = 0; !err && elf_file__code(d->elf, i, &start, &end); i++)
+		err = scan_range(&s, d, buf, start, end);
+	if (err) {
+		free(s.list.items);
+		return err;
+	}
+	*out = s.list.items;
+	*out_cnt = s.list.cnt;
+	return 0;
+}

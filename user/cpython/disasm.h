@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Instructions of the target's file, reduced to what probe plans need: where control goes, whether the
+ * kernel emulates a uprobe on it, and which register or memory word it moves where. All knowledge of
+ * the machine (x86-64 so far) is in disasm.c, which alone sees the disassembler; what is above works on
+ * the reduced form and on the constants of this header.
+ */
+#ifndef PYEBPF_CPYTHON_DISASM_H
+#define PYEBPF_CPYTHON_DISASM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "cpython/plan.h"
+
+struct elf_file;
+struct disasm;
+
+#define MACHINE_REG_CNT	 16
+#define MACHINE_INSN_MAX 15
+
+enum insn_flow {
+	FLOW_NEXT, /* goes on to the next instruction */
+	FLOW_CALL, /* a call; comes back */
+	FLOW_COND, /* conditional jump to .target */
+	FLOW_JUMP, /* jump, direct (.target) or not (.target 0) */
+	FLOW_RETURN,
+	FLOW_STOP, /* trap: never goes on */
+};
+
+/* What it does to values, when it is one of these; else INSN_OTHER and .writes says what is lost. */
+enum insn_op {
+	INSN_OTHER,
+	INSN_COPY, /* dst = src + disp */
+	INSN_ZERO, /* dst = 0 */
+	INSN_LOAD, /* dst = word at [src + disp] */
+	INSN_STORE, /* word at [dst + disp] = src (REG_NONE: something else, mem_size bytes) */
+	INSN_PUSH, /* src (may be REG_NONE) */
+	INSN_POP, /* dst */
+	INSN_TEST_BYTE, /* reads the byte at [src + disp]: a comparison or a widening load */
+};
+
+struct insn {
+	uint64_t addr;
+	uint64_t target; /* of a direct jump or call, else 0 */
+	uint64_t pointer; /* pc-relative memory operand: its address, else 0 */
+	int64_t disp;
+	uint32_t writes; /* registers written, bit per enum probe_reg */
+	uint8_t bytes[MACHINE_INSN_MAX];
+	uint8_t size;
+	uint8_t flow; /* enum insn_flow */
+	uint8_t op; /* enum insn_op */
+	uint8_t dst, src; /* enum probe_reg */
+	uint8_t mem_size; /* bytes stored */
+	uint8_t cond; /* FLOW_COND: enum probe_cond */
+	bool emulated; /* a uprobe on it is not single-stepped */
+	bool refused; /* the kernel takes no uprobe on it */
+	bool nop; /* padding, of any length */
+	bool zero; /* INSN_STORE: of the constant 0 */
+	char text[64];
+};
+
+struct disasm_range {
+	uint64_t start, end; /* [start, end) */
+};
+
+struct disasm_branch {
+	uint64_t addr, target;
+	bool call, cond;
+};
+
+/* The argument registers of the C calling convention, in order. */
+extern const uint8_t machine_args[6];
+/* Where a function's result is. */
+#define MACHINE_RESULT REG_RAX
+
+/**
+ * disasm__new - for one file
+ * @elf: borrowed while the disassembler lives
+ *
+ * Return: 0; -PYE_EVERSION for another machine than x86-64; -ENOMEM.
+ */
+int disasm__new(const struct elf_file *elf, struct disasm **out, struct err *e);
+void disasm__free(struct disasm *d);
+
+/* disasm__at - the instruction at an address; -EFAULT outside the code, -EILSEQ if it is none. */
+int disasm__at(struct disasm *d, uint64_t addr, struct insn *out);
+
+/**
+ * disasm__branches - every direct jump and call into some address ranges
+ * @ranges: at most 64
+ * @out:    owned by the caller (free), rising addresses
+ *
+ * Looks at every byte of the executable ranges, not at a disassembly, so that none is missed; a few
+ * of the results may be bytes in the middle of other instructions.
+ *
+ * Return: 0; -EFAULT if the code cannot be read; -E2BIG; -ENOMEM.
+ */
+int disasm__branches(const struct disasm *d, const struct disasm_range *ranges, size_t cnt,
+		     struct disasm_branch **out, size_t *out_cnt);
+
+#endif

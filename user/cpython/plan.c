@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From an ELF file to a probe plan: the version by its dispatch table, the build by what the file says
+ * of itself, then the sites of the engine asked for.
+ */
+#include "cpython/plan.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cpython/planner.h"
+#include "elf/elf_file.h"
+
+#define COOKIE		     "xdebugpy"
+#define COOKIE_VERSION	     8
+#define COOKIE_FREE_THREADED 16
+
+static const char *const loop_symbol = "_PyEval_EvalFrameDefault";
+
+static uint64_t find_runtime(const struct elf_file *elf)
+{
+	const struct elf_section *section;
+	struct elf_symbol symbol;
+
+	if (!elf_file__symbol(elf, "_PyRuntime", &symbol))
+		return symbol.vaddr;
+	section = elf_file__section_by_name(elf, ".PyRuntime");
+	return section ? section->vaddr : 0;
+}
+
+/* What _Py_DebugOffsets at the start of _PyRuntime say of the build. */
+static int read_build(struct planner *p)
+{
+	struct {
+		char cookie[8];
+		uint64_t version, free_threaded;
+	} head;
+
+	if (!p->table.version->debug_offsets)
+		return 0;
+	if (elf_file__read(p->elf, p->plan->runtime, &head, sizeof(head)) ||
+	    memcmp(head.cookie, COOKIE, sizeof(head.cookie)))
+		return err_set(
+			p->e, -PYE_EPLAN,
+			"3.%u by its dispatch table, but _PyRuntime (0x%lx) does not begin with "
+			"the cookie of _Py_DebugOffsets",
+			p->plan->minor, p->plan->runtime);
+	if ((head.version >> 16 & 0xffff) != (0x300u | p->plan->minor))
+		return err_set(
+			p->e, -PYE_EPLAN,
+			"the dispatch table (0x%lx) is that of 3.%u, _PyRuntime says version 0x%lx",
+			p->table.vaddr, p->plan->minor, head.version);
+	p->plan->version_hex = (uint32_t)head.version;
+	p->plan->free_threaded = head.free_threaded != 0;
+	return 0;
+}
+
+static bool is_debug(const struct elf_file *elf)
+{
+	static const char *const names[] = { "_Py_RefTotal", "_Py_GetRefTotal",
+					     "_Py_NegativeRefcount", "_Py_GetGlobalRefTotal" };
+	struct elf_symbol symbol;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!elf_file__symbol(elf, names[i], &symbol))
+			return true;
+	return false;
+}
+
+/* The handlers are functions of their own, not labels within a few. */
+static bool is_tail_call(const struct planner *p)
+{
+	size_t functions = 0;
+
+	for (size_t i = 0; i < OPTABLE_CNT; i++) {
+		uint64_t start, end;
+
+		if (!code__function(&p->code, p->table.targets[i], &start, &end))
+			functions += start == p->table.targets[i];
+	}
+	return functions > OPTABLE_CNT / 2;
+}
+
+static int describe(struct planner *p)
+{
+	const struct python_version *v = p->table.version;
+	struct probe_plan *plan = p->plan;
+	struct elf_symbol symbol;
+
+	plan->minor = v->minor;
+	plan->table = p->table.vaddr;
+	plan->runtime = find_runtime(p->elf);
+	plan->debug = is_debug(p->elf);
+	plan->tail_call = is_tail_call(p);
+	if (v->tstate_current && plan->runtime)
+		plan->tstate_current = plan->runtime + v->tstate_current;
+	if (v->tstate_symbol && !elf_file__symbol(p->elf, v->tstate_symbol, &symbol))
+		plan->tstate_current = symbol.vaddr;
+	return read_build(p);
+}
+
+static int plan_uprobe(struct planner *p)
+{
+	int err;
+
+	switch (p->table.version->exit) {
+	case EXIT_EVAL:
+		err = plan_eval(p);
+		break;
+	case EXIT_HANDLERS:
+		err = plan_handlers(p);
+		if (!err)
+			err = plan_unwind(p);
+		break;
+	default:
+		err = plan_handlers(p);
+		if (!err)
+			err = plan_clear(p);
+		break;
+	}
+	return err ? err : plan_code_dealloc(p);
+}
+
+static int make(struct planner *p, const char *engine)
+{
+	int err = code__add_starts(&p->code, p->table.targets, OPTABLE_CNT);
+
+	if (!err)
+		err = describe(p);
+	if (err)
+		return err;
+	(void)engine;
+	snprintf(p->plan->engine, sizeof(p->plan->engine), "uprobe");
+	return plan_uprobe(p);
+}
+
+/* Why there is no plan for a file without a table. */
+static int explain(const struct elf_file *elf, struct err *e)
+{
+	struct elf_symbol symbol;
+	bool loop = !elf_file__symbol(elf, loop_symbol, &symbol);
+	uint64_t runtime = find_runtime(elf);
+
+	if (!loop && !runtime)
+		return err_set(e, -PYE_ENOTPYTHON, "the file holds no CPython interpreter loop");
+	return err_set(
+		e, -PYE_EVERSION,
+		"the file has %s, but no dispatch table of CPython %s: either another version, "
+		"or built without computed gotos",
+		loop ? loop_symbol : "_PyRuntime", python_version_names());
+}
+
+int plan_make(const struct elf_file *elf, const char *engine, struct probe_plan *out, struct err *e)
+{
+	auto_free struct probe_plan *plan = calloc(1, sizeof(*plan));
+	struct planner p = { .elf = elf, .plan = plan, .e = e };
+	int err;
+
+	if (!plan)
+		return -ENOMEM;
+	err = optable__find(elf, &p.table, e);
+	if (err)
+		return err == -ENOENT ? explain(elf, e) : err;
+	err = code__init(&p.code, elf, e);
+	if (!err)
+		err = make(&p, engine);
+	code__done(&p.code);
+	if (err)
+		return err;
+	*out = *plan;
+	return 0;
+}
+
+bool plan_is_interpreter(const struct elf_file *elf)
+{
+	auto_free struct optable *table = malloc(sizeof(*table));
+	struct elf_symbol symbol;
+
+	if (!elf_file__symbol(elf, loop_symbol, &symbol) || find_runtime(elf))
+		return true;
+	return table && optable__find(elf, table, NULL) != -ENOENT;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From 3.12 on one function, called with the thread state and the frame, clears every frame that ends,
+ * by return or by exception. It is exported from 3.13 on; where it has no symbol it is the first
+ * function that the return handler calls. Either way every return handler must be seen to call it
+ * directly, and something besides them too (the unwinding): a compiler that had put a copy of it
+ * into a handler would make the probe miss returns.
+ */
+#include "cpython/planner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "elf/elf_file.h"
+
+#define WALK_BLOCK_MAX 64
+#define WALK_INSN_MAX  600
+
+#define FRAME_ARG      1
+#define ARGS_USED      3 /* mask: thread state, frame */
+
+/* Blocks still to look at, and those seen. */
+struct walk {
+	uint64_t seen[WALK_BLOCK_MAX];
+	size_t cnt, next;
+};
+
+static void walk_to(struct walk *w, uint64_t addr)
+{
+	for (size_t i = 0; i < w->cnt; i++)
+		if (w->seen[i] == addr)
+			return;
+	if (w->cnt < WALK_BLOCK_MAX)
+		w->seen[w->cnt++] = addr;
+}
+
+/* The first direct call reached from a handler by direct jumps, breadth first; with @wanted the call
+ * of that function. Returns the function, 0 if there is none; @called is what the instruction says,
+ * which may be an entry of the PLT. */
+static uint64_t find_call(const struct planner *p, uint64_t start, uint64_t wanted,
+			  uint64_t *called)
+{
+	struct walk w = { .cnt = 0 };
+	unsigned int left = WALK_INSN_MAX;
+	struct insn insn;
+
+	walk_to(&w, start);
+	while (w.next < w.cnt) {
+		for (uint64_t at = w.seen[w.next++]; left; at += insn.size, left--) {
+			if (code__insn(&p->code, at, &insn))
+				break;
+			if (insn.flow == FLOW_CALL && insn.target) {
+				uint64_t target = code__resolve(&p->code, insn.target);
+
+				*called = insn.target;
+				if (!wanted || target == wanted)
+					return target;
+			}
+			if (insn.target && insn.flow != FLOW_CALL)
+				walk_to(&w, insn.target);
+			if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN ||
+			    insn.flow == FLOW_STOP)
+				break;
+		}
+	}
+	return 0;
+}
+
+static const struct opcode_handler *next_return(const struct planner *p,
+						const struct opcode_handler *op)
+{
+	op = op ? op + 1 : p->table.version->handlers;
+	while (op->name && op->kind != PROBE_RETURN)
+		op++;
+	return op->name ? op : NULL;
+}
+
+static int find_function(struct planner *p, uint64_t *out)
+{
+	const struct opcode_handler *op = next_return(p, NULL);
+	struct elf_symbol symbol;
+	uint64_t called;
+
+	if (!elf_file__symbol(p->elf, p->table.version->clear_symbol, &symbol)) {
+		*out = symbol.vaddr;
+		return 0;
+	}
+	*out = find_call(p, p->table.targets[op->number], 0, &called);
+	if (*out)
+		return 0;
+	return err_set(
+		p->e, -PYE_EPLAN,
+		"3.%u: no symbol %s, and the handler of %s (0x%lx) leads to no direct call: the "
+		"ends of frames cannot be seen",
+		p->plan->minor, p->table.version->clear_symbol, op->name,
+		p->table.targets[op->number]);
+}
+
+static int check_returns(struct planner *p, uint64_t function, uint64_t *called)
+{
+	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
+		if (!find_call(p, p->table.targets[op->number], function, called))
+			return err_set(p->e, -PYE_EPLAN,
+				       "3.%u: the handler of %s (0x%lx) is not seen to call %s "
+				       "(0x%lx): returns would be missed",
+				       p->plan->minor, op->name, p->table.targets[op->number],
+				       p->table.version->clear_symbol, function);
+	return 0;
+}
+
+/* Some call of it lies in none of the return handlers: those are at most 512 bytes long. */
+static int check_unwinding(struct planner *p, uint64_t function, uint64_t called)
+{
+	const struct disasm_range ranges[] = { { function, function + 1 }, { called, called + 1 } };
+	struct disasm_branch *calls;
+	size_t cnt, others = 0;
+	int err = code__branches(&p->code, ranges, 2, &calls, &cnt);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < cnt; i++) {
+		const struct opcode_handler *op = next_return(p, NULL);
+
+		while (op && calls[i].addr - p->table.targets[op->number] >= PLANNER_BLOCK_MAX)
+			op = next_return(p, op);
+		others += !op;
+	}
+	free(calls);
+	if (others)
+		return 0;
+	return err_set(
+		p->e, -PYE_EPLAN,
+		"3.%u: only return handlers call %s (0x%lx): frames that end by an exception "
+		"would be missed",
+		p->plan->minor, p->table.version->clear_symbol, function);
+}
+
+int plan_clear(struct planner *p)
+{
+	struct probe_site site = { .kind = PROBE_CLEAR, .value_reg = REG_NONE };
+	uint64_t function, called = 0;
+	int err = find_function(p, &function);
+
+	if (!err)
+		err = check_returns(p, function, &called);
+	if (!err)
+		err = check_unwinding(p, function, called);
+	if (err)
+		return err;
+	snprintf(site.name, sizeof(site.name), "%s", p->table.version->clear_symbol);
+	return planner__function_site(p, function, FRAME_ARG, ARGS_USED, &site);
+}

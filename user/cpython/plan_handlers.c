@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From 3.11 on Python-to-Python calls stay inside the interpreter loop, so the probes sit in the
+ * handlers of the opcodes that every call, return or yield runs. Where in a handler: at the first
+ * instruction of its first basic block that the kernel emulates, provided that nothing jumps in between
+ * (then it is reached exactly once per opcode), else at its first byte, single-stepped.
+ *
+ * Where the frame is: each handler stores the instruction pointer into it, at a known offset. The base
+ * of that store, followed back to the handler's first byte, is one and the same register or stack slot
+ * in all handlers of a file, its home. From the home it is followed forward to the probe.
+ *
+ * Yields leave the frame before the end of that basic block, so the register may hold the caller by then.
+ * Whatever else leads to the frame is taken: the generator that contains it, or a copy. That a register
+ * is a copy shows where the block, after it has read the caller from frame->previous, puts NULL there
+ * through that register.
+ *
+ * A jump from one entry handler into another one is allowed (a specialised RESUME that gives up
+ * continues in the general one): both report the same frame, and the BPF program drops the second. It is
+ * only taken where the frame is read from its home, which holds it on both ways.
+ */
+#include "cpython/planner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define HANDLER_MAX	 12
+#define HANDLER_SIZE_MAX 4096 /* a jump from further behind a handler's start is not its own */
+
+struct handler {
+	const struct opcode_handler *op;
+	uint64_t start, point;
+	struct flow_place frame;
+};
+
+struct handlers {
+	struct handler items[HANDLER_MAX];
+	size_t cnt;
+	struct flow_place home;
+	struct disasm_branch *inbound;
+	size_t inbound_cnt;
+};
+
+static int collect(struct planner *p, struct handlers *h)
+{
+	const struct opcode_handler *op = p->table.version->handlers;
+
+	for (; op->name && h->cnt < HANDLER_MAX; op++) {
+		uint64_t start = p->table.targets[op->number];
+		bool shared = false;
+
+		for (size_t i = 0; i < h->cnt; i++) {
+			if (h->items[i].start != start)
+				continue;
+			shared = true;
+			if (h->items[i].op->kind != op->kind)
+				return err_set(p->e, -PYE_EPLAN,
+					       "3.%u: %s and %s share one handler (0x%lx)",
+					       p->plan->minor, h->items[i].op->name, op->name,
+					       start);
+		}
+		if (!shared)
+			h->items[h->cnt++] = (struct handler){ .op = op, .start = start };
+	}
+	for (size_t i = 0; i < h->cnt; i++)
+		for (size_t k = 0; k < OPTABLE_CNT; k++) {
+			op = p->table.version->handlers;
+			while (op->name && op->number != k)
+				op++;
+			if (!op->name && p->table.targets[k] == h->items[i].start)
+				return err_set(p->e, -PYE_EPLAN,
+					       "3.%u: opcode %zu shares the handler of %s (0x%lx)",
+					       p->plan->minor, k, h->items[i].op->name,
+					       h->items[i].start);
+		}
+	return 0;
+}
+
+/* The register or stack slot that held a value at the start of what @f followed. */
+static bool place_at_start(const struct flow *f, struct flow_value value, struct flow_place *out)
+{
+	if (value.disp)
+		return false;
+	if (value.root < MACHINE_REG_CNT) {
+		*out = (struct flow_place){ PROBE_IN_REG, (uint8_t)value.root, 0 };
+		return true;
+	}
+	for (size_t i = 0; i < f->slot_cnt; i++) {
+		const struct flow_slot *slot = &f->slots[i];
+
+		if (!flow__is_same(slot->value, value) ||
+		    (slot->at.root != REG_RSP && slot->at.root != REG_RBP))
+			continue;
+		*out = (struct flow_place){ PROBE_IN_SLOT, (uint8_t)slot->at.root,
+					    (int32_t)slot->at.disp };
+		return true;
+	}
+	return false;
+}
+
+/* -ENOENT: the first basic block has no store of the instruction pointer. */
+static int find_home(const struct planner *p, uint64_t start, struct flow_place *out)
+{
+	uint16_t instr_ptr = p->table.version->instr_ptr;
+	struct flow f;
+	struct insn insn;
+
+	flow__init(&f);
+	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += insn.size) {
+		if (code__insn(&p->code, at, &insn))
+			return -ENOENT;
+		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.dst != REG_RSP &&
+		    insn.mem_size == 8 && insn.src != REG_NONE)
+			return place_at_start(&f, f.regs[insn.dst], out) ? 0 : -ENOENT;
+		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
+			return -ENOENT;
+		flow__step(&f, &insn);
+	}
+	return -ENOENT;
+}
+
+static bool same_place(const struct flow_place *a, const struct flow_place *b)
+{
+	return a->source == b->source && a->reg == b->reg && a->disp == b->disp;
+}
+
+static int find_homes(struct planner *p, struct handlers *h)
+{
+	const struct handler *first = NULL;
+
+	for (size_t i = 0; i < h->cnt; i++) {
+		struct flow_place home;
+
+		if (find_home(p, h->items[i].start, &home))
+			continue;
+		if (first && !same_place(&home, &h->home))
+			return err_set(
+				p->e, -PYE_EPLAN,
+				"3.%u: the handlers of %s (0x%lx) and %s (0x%lx) do not hold "
+				"the frame in the same place",
+				p->plan->minor, first->op->name, first->start, h->items[i].op->name,
+				h->items[i].start);
+		if (!first) {
+			first = &h->items[i];
+			h->home = home;
+		}
+	}
+	if (!first)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: no handler stores the instruction pointer into the frame in "
+			       "its first basic block (looked at %zu, first %s at 0x%lx)",
+			       p->plan->minor, h->cnt, h->items[0].op->name, h->items[0].start);
+	return 0;
+}
+
+/* Follows frame->previous for the copies of the frame that a yield works on. */
+struct copies {
+	bool caller_read;
+	bool found;
+	struct flow_value value;
+};
+
+static void step_copies(struct copies *c, const struct planner *p, const struct flow *f,
+			struct flow_value frame, const struct insn *insn)
+{
+	uint16_t previous = p->table.version->previous;
+	struct flow_value base;
+
+	if (insn->disp != previous)
+		return;
+	if (insn->op == INSN_LOAD && flow__is_same(f->regs[insn->src], frame))
+		c->caller_read = true;
+	if (insn->op != INSN_STORE || !insn->zero || insn->mem_size != 8 || !c->caller_read)
+		return;
+	base = f->regs[insn->dst];
+	if (base.root < MACHINE_REG_CNT && base.root != REG_RSP && base.root != frame.root &&
+	    !base.disp) {
+		c->found = true;
+		c->value = base;
+	}
+}
+
+/* First emulated instruction of the first basic block at which the frame can be found; else the
+ * handler's start. */
+static void find_point(struct planner *p, const struct flow_place *home, struct handler *it)
+{
+	struct copies copies = { .found = false };
+	struct flow_value frame;
+	struct insn insn;
+	struct flow f;
+
+	it->point = it->start;
+	it->frame = *home;
+	flow__init(&f);
+	frame = flow__at(&f, home);
+	for (uint64_t at = it->start; at - it->start < PLANNER_BLOCK_MAX; at += insn.size) {
+		struct flow_place place;
+
+		if (code__insn(&p->code, at, &insn))
+			return;
+		if (insn.emulated &&
+		    (flow__find(&f, frame, home->reg, &place) ||
+		     (copies.found && flow__find(&f, copies.value, REG_NONE, &place)))) {
+			it->point = at;
+			it->frame = place;
+			return;
+		}
+		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
+			return;
+		if (it->op->kind == PROBE_YIELD)
+			step_copies(&copies, p, &f, frame, &insn);
+		flow__step(&f, &insn);
+	}
+}
+
+static int find_inbound(struct planner *p, struct handlers *h)
+{
+	struct disasm_range ranges[HANDLER_MAX];
+
+	for (size_t i = 0; i < h->cnt; i++)
+		ranges[i] = (struct disasm_range){ h->items[i].start, h->items[i].point + 1 };
+	return code__branches(&p->code, ranges, h->cnt, &h->inbound, &h->inbound_cnt);
+}
+
+/* The handler that an address belongs to, by the table: NULL if it is none of ours. */
+static const struct handler *owner(const struct planner *p, const struct handlers *h, uint64_t addr)
+{
+	const struct handler *found = NULL;
+	uint64_t nearest = 0;
+
+	for (size_t i = 0; i < OPTABLE_CNT; i++)
+		if (p->table.targets[i] <= addr && p->table.targets[i] > nearest)
+			nearest = p->table.targets[i];
+	for (size_t i = 0; i < h->cnt; i++)
+		if (h->items[i].start == nearest && addr - nearest < HANDLER_SIZE_MAX)
+			found = &h->items[i];
+	return found;
+}
+
+/* May control come from there to the probe? From one entry handler to another it may. */
+static bool is_allowed(const struct planner *p, const struct handlers *h, const struct handler *it,
+		       uint64_t from)
+{
+	const struct handler *source = owner(p, h, from);
+
+	return it->op->kind == PROBE_RESUME && source && source->op->kind == PROBE_RESUME &&
+	       same_place(&it->frame, &h->home);
+}
+
+/* Address of a jump that spoils a probe at @point of a handler, 0 if there is none. */
+static uint64_t spoiler(const struct planner *p, const struct handlers *h, const struct handler *it,
+			uint64_t point)
+{
+	struct insn before;
+
+	for (size_t i = 0; i < h->inbound_cnt; i++) {
+		const struct disasm_branch *b = &h->inbound[i];
+
+		if (b->target >= it->start && b->target <= point && !is_allowed(p, h, it, b->addr))
+			return b->addr;
+	}
+	/* Fallen into? A call there is one that does not come back. */
+	if (code__before(&p->code, it->start, &before) || !before.size)
+		return 0;
+	if ((before.flow == FLOW_NEXT || before.flow == FLOW_COND) &&
+	    !is_allowed(p, h, it, before.addr))
+		return before.addr;
+	return 0;
+}
+
+static bool is_wanted(const struct planner *p, const struct handler *it)
+{
+	return it->op->kind &&
+	       (it->op->kind != PROBE_RETURN || p->table.version->exit == EXIT_HANDLERS);
+}
+
+static int add_handler(struct planner *p, const struct handlers *h, struct handler *it)
+{
+	struct probe_site site = { .kind = it->op->kind, .value_reg = REG_NONE };
+	uint64_t from = spoiler(p, h, it, it->point);
+
+	if (from && it->point != it->start) {
+		it->point = it->start;
+		it->frame = h->home;
+		from = spoiler(p, h, it, it->point);
+	}
+	if (from)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the handler of %s (0x%lx) is entered from 0x%lx, besides by "
+			       "dispatch: its events could not be counted exactly",
+			       p->plan->minor, it->op->name, it->start, from);
+	site.vaddr = it->point;
+	site.source = it->frame.source;
+	site.reg = it->frame.reg;
+	site.disp = it->frame.disp;
+	snprintf(site.name, sizeof(site.name), "%s", it->op->name);
+	return planner__add(p, &site);
+}
+
+static int plan_all(struct planner *p, struct handlers *h)
+{
+	int err = collect(p, h);
+
+	if (!err)
+		err = find_homes(p, h);
+	if (!err)
+		p->home = h->home;
+	for (size_t i = 0; !err && i < h->cnt; i++)
+		find_point(p, &h->home, &h->items[i]);
+	if (!err)
+		err = find_inbound(p, h);
+	for (size_t i = 0; !err && i < h->cnt; i++)
+		if (is_wanted(p, &h->items[i]))
+			err = add_handler(p, h, &h->items[i]);
+	return err;
+}
+
+int plan_handlers(struct planner *p)
+{
+	auto_free struct handlers *h = calloc(1, sizeof(*h));
+	int err;
+
+	if (!h)
+		return -ENOMEM;
+	err = plan_all(p, h);
+	free(h->inbound);
+	return err;
+}

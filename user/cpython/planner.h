@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the makers of a probe plan share: one file's code, its dispatch table, and the plan as far as it
+ * is made. A maker adds sites through planner__add(), which proves each.
+ */
+#ifndef PYEBPF_CPYTHON_PLANNER_H
+#define PYEBPF_CPYTHON_PLANNER_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "cpython/code.h"
+#include "cpython/flow.h"
+#include "cpython/optable.h"
+#include "cpython/plan.h"
+
+/* Of what is looked at from the start of a handler or function, in bytes. */
+#define PLANNER_BLOCK_MAX 512
+
+struct planner {
+	const struct elf_file *elf;
+	struct code code;
+	struct optable table;
+	struct flow_place home; /* where every handler finds the frame, set by plan_handlers() */
+	struct probe_plan *plan;
+	struct err *e;
+};
+
+/**
+ * planner__add - prove a site and add it to the plan
+ * @draft: vaddr, kind, source, reg, disp, cond, value_reg and name are taken; the rest is filled in
+ *
+ * Proven: in executable code, an instruction start, one that takes a uprobe, its file offset maps back
+ * to the same address and to no other, no other kind of site is there. The same site twice is one.
+ *
+ * Return: 0; -PYE_EPLAN.
+ */
+int planner__add(struct planner *p, const struct probe_site *draft);
+
+/* planner__note - one more sentence for the user, once. */
+void planner__note(struct planner *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/**
+ * planner__function_site - a site at the start of a function
+ * @arg:  which argument is the object
+ * @same: mask of arguments that must still be in their registers
+ *
+ * The first instruction that is emulated while the object can be found; else the very first one,
+ * single-stepped.
+ *
+ * Return: 0; -PYE_EPLAN.
+ */
+int planner__function_site(struct planner *p, uint64_t addr, unsigned int arg, unsigned int same,
+			   struct probe_site *draft);
+
+/* The makers. 0 or -PYE_EPLAN, -ENOMEM. */
+int plan_handlers(struct planner *p); /* >= 3.11: RESUME, YIELD, and the returns of 3.11 */
+int plan_unwind(struct planner *p); /* 3.11: the exit by exception */
+int plan_clear(struct planner *p); /* >= 3.12: the exits */
+int plan_eval(struct planner *p); /* <= 3.10 */
+int plan_usdt(struct planner *p); /* -ENOENT where the probes are not complete */
+int plan_code_dealloc(struct planner *p); /* the death of code objects */
+
+#endif
