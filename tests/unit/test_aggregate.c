@@ -158,7 +158,8 @@ static void test_aggregate__gaps_opens_and_ends(void **state)
 	expect(&p, "g", 2, 20 + 50, 70);
 	expect(&p, "<module>", 0, 496, 30 + 500);
 	assert_int_equal(aggregate__result(p.self)->gap_cnt, 1);
-	assert_int_equal(aggregate__result(p.self)->gap_ns, 470);
+	assert_int_equal(aggregate__result(p.self)->threads[0].gap_ns, 470);
+	assert_int_equal(aggregate__result(p.self)->threads[0].lost, 7);
 	assert_int_equal(aggregate__result(p.self)->totals.lost[LOSS_RING], 7);
 	finish(&p);
 }
@@ -279,6 +280,31 @@ static void test_aggregate__too_many_stacks_keep_the_functions_right(void **stat
 	finish(&p);
 }
 
+static void test_aggregate__files_are_named_from_their_import_root(void **state)
+{
+	static const char *const roots[] = { "/usr/lib/python3/dist-packages/", "/usr/lib/python3",
+					     "/", NULL };
+	static const char *const rows[][2] = {
+		{ "/usr/lib/python3/dist-packages/json/x.py", "json/x.py" },
+		{ "/usr/lib/python3/os.py", "os.py" },
+		{ "/usr/lib/python3x/os.py", "usr/lib/python3x/os.py" },
+		{ "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>" },
+	};
+	const struct trace_process process = { .id = 1, .pid = 77, .import_roots = roots };
+	struct push p = start(NULL, no_cost);
+	const struct agg_result *r = aggregate__result(p.self);
+
+	(void)state;
+	assert_int_equal(p.to->process(p.self, &process), 0);
+	for (uint32_t i = 0; i < 4; i++)
+		push_func(&p, 10 + i, 1, "x", rows[i][0], 1);
+	push_end(&p, 5000, 0, 0);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_string_equal(strpool__get(&r->strings, r->funcs[4 + i].short_file),
+				    rows[i][1]);
+	finish(&p);
+}
+
 static void test_aggregate__nothing_at_all(void **state)
 {
 	struct push p = start(NULL, no_cost);
@@ -302,6 +328,7 @@ int main(void)
 		cmocka_unit_test(test_aggregate__raw_keeps_the_cost),
 		cmocka_unit_test(test_aggregate__equal_code_objects_are_one_function),
 		cmocka_unit_test(test_aggregate__too_many_stacks_keep_the_functions_right),
+		cmocka_unit_test(test_aggregate__files_are_named_from_their_import_root),
 		cmocka_unit_test(test_aggregate__nothing_at_all),
 	};
 

@@ -6,6 +6,8 @@
 
 static const struct exporter *const exporters[] = {
 	&export_firefox,
+	&export_pprof,
+	&export_collapsed,
 	&export_ndjson,
 };
 

@@ -12,7 +12,16 @@ enum {
 	DEFAULT_MAX_STACKS = 4 << 20
 };
 
+enum {
+	MAX_ROOTS = 64
+};
+
 /* What is only needed while collecting. */
+struct live_process {
+	uint32_t roots[MAX_ROOTS]; /* import roots, longest first */
+	uint32_t root_cnt;
+};
+
 struct live_thread {
 	uint32_t *frames; /* stacks from the outermost frame on; [0] is the root */
 	uint32_t depth, cap; /* depth counts the root */
@@ -25,11 +34,12 @@ struct live_thread {
 struct aggregate {
 	struct agg_result r;
 	struct agg_process *processes;
+	struct live_process *live_processes; /* beside processes */
 	struct agg_thread *threads;
 	struct live_thread *live; /* beside threads */
 	struct agg_func *funcs;
 	struct agg_stack *stacks;
-	uint32_t process_cap, thread_cap, live_cap, func_cap, stack_cap;
+	uint32_t process_cap, live_process_cap, thread_cap, live_cap, func_cap, stack_cap;
 	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
 	struct idmap children; /* parent, func -> stack */
 	struct strpool func_keys; /* id - 1 is the index of the function */
@@ -84,6 +94,8 @@ static void free_live(struct aggregate *a)
 		free(a->live[i].frames);
 	free(a->live);
 	a->live = NULL;
+	free(a->live_processes);
+	a->live_processes = NULL;
 	idmap__done(&a->process_ids);
 	idmap__done(&a->thread_ids);
 	idmap__done(&a->func_ids);
@@ -128,6 +140,20 @@ static int on_begin(void *self, const struct trace_info *info)
 	return err ? err : intern(a, info->arguments, &a->r.arguments);
 }
 
+static int keep_roots(struct aggregate *a, struct live_process *live,
+		      const struct trace_process *process)
+{
+	const char *const *root = process->import_roots;
+	int err = 0;
+
+	live->root_cnt = 0;
+	for (; root && *root && !err && live->root_cnt < MAX_ROOTS; root++) {
+		if (**root)
+			err = intern(a, *root, &live->roots[live->root_cnt++]);
+	}
+	return err;
+}
+
 static int on_process(void *self, const struct trace_process *process)
 {
 	struct aggregate *a = self;
@@ -143,13 +169,16 @@ static int on_process(void *self, const struct trace_process *process)
 	if (i == IDMAP_NONE) {
 		i = a->r.process_cnt;
 		err = reserve(&a->processes, &a->process_cap, i, sizeof(p));
+		err = err ? err
+			  : reserve(&a->live_processes, &a->live_process_cap, i,
+				    sizeof(*a->live_processes));
 		err = err ? err : idmap__set(&a->process_ids, process->id, i);
 		if (err)
 			return err;
 		a->r.process_cnt++;
 	}
 	a->processes[i] = p;
-	return 0;
+	return keep_roots(a, &a->live_processes[i], process);
 }
 
 static int add_stack(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t thread,
@@ -192,6 +221,7 @@ static int add_thread(struct aggregate *a, uint32_t id, uint32_t *index)
 	if (err)
 		return err;
 	a->live[i] = live;
+	a->threads[i] = (struct agg_thread){ 0 };
 	a->r.thread_cnt++;
 	*index = i;
 	return idmap__set(&a->thread_ids, id, i);
@@ -212,6 +242,8 @@ static int on_thread(void *self, const struct trace_thread *thread)
 		err = add_thread(a, thread->id, &i);
 	if (err)
 		return err;
+	t.gap_ns = a->threads[i].gap_ns;
+	t.lost = a->threads[i].lost;
 	a->threads[i] = t;
 	a->live[i].end_ns = thread->end_ns;
 	return 0;
@@ -233,6 +265,23 @@ static int add_func(struct aggregate *a, const struct agg_func *func, uint32_t *
 	return 0;
 }
 
+/* The path from the longest import root on that it lies in. */
+static const char *short_file(const struct aggregate *a, uint32_t process, const char *file)
+{
+	const struct live_process *p = &a->live_processes[process];
+
+	for (uint32_t i = 0; file && i < p->root_cnt; i++) {
+		const struct strpool_str *root = &a->r.strings.strs[p->roots[i]];
+		size_t len = root->len;
+
+		while (len && root->s[len - 1] == '/')
+			len--;
+		if (!strncmp(file, root->s, len) && file[len] == '/' && file[len + 1])
+			return file + len + 1;
+	}
+	return file;
+}
+
 static int on_func(void *self, const struct trace_func *func)
 {
 	struct aggregate *a = self;
@@ -246,6 +295,7 @@ static int on_func(void *self, const struct trace_func *func)
 	err = intern(a, func->qualname, &f.qualname);
 	err = err ? err : intern(a, func->name, &f.name);
 	err = err ? err : intern(a, func->file, &f.file);
+	err = err ? err : intern(a, short_file(a, f.process, func->file), &f.short_file);
 	err = err ? err : add_func(a, &f, &i);
 	return err ? err : idmap__set(&a->func_ids, func->id, i);
 }
@@ -349,7 +399,8 @@ static int on_gap(void *self, const struct trace_gap *gap)
 	t->depth = 1;
 	t->after_ns = 0;
 	a->r.gap_cnt++;
-	a->r.gap_ns += gap->until_ns > gap->ts_ns ? gap->until_ns - gap->ts_ns : 0;
+	a->threads[i].gap_ns += gap->until_ns > gap->ts_ns ? gap->until_ns - gap->ts_ns : 0;
+	a->threads[i].lost += gap->lost;
 	return 0;
 }
 

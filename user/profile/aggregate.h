@@ -40,11 +40,14 @@ struct agg_thread {
 	uint32_t process, tid;
 	uint32_t name;
 	bool is_main;
+	uint64_t gap_ns; /* in which its stack was not known */
+	uint64_t lost; /* events missing there */
 };
 
 struct agg_func {
 	uint32_t process;
 	uint32_t qualname, name, file;
+	uint32_t short_file; /* from its import root on; the whole path without one */
 	uint32_t line;
 	uint64_t calls;
 	uint64_t self_ns;
@@ -77,7 +80,7 @@ struct agg_result {
 	struct trace_totals totals;
 	uint64_t self_ns; /* of all functions */
 	uint64_t own_ns; /* the profiler's own part of the times: taken out, but with raw */
-	uint64_t gap_cnt, gap_ns;
+	uint64_t gap_cnt;
 	uint64_t cut_cnt; /* calls whose callers are "[truncated]" */
 	bool raw;
 };

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/folding.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+int folding__init(struct folding *f, const struct export_opts *opts)
+{
+	const struct aggregate_opts agg_opts = { .raw = opts->raw };
+
+	return aggregate__new(&f->agg, &agg_opts);
+}
+
+void folding__done(struct folding *f)
+{
+	aggregate__free(f->agg);
+	f->agg = NULL;
+}
+
+static struct aggregate *agg_of(void *self)
+{
+	return ((struct folding *)self)->agg;
+}
+
+int folding_begin(void *self, const struct trace_info *info)
+{
+	return aggregate_consumer.begin(agg_of(self), info);
+}
+
+int folding_process(void *self, const struct trace_process *process)
+{
+	return aggregate_consumer.process(agg_of(self), process);
+}
+
+int folding_thread(void *self, const struct trace_thread *thread)
+{
+	return aggregate_consumer.thread(agg_of(self), thread);
+}
+
+int folding_func(void *self, const struct trace_func *func)
+{
+	return aggregate_consumer.func(agg_of(self), func);
+}
+
+int folding_event(void *self, const struct trace_event *event)
+{
+	return aggregate_consumer.event(agg_of(self), event);
+}
+
+int folding_gap(void *self, const struct trace_gap *gap)
+{
+	return aggregate_consumer.gap(agg_of(self), gap);
+}
+
+int folding_end(void *self, const struct trace_totals *totals)
+{
+	return aggregate_consumer.end(agg_of(self), totals);
+}
+
+/* A stack that was cut, with the values of all that look the same. */
+struct cut_stack {
+	uint64_t calls, self_ns;
+};
+
+struct walk {
+	const struct agg_result *r;
+	uint32_t max_frames;
+	uint32_t *depth; /* of each stack: frames */
+	uint32_t *outer; /* its ancestor with max_frames / 2 frames; itself if it has fewer */
+	uint32_t *funcs; /* of the stack at hand, behind the number of its thread */
+	struct strpool keys;
+	struct cut_stack *cuts; /* by id of keys */
+	uint32_t cut_cap;
+};
+
+static void walk_done(struct walk *w)
+{
+	free(w->depth);
+	free(w->outer);
+	free(w->funcs);
+	free(w->cuts);
+	strpool__done(&w->keys);
+}
+
+static int walk_init(struct walk *w, const struct agg_result *r, uint32_t max_frames)
+{
+	*w = (struct walk){ .r = r, .max_frames = max_frames };
+	w->depth = malloc((r->stack_cnt + 1ull) * sizeof(*w->depth));
+	w->outer = malloc((r->stack_cnt + 1ull) * sizeof(*w->outer));
+	w->funcs = malloc((max_frames + 1ull) * sizeof(*w->funcs));
+	if (!w->depth || !w->outer || !w->funcs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < r->stack_cnt; i++) {
+		uint32_t parent = r->stacks[i].parent;
+
+		w->depth[i] = parent == AGG_NONE ? 0 : w->depth[parent] + 1;
+		w->outer[i] = w->depth[i] <= max_frames / 2 ? i : w->outer[parent];
+	}
+	return strpool__init(&w->keys);
+}
+
+/* Writes @cnt frames from @stack outwards, so that the last one lands before @end. */
+static void copy_frames(const struct walk *w, uint32_t stack, uint32_t cnt, uint32_t *end)
+{
+	for (; cnt; cnt--) {
+		*--end = w->r->stacks[stack].func;
+		stack = w->r->stacks[stack].parent;
+	}
+}
+
+static int add_cut(struct walk *w, const struct agg_stack *s)
+{
+	uint32_t id, cap;
+	int err;
+
+	w->funcs[0] = s->thread;
+	err = strpool__add(&w->keys, (const char *)w->funcs,
+			   (w->max_frames + 1ull) * sizeof(*w->funcs), &id);
+	if (err)
+		return err;
+	if (id >= w->cut_cap) {
+		struct cut_stack *grown;
+
+		cap = w->cut_cap ? w->cut_cap * 2 : 64;
+		grown = realloc(w->cuts, cap * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		memset(grown + w->cut_cap, 0, (cap - w->cut_cap) * sizeof(*grown));
+		w->cuts = grown;
+		w->cut_cap = cap;
+	}
+	w->cuts[id].calls += s->calls;
+	w->cuts[id].self_ns += s->self_ns;
+	return 0;
+}
+
+static int visit(struct walk *w, uint32_t i, int (*fn)(void *, const struct folded_stack *),
+		 void *ctx)
+{
+	const struct agg_stack *s = &w->r->stacks[i];
+	uint32_t *funcs = w->funcs + 1, outer = w->max_frames / 2;
+	struct folded_stack stack = { .funcs = funcs,
+				      .func_cnt = w->depth[i],
+				      .thread = s->thread,
+				      .calls = s->calls,
+				      .self_ns = s->self_ns };
+
+	if (w->depth[i] <= w->max_frames) {
+		copy_frames(w, i, w->depth[i], funcs + w->depth[i]);
+		return fn(ctx, &stack);
+	}
+	copy_frames(w, w->outer[i], outer, funcs + outer);
+	funcs[outer] = FOLDING_CUT;
+	copy_frames(w, i, w->max_frames - outer - 1, funcs + w->max_frames);
+	return add_cut(w, s);
+}
+
+static int visit_cuts(struct walk *w, int (*fn)(void *, const struct folded_stack *), void *ctx)
+{
+	int err = 0;
+
+	for (uint32_t id = 1; id < w->keys.cnt && !err; id++) {
+		const uint32_t *key = w->funcs;
+		struct folded_stack stack = { .func_cnt = w->max_frames,
+					      .calls = w->cuts[id].calls,
+					      .self_ns = w->cuts[id].self_ns };
+
+		memcpy(w->funcs, strpool__get(&w->keys, id), w->keys.strs[id].len);
+		stack.thread = key[0];
+		stack.funcs = key + 1;
+		err = fn(ctx, &stack);
+	}
+	return err;
+}
+
+int folding_each(const struct agg_result *r, uint32_t max_frames,
+		 int (*fn)(void *ctx, const struct folded_stack *stack), void *ctx)
+{
+	auto_fn(walk_done) struct walk w;
+	int err = walk_init(&w, r, max_frames);
+
+	for (uint32_t i = 0; i < r->stack_cnt && !err; i++) {
+		if (r->stacks[i].func != AGG_NONE && (r->stacks[i].calls || r->stacks[i].self_ns))
+			err = visit(&w, i, fn, ctx);
+	}
+	return err ? err : visit_cuts(&w, fn, ctx);
+}

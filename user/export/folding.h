@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the exporters of aggregates (collapsed, pprof) share: they collect the trace in a struct
+ * aggregate, and at its end write the distinct stacks.
+ */
+#ifndef PYEBPF_EXPORT_FOLDING_H
+#define PYEBPF_EXPORT_FOLDING_H
+
+#include <stdint.h>
+
+#include "export/export.h"
+#include "profile/aggregate.h"
+
+/* The self of such an exporter begins with it; @agg is made and freed by these two. */
+struct folding {
+	struct aggregate *agg;
+};
+
+int folding__init(struct folding *f, const struct export_opts *opts);
+void folding__done(struct folding *f);
+
+/* Members of the consumer; @self is a struct folding. folding_end: of the aggregate alone. */
+int folding_begin(void *self, const struct trace_info *info);
+int folding_process(void *self, const struct trace_process *process);
+int folding_thread(void *self, const struct trace_thread *thread);
+int folding_func(void *self, const struct trace_func *func);
+int folding_event(void *self, const struct trace_event *event);
+int folding_gap(void *self, const struct trace_gap *gap);
+int folding_end(void *self, const struct trace_totals *totals);
+
+/* In place of frames left out of a stack. */
+#define FOLDING_CUT UINT32_MAX
+
+struct folded_stack {
+	const uint32_t *funcs; /* indexes, or FOLDING_CUT; the outermost frame first; borrowed */
+	uint32_t func_cnt;
+	uint32_t thread;
+	uint64_t calls, self_ns;
+};
+
+/**
+ * folding_each - the stacks that have calls or self time
+ * @max_frames: of deeper stacks the outermost and the innermost frames are kept, half each, with
+ *              FOLDING_CUT between; those that are then equal are one. Recursion n deep would
+ *              otherwise need n * n / 2 frames.
+ * @fn:         0 or a negative number, which ends the walk
+ *
+ * Return: 0, -ENOMEM, or what @fn returned.
+ */
+int folding_each(const struct agg_result *r, uint32_t max_frames,
+		 int (*fn)(void *ctx, const struct folded_stack *stack), void *ctx);
+
+#endif

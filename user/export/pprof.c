@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * pprof's profile.proto, gzip. A sample per distinct stack and thread: calls of the frame on top
+ * and its self time. pprof adds up totals itself and counts recursion once. There is a location per
+ * function, since a trace knows the first line of a function and not the line of a call; the same
+ * function of two processes is one. Labels tell process and thread; comments tell what was lost.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+#include "export/folding.h"
+#include "export/gzip.h"
+#include "export/proto.h"
+
+enum {
+	BUFFER_BYTES = 256 << 10,
+	MAX_FRAMES = 512,
+	MAPPING_ID = 1
+};
+
+/* Field numbers of profile.proto. */
+enum {
+	PROFILE_SAMPLE_TYPE = 1,
+	PROFILE_SAMPLE = 2,
+	PROFILE_MAPPING = 3,
+	PROFILE_LOCATION = 4,
+	PROFILE_FUNCTION = 5,
+	PROFILE_STRING_TABLE = 6,
+	PROFILE_TIME_NANOS = 9,
+	PROFILE_DURATION_NANOS = 10,
+	PROFILE_PERIOD_TYPE = 11,
+	PROFILE_PERIOD = 12,
+	PROFILE_COMMENT = 13,
+	PROFILE_DEFAULT_SAMPLE_TYPE = 14,
+	VALUE_TYPE_TYPE = 1,
+	VALUE_TYPE_UNIT = 2,
+	SAMPLE_LOCATION_ID = 1,
+	SAMPLE_VALUE = 2,
+	SAMPLE_LABEL = 3,
+	LABEL_KEY = 1,
+	LABEL_STR = 2,
+	LABEL_NUM = 3,
+	MAPPING_MAPPING_ID = 1,
+	MAPPING_FILENAME = 5,
+	MAPPING_HAS_FUNCTIONS = 7,
+	MAPPING_HAS_FILENAMES = 8,
+	MAPPING_HAS_LINE_NUMBERS = 9,
+	LOCATION_LOCATION_ID = 1,
+	LOCATION_MAPPING_ID = 2,
+	LOCATION_LINE = 4,
+	LINE_FUNCTION_ID = 1,
+	LINE_LINE = 2,
+	FUNCTION_FUNCTION_ID = 1,
+	FUNCTION_NAME = 2,
+	FUNCTION_SYSTEM_NAME = 3,
+	FUNCTION_FILENAME = 4,
+	FUNCTION_START_LINE = 5,
+};
+
+struct pprof {
+	struct folding folding; /* first */
+	struct gzip *gzip;
+	struct outbuf out;
+	struct proto proto;
+	struct strpool strings; /* of the profile, by id */
+	struct strpool functions; /* what tells functions apart; the id is the function's */
+	uint32_t *function_of; /* by index of the aggregate; 0: not used so far */
+	uint32_t cut_function; /* of [truncated] */
+	uint32_t pid, tid, process, thread; /* strings */
+};
+
+static void pprof__free(void *self)
+{
+	struct pprof *p = self;
+
+	if (!p)
+		return;
+	folding__done(&p->folding);
+	gzip__free(p->gzip);
+	outbuf__done(&p->out);
+	proto__done(&p->proto);
+	strpool__done(&p->strings);
+	strpool__done(&p->functions);
+	free(p->function_of);
+	free(p);
+}
+
+static int pprof__new(void **self, const struct export_opts *opts, const struct export_out *out)
+{
+	struct pprof *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	err = folding__init(&p->folding, opts);
+	err = err ? err : strpool__init(&p->strings);
+	err = err ? err : strpool__init(&p->functions);
+	err = err ? err : gzip__new(&p->gzip, GZIP_DEFAULT, out->write, out->ctx);
+	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, gzip__write, p->gzip);
+	if (err) {
+		pprof__free(p);
+		return err;
+	}
+	*self = p;
+	return 0;
+}
+
+/*
+ * Id of a string in the profile, escaped: the format wants UTF-8, and pprof prints names to the
+ * terminal as they are.
+ */
+static uint32_t string_id(struct pprof *p, const char *s)
+{
+	size_t len = strlen(s), size = len * 6 + 1;
+	auto_free char *text = malloc(size);
+	uint32_t id = 0;
+
+	if (!text) {
+		p->proto.err = -ENOMEM;
+		return 0;
+	}
+	text_escape(text, size, s, len);
+	if (strpool__add(&p->strings, text, strlen(text), &id))
+		p->proto.err = -ENOMEM;
+	return id;
+}
+
+static void put_value_type(struct pprof *p, uint32_t field, const char *type, const char *unit)
+{
+	size_t mark = proto__open(&p->proto, field);
+
+	proto__u64(&p->proto, VALUE_TYPE_TYPE, string_id(p, type));
+	proto__u64(&p->proto, VALUE_TYPE_UNIT, string_id(p, unit));
+	proto__close(&p->proto, mark);
+}
+
+static void put_head(struct pprof *p, const struct agg_result *r)
+{
+	struct proto *proto = &p->proto;
+	uint64_t end_ns = r->totals.end_ns;
+	size_t mark;
+
+	put_value_type(p, PROFILE_SAMPLE_TYPE, "calls", "count");
+	put_value_type(p, PROFILE_SAMPLE_TYPE, "wall", "nanoseconds");
+	proto__u64(proto, PROFILE_DEFAULT_SAMPLE_TYPE, string_id(p, "wall"));
+	proto__i64(proto, PROFILE_TIME_NANOS, r->start_unix_ns);
+	proto__u64(proto, PROFILE_DURATION_NANOS, end_ns > r->start_ns ? end_ns - r->start_ns : 0);
+	put_value_type(p, PROFILE_PERIOD_TYPE, "wall", "nanoseconds");
+	proto__u64(proto, PROFILE_PERIOD, 1);
+	/* one that has everything keeps pprof from looking for symbols */
+	mark = proto__open(proto, PROFILE_MAPPING);
+	proto__u64(proto, MAPPING_MAPPING_ID, MAPPING_ID);
+	if (r->process_cnt)
+		proto__u64(proto, MAPPING_FILENAME,
+			   string_id(p, strpool__get(&r->strings, r->processes[0].exe)));
+	proto__u64(proto, MAPPING_HAS_FUNCTIONS, 1);
+	proto__u64(proto, MAPPING_HAS_FILENAMES, 1);
+	proto__u64(proto, MAPPING_HAS_LINE_NUMBERS, 1);
+	proto__close(proto, mark);
+}
+
+static void __attribute__((format(printf, 2, 3))) comment(struct pprof *p, const char *fmt, ...)
+{
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	proto__u64(&p->proto, PROFILE_COMMENT, string_id(p, text));
+}
+
+static void put_comments(struct pprof *p, const struct agg_result *r)
+{
+	const struct trace_totals *t = &r->totals;
+
+	comment(p, "pyebpf %s, engine %s", strpool__get(&r->strings, r->version),
+		strpool__get(&r->strings, r->engine));
+	comment(p, "command: %s", strpool__get(&r->strings, r->arguments));
+	comment(p, "events generated: %llu, written: %llu", (unsigned long long)t->generated,
+		(unsigned long long)t->written);
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		comment(p, "events lost (%s): %llu", trace_loss_name(i),
+			(unsigned long long)t->lost[i]);
+	comment(p, "gaps: %llu", (unsigned long long)r->gap_cnt);
+	comment(p, "cost of the profiler: %llu ns, %s", (unsigned long long)r->own_ns,
+		r->raw ? "still in the times" : "taken out of the times");
+	if (r->cut_cnt)
+		comment(p, "calls whose callers are [truncated]: %llu",
+			(unsigned long long)r->cut_cnt);
+	if (!t->complete)
+		comment(p, "the capture ends before its proper end");
+}
+
+/* A function and its location, which have the same id. */
+static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t system_name,
+			 uint32_t file, uint32_t line)
+{
+	struct proto *proto = &p->proto;
+	size_t mark = proto__open(proto, PROFILE_FUNCTION), inner;
+
+	proto__u64(proto, FUNCTION_FUNCTION_ID, id);
+	proto__u64(proto, FUNCTION_NAME, name);
+	proto__u64(proto, FUNCTION_SYSTEM_NAME, system_name);
+	proto__u64(proto, FUNCTION_FILENAME, file);
+	proto__u64(proto, FUNCTION_START_LINE, line);
+	proto__close(proto, mark);
+
+	mark = proto__open(proto, PROFILE_LOCATION);
+	proto__u64(proto, LOCATION_LOCATION_ID, id);
+	proto__u64(proto, LOCATION_MAPPING_ID, MAPPING_ID);
+	inner = proto__open(proto, LOCATION_LINE);
+	proto__u64(proto, LINE_FUNCTION_ID, id);
+	proto__u64(proto, LINE_LINE, line);
+	proto__close(proto, inner);
+	proto__close(proto, mark);
+}
+
+/* pprof takes a name that equals the system name for C++ and strips what is in <>. */
+static uint32_t system_name_id(struct pprof *p, const char *file, const char *qualname)
+{
+	size_t size = strlen(file) + strlen(qualname) + 2;
+	auto_free char *text = malloc(size);
+
+	if (!text) {
+		p->proto.err = -ENOMEM;
+		return 0;
+	}
+	snprintf(text, size, "%s:%s", file, qualname);
+	return string_id(p, text);
+}
+
+/* Id of the pprof function, which is written at its first use, before the sample. */
+static uint32_t function_id(struct pprof *p, const struct agg_result *r, uint32_t index)
+{
+	const struct agg_func *f = &r->funcs[index];
+	const uint32_t key[4] = { f->qualname, f->file, f->line, f->name };
+	uint32_t before = p->functions.cnt, id = 0, system_name;
+
+	if (p->function_of[index])
+		return p->function_of[index];
+	if (strpool__add(&p->functions, (const char *)key, sizeof(key), &id))
+		p->proto.err = -ENOMEM;
+	p->function_of[index] = id;
+	if (id < before)
+		return id;
+	system_name = system_name_id(p, strpool__get(&r->strings, f->short_file),
+				     strpool__get(&r->strings, f->qualname));
+	put_function(p, id, string_id(p, strpool__get(&r->strings, f->qualname)), system_name,
+		     string_id(p, strpool__get(&r->strings, f->file)), f->line);
+	return id;
+}
+
+static uint32_t cut_function(struct pprof *p)
+{
+	uint32_t id = 0;
+
+	if (p->cut_function)
+		return p->cut_function;
+	if (strpool__add(&p->functions, "cut", 3, &id))
+		p->proto.err = -ENOMEM;
+	p->cut_function = id;
+	put_function(p, id, string_id(p, "[truncated]"), string_id(p, ":[truncated]"), 0, 0);
+	return id;
+}
+
+static void put_label(struct proto *proto, uint32_t key, uint32_t str, uint64_t num)
+{
+	size_t mark = proto__open(proto, SAMPLE_LABEL);
+
+	proto__u64(proto, LABEL_KEY, key);
+	proto__u64(proto, LABEL_STR, str);
+	proto__u64(proto, LABEL_NUM, num);
+	proto__close(proto, mark);
+}
+
+static int put_sample(void *ctx, const struct folded_stack *stack)
+{
+	struct pprof *p = ctx;
+	const struct agg_result *r = aggregate__result(p->folding.agg);
+	const struct agg_thread *thread = &r->threads[stack->thread];
+	const struct agg_process *process = &r->processes[thread->process];
+	struct proto *proto = &p->proto;
+	size_t mark, inner;
+
+	for (uint32_t i = 0; i < stack->func_cnt; i++) {
+		if (stack->funcs[i] == FOLDING_CUT)
+			cut_function(p);
+		else
+			function_id(p, r, stack->funcs[i]);
+	}
+	mark = proto__open(proto, PROFILE_SAMPLE);
+	inner = proto__open(proto, SAMPLE_LOCATION_ID);
+	for (uint32_t i = stack->func_cnt; i-- > 0;)
+		proto__varint(proto, stack->funcs[i] == FOLDING_CUT
+					     ? p->cut_function
+					     : p->function_of[stack->funcs[i]]);
+	proto__close(proto, inner);
+	inner = proto__open(proto, SAMPLE_VALUE);
+	proto__varint(proto, stack->calls);
+	proto__varint(proto, stack->self_ns);
+	proto__close(proto, inner);
+	put_label(proto, p->pid, 0, process->pid);
+	put_label(proto, p->tid, 0, thread->tid);
+	put_label(proto, p->process, string_id(p, strpool__get(&r->strings, process->comm)), 0);
+	put_label(proto, p->thread, string_id(p, strpool__get(&r->strings, thread->name)), 0);
+	proto__close(proto, mark);
+	return proto__flush(proto, &p->out);
+}
+
+static int put_strings(struct pprof *p)
+{
+	int err = 0;
+
+	for (uint32_t id = 0; id < p->strings.cnt && !err; id++) {
+		proto__bytes(&p->proto, PROFILE_STRING_TABLE, p->strings.strs[id].s,
+			     p->strings.strs[id].len);
+		err = proto__flush(&p->proto, &p->out);
+	}
+	return err;
+}
+
+static int on_end(void *self, const struct trace_totals *totals)
+{
+	struct pprof *p = self;
+	const struct agg_result *r = aggregate__result(p->folding.agg);
+	int err = folding_end(self, totals);
+
+	if (err)
+		return err;
+	p->function_of = calloc(r->func_cnt + 1ull, sizeof(*p->function_of));
+	if (!p->function_of)
+		return -ENOMEM;
+	p->pid = string_id(p, "pid");
+	p->tid = string_id(p, "tid");
+	p->process = string_id(p, "process");
+	p->thread = string_id(p, "thread");
+	put_head(p, r);
+	put_comments(p, r);
+	err = folding_each(r, MAX_FRAMES, put_sample, p);
+	err = err ? err : proto__flush(&p->proto, &p->out);
+	err = err ? err : put_strings(p);
+	err = err ? err : outbuf__flush(&p->out);
+	return err ? err : gzip__finish(p->gzip);
+}
+
+const struct exporter export_pprof = {
+	.name = "pprof",
+	.aliases = NULL,
+	.extensions = (const char *const[]){ ".pb.gz", NULL },
+	.help = "for go tool pprof and what else reads profile.proto",
+	.new = pprof__new,
+	.consumer = {
+		.begin = folding_begin,
+		.process = folding_process,
+		.thread = folding_thread,
+		.func = folding_func,
+		.event = folding_event,
+		.gap = folding_gap,
+		.end = on_end,
+	},
+	.free = pprof__free,
+};
