@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpython/walk_outside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/pylayout.h"
+#include "base/cleanup.h"
+#include "cpython/interp.h"
+#include "proc/mem.h"
+
+#define INTERPRETERS_MAX 1024
+
+/* Frames from 3.11 on lie side by side, so memory is read by pages; a walk sees each at one moment. */
+#define PAGE_BYTES 4096u
+#define PAGE_CNT   4u
+
+struct page {
+	uint64_t addr; /* 1: empty */
+	uint8_t data[PAGE_BYTES];
+};
+
+struct reader {
+	const struct proc_mem *mem;
+	const struct pye_pylayout *l;
+	uint32_t next; /* page to be replaced next */
+	uint32_t budget; /* frames */
+	struct page pages[PAGE_CNT];
+};
+
+/* Brent's: the mark jumps ahead at powers of two, a cycle runs into it. */
+struct cycle {
+	uint64_t mark;
+	uint32_t steps, limit;
+};
+
+struct stack {
+	struct outside_frame *frames;
+	uint32_t cnt, room;
+	bool truncated;
+};
+
+static void forget_pages(struct reader *r)
+{
+	for (uint32_t i = 0; i < PAGE_CNT; i++)
+		r->pages[i].addr = 1;
+}
+
+static int get_page(struct reader *r, uint64_t addr, const struct page **out)
+{
+	struct page *page;
+	int err;
+
+	for (uint32_t i = 0; i < PAGE_CNT; i++) {
+		if (r->pages[i].addr == addr) {
+			*out = &r->pages[i];
+			return 0;
+		}
+	}
+	page = &r->pages[r->next];
+	page->addr = 1;
+	err = proc_mem__read(r->mem, addr, page->data, PAGE_BYTES);
+	if (err)
+		return err;
+	r->next = (r->next + 1) % PAGE_CNT;
+	page->addr = addr;
+	*out = page;
+	return 0;
+}
+
+static int read_paged(struct reader *r, uint64_t addr, void *buf, size_t size)
+{
+	uint8_t *to = buf;
+
+	while (size) {
+		size_t in_page = (size_t)(addr % PAGE_BYTES);
+		size_t n = PAGE_BYTES - in_page < size ? PAGE_BYTES - in_page : size;
+		const struct page *page;
+		int err = get_page(r, addr - in_page, &page);
+
+		if (err)
+			return err;
+		memcpy(to, page->data + in_page, n);
+		to += n;
+		addr += n;
+		size -= n;
+	}
+	return 0;
+}
+
+static bool in_cycle(struct cycle *c, uint64_t addr)
+{
+	if (addr == c->mark)
+		return true;
+	if (++c->steps >= c->limit) {
+		c->mark = addr;
+		c->limit = c->limit ? 2 * c->limit : 1;
+		c->steps = 0;
+	}
+	return false;
+}
+
+static int append(struct stack *s, uint64_t frame, uint64_t code)
+{
+	if (s->cnt == s->room) {
+		uint32_t room = s->room ? 2 * s->room : 64;
+		void *bigger = reallocarray(s->frames, room, sizeof(*s->frames));
+
+		if (!bigger)
+			return -ENOMEM;
+		s->frames = bigger;
+		s->room = room;
+	}
+	s->frames[s->cnt++] = (struct outside_frame){ frame, code };
+	return 0;
+}
+
+static uint64_t word_at(const uint8_t *data, unsigned int offset)
+{
+	uint64_t word;
+
+	memcpy(&word, data + offset, sizeof(word));
+	return word;
+}
+
+/* Bytes of a frame that hold all that is needed of it. */
+static size_t frame_size(const struct pye_pylayout *l)
+{
+	size_t last = l->f_code > l->f_previous ? l->f_code : l->f_previous;
+
+	last += sizeof(uint64_t);
+	return l->f_owner != PYE_NO_FIELD && l->f_owner >= last ? l->f_owner + 1u : last;
+}
+
+/* The innermost frame of a thread; 0 when it runs no Python code. */
+static int first_frame(struct reader *r, uint64_t tstate, uint64_t *frame)
+{
+	int err = read_paged(r, tstate + r->l->ts_frame, frame, sizeof(*frame));
+
+	if (err || !*frame || !(r->l->flags & PYE_LAYOUT_CFRAME))
+		return err;
+	return read_paged(r, *frame + r->l->cframe_frame, frame, sizeof(*frame));
+}
+
+static int walk_once(struct reader *r, uint64_t tstate, struct stack *s)
+{
+	const struct pye_pylayout *l = r->l;
+	struct cycle cycle = { 0 };
+	uint8_t data[PYE_FRAME_READ + 64];
+	size_t size = frame_size(l);
+	uint64_t frame;
+	int err;
+
+	if (size > sizeof(data))
+		return -EINVAL;
+	forget_pages(r);
+	s->cnt = 0;
+	err = first_frame(r, tstate, &frame);
+	for (; !err && frame; frame = word_at(data, l->f_previous)) {
+		uint64_t code;
+
+		if (s->cnt == OUTSIDE_FRAMES_MAX) {
+			s->truncated = true;
+			break;
+		}
+		if (in_cycle(&cycle, frame))
+			return -ELOOP;
+		if (!r->budget)
+			return -E2BIG;
+		r->budget--;
+		err = read_paged(r, frame, data, size);
+		if (err)
+			break;
+		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= 3)
+			continue;
+		code = word_at(data, l->f_code) & ~7ull;
+		err = code ? append(s, frame, code) : -EFAULT;
+	}
+	return err;
+}
+
+static bool same_stack(const struct stack *a, const struct stack *b)
+{
+	return a->cnt == b->cnt &&
+	       (!a->cnt || memcmp(a->frames, b->frames, a->cnt * sizeof(*a->frames)) == 0);
+}
+
+/* What a thread state says of itself. */
+static int read_thread(struct reader *r, uint64_t tstate, struct outside_thread *t, uint64_t *next)
+{
+	const struct pye_pylayout *l = r->l;
+	uint64_t native = 0;
+	int err;
+
+	forget_pages(r);
+	*t = (struct outside_thread){ .tstate = tstate };
+	err = read_paged(r, tstate + l->ts_next, next, sizeof(*next));
+	if (!err)
+		err = read_paged(r, tstate + l->ts_interp, &t->interp, sizeof(t->interp));
+	if (!err)
+		err = read_paged(r, tstate + l->ts_thread_id, &t->thread_id, sizeof(t->thread_id));
+	if (!err && l->ts_native_id != PYE_NO_FIELD)
+		err = read_paged(r, tstate + l->ts_native_id, &native, sizeof(native));
+	t->native_id = native <= INT32_MAX ? (pid_t)native : 0;
+	return err;
+}
+
+static int status_of(int err, enum outside_status *status)
+{
+	if (err == -ESRCH || err == -ENOMEM)
+		return err;
+	*status = err == -E2BIG ? OUTSIDE_TOO_MUCH : err ? OUTSIDE_BROKEN : OUTSIDE_AGREED;
+	return 0;
+}
+
+/* Fills in frames and status; the thread state itself may be freed meanwhile, so it is read again. */
+static int walk_thread(struct reader *r, struct outside_thread *t)
+{
+	struct stack first = { 0 }, second = { 0 };
+	struct outside_thread again;
+	uint64_t next;
+	int err;
+
+	err = walk_once(r, t->tstate, &first);
+	if (!err)
+		err = walk_once(r, t->tstate, &second);
+	if (!err)
+		err = read_thread(r, t->tstate, &again, &next);
+	err = status_of(err, &t->status);
+	if (!err && t->status == OUTSIDE_AGREED) {
+		if (same_stack(&first, &second) && again.thread_id == t->thread_id &&
+		    again.interp == t->interp) {
+			t->frames = take_ptr(first.frames);
+			t->frame_cnt = first.cnt;
+			t->truncated = first.truncated;
+		} else {
+			t->status = OUTSIDE_MOVED;
+		}
+	}
+	free(first.frames);
+	free(second.frames);
+	return err;
+}
+
+static int append_thread(struct outside_stacks *out, size_t *room, struct outside_thread *t)
+{
+	if (out->cnt == *room) {
+		size_t more = *room ? 2 * *room : 16;
+		void *bigger = reallocarray(out->threads, more, sizeof(*t));
+
+		if (!bigger) {
+			free(t->frames);
+			return -ENOMEM;
+		}
+		out->threads = bigger;
+		*room = more;
+	}
+	out->threads[out->cnt++] = *t;
+	return 0;
+}
+
+static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks *out, size_t *room)
+{
+	struct cycle cycle = { 0 };
+	uint64_t tstate, next;
+	int err;
+
+	forget_pages(r);
+	err = read_paged(r, is + r->l->is_threads, &tstate, sizeof(tstate));
+	for (; !err && tstate; tstate = next) {
+		struct outside_thread t;
+
+		err = read_thread(r, tstate, &t, &next);
+		if (err || t.interp != is || in_cycle(&cycle, tstate) ||
+		    out->cnt == OUTSIDE_THREADS_MAX) {
+			out->truncated = true; /* torn, a cycle, or too many */
+			break;
+		}
+		err = walk_thread(r, &t);
+		if (!err)
+			err = append_thread(out, room, &t);
+	}
+	if (err == -EFAULT) {
+		out->truncated = true;
+		return 0;
+	}
+	return err;
+}
+
+static int walk_all(struct reader *r, uint64_t head, struct outside_stacks *out)
+{
+	uint64_t is;
+	size_t room = 0;
+	int err;
+
+	err = proc_mem__word(r->mem, head, &is);
+	for (int i = 0; !err && is; i++) {
+		err = walk_interpreter(r, is, out, &room);
+		if (err)
+			break;
+		if (i == INTERPRETERS_MAX || proc_mem__word(r->mem, is + r->l->is_next, &is)) {
+			out->truncated = true;
+			break;
+		}
+	}
+	return err;
+}
+
+int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out)
+{
+	auto_fn(outside_stacks__done) struct outside_stacks s = { 0 };
+	auto_free struct reader *r = calloc(1, sizeof(*r));
+	int err;
+
+	if (!r)
+		return -ENOMEM;
+	if (!in->interpreters)
+		return -EFAULT;
+	r->mem = mem;
+	r->l = &in->layout;
+	r->budget = OUTSIDE_FRAMES_ALL;
+	err = walk_all(r, in->interpreters, &s);
+	if (err)
+		return err;
+	*out = s;
+	s = (struct outside_stacks){ 0 };
+	return 0;
+}
+
+void outside_stacks__done(struct outside_stacks *s)
+{
+	for (size_t i = 0; i < s->cnt; i++)
+		free(s->threads[i].frames);
+	free(s->threads);
+	*s = (struct outside_stacks){ 0 };
+}

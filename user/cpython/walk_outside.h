@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Python stacks of a live process, read from outside while it runs on. A thread that runs changes
+ * its stack meanwhile, so each stack is read twice and only counts when both reads say the same: then
+ * it is that of a thread that waits, or at least one that really was. Everything read is checked and
+ * bounded: the memory may be torn or hostile.
+ */
+#ifndef PYEBPF_CPYTHON_WALK_OUTSIDE_H
+#define PYEBPF_CPYTHON_WALK_OUTSIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define OUTSIDE_FRAMES_MAX  65536u /* per thread */
+#define OUTSIDE_FRAMES_ALL  (1u << 20) /* of all threads together, both reads counted */
+#define OUTSIDE_THREADS_MAX 65536u
+
+struct interp;
+struct proc_mem;
+
+struct outside_frame {
+	uint64_t frame; /* address of the PyFrameObject (to 3.10) or _PyInterpreterFrame */
+	uint64_t code; /* address of the code object */
+};
+
+enum outside_status {
+	OUTSIDE_AGREED, /* both reads were the same */
+	OUTSIDE_MOVED, /* they differ: the thread runs. No frames */
+	OUTSIDE_BROKEN, /* unreadable, or a cycle: torn or damaged. No frames */
+	OUTSIDE_TOO_MUCH, /* OUTSIDE_FRAMES_ALL was used up before. No frames */
+};
+
+struct outside_thread {
+	uint64_t interp, tstate; /* addresses of its PyInterpreterState and PyThreadState */
+	uint64_t thread_id; /* pthread_self(): on x86-64 the thread's fs base */
+	pid_t native_id; /* gettid() as the thread sees it; 0 to 3.10, where it is not kept */
+	enum outside_status status;
+	bool truncated; /* deeper than OUTSIDE_FRAMES_MAX: the outermost are missing */
+	struct outside_frame *frames; /* innermost first; entries from C are left out */
+	uint32_t frame_cnt;
+};
+
+struct outside_stacks {
+	struct outside_thread *threads; /* one per PyThreadState, also those without a frame */
+	size_t cnt;
+	bool truncated; /* more threads than OUTSIDE_THREADS_MAX, or the list was torn */
+};
+
+/**
+ * walk_outside - read the stacks of all threads
+ * @mem: of the process
+ * @in:  its interpreter, as interp__find() gave it
+ * @out: release with outside_stacks__done(); written only on success
+ *
+ * A process before its start-up or after its end has no threads.
+ *
+ * Return: 0; -ESRCH when the process is gone; -EFAULT when the list of interpreters cannot be read or
+ * is not known; -ENOMEM.
+ */
+int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out);
+void outside_stacks__done(struct outside_stacks *s);
+
+#endif
