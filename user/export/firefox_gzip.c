@@ -11,6 +11,8 @@
 #include "base/cleanup.h"
 
 enum {
+	/* of 1 to 6 on bench/firefox_bench: 1 is 30 % faster for 20 % more bytes, 5 is 30 % slower
+	 * for 4 % less */
 	LEVEL = 4,
 	MEM_LEVEL = 9,
 	OUT_BYTES = 64 << 10
