@@ -1,9 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command table and its dispatch. A sub-command is one file in cmd/ and one line here. */
 #include <stdio.h>
+#include <string.h>
 
-int main(void)
+#include "base/text.h"
+#include "cmd/cmd.h"
+
+static int cmd_help(int argc, char **argv);
+static int cmd_version(int argc, char **argv);
+
+static const struct command {
+	const char *name;
+	const char *alias;
+	int (*run)(int argc, char **argv);
+	const char *about;
+} commands[] = {
+	{ "convert", NULL, cmd_convert, "turn a capture into firefox, pprof, collapsed or ndjson" },
+	{ "version", "--version", cmd_version, "print the version" },
+	{ "help", "--help", cmd_help, "print this, or the help of a command" },
+};
+
+enum {
+	COMMAND_CNT = sizeof(commands) / sizeof(*commands)
+};
+
+static const struct command *find_command(const char *name)
 {
-	fputs("pyebpf " PYEBPF_VERSION "\n", stdout);
+	for (int i = 0; i < COMMAND_CNT; i++) {
+		if (!strcmp(name, commands[i].name) ||
+		    (commands[i].alias && !strcmp(name, commands[i].alias)))
+			return &commands[i];
+	}
+	return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+	char shown[128];
+
+	fprintf(stderr, "pyebpf: no command is called %s\nTry 'pyebpf --help'.\n",
+		text_escape(shown, sizeof(shown), name, strlen(name)));
+	return err_exit_code(-PYE_EUSAGE);
+}
+
+static void print_commands(FILE *f)
+{
+	fputs("Usage: pyebpf COMMAND [options]\n\n"
+	      "Shows every call and return of running Python programs, from outside.\n\n"
+	      "Commands:\n",
+	      f);
+	for (int i = 0; i < COMMAND_CNT; i++)
+		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].about);
+	fputs("\n'pyebpf COMMAND --help' has the options of a command.\n", f);
+}
+
+static int cmd_help(int argc, char **argv)
+{
+	char help[] = "--help";
+	char *args[] = { argc > 1 ? argv[1] : NULL, help, NULL };
+	const struct command *command;
+
+	if (argc < 2) {
+		print_commands(stdout);
+		return 0;
+	}
+	command = find_command(argv[1]);
+	if (!command)
+		return unknown_command(argv[1]);
+	return command->run == cmd_help ? cmd_help(1, argv) : command->run(2, args);
+}
+
+static int cmd_version(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	puts("pyebpf " PYEBPF_VERSION);
 	return 0;
+}
+
+/* A full disk or a closed pipe at the last moment is a failure too. */
+static int finish(int code)
+{
+	if (fflush(stdout) || ferror(stdout))
+		return code ? code : err_exit_code(-PYE_EOUTPUT);
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *command;
+
+	if (argc < 2) {
+		print_commands(stderr);
+		return err_exit_code(-PYE_EUSAGE);
+	}
+	command = find_command(!strcmp(argv[1], "-h")	? "help"
+			       : !strcmp(argv[1], "-V") ? "version"
+							: argv[1]);
+	if (!command)
+		return unknown_command(argv[1]);
+	return finish(command->run(argc - 1, argv + 1));
 }

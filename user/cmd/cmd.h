@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sub-commands: each takes its own argc and argv (its name first) and returns the exit code. */
+#ifndef PYEBPF_CMD_CMD_H
+#define PYEBPF_CMD_CMD_H
+
+#include "base/err.h"
+
+int cmd_convert(int argc, char **argv);
+
+/**
+ * cmd_fail - say why a command failed
+ * @name: of the command
+ * @code: negative error number
+ * @e:    its sentence and hint, which may be empty
+ *
+ * Return: the exit code.
+ */
+int cmd_fail(const char *name, int code, const struct err *e);
+
+#endif

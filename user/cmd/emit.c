@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/emit.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/outfile.h"
+#include "base/text.h"
+#include "decode/decode.h"
+
+/* clang-format off */
+const struct opt_row output_rows[] = {
+	{ 'o', "output", "FILE", OPT_STRING, offsetof(struct output_opts, path), NULL,
+	  "where to write, - for stdout", false, NULL },
+	{ 'f', "format", "NAME", OPT_STRING, offsetof(struct output_opts, format), NULL,
+	  "firefox, pprof, collapsed or ndjson (default: by the extension of FILE, else firefox)",
+	  false, NULL },
+	{ 0, "force", NULL, OPT_FLAG, offsetof(struct output_opts, force), NULL,
+	  "replace a file that exists", false, NULL },
+	{ 0, "raw", NULL, OPT_FLAG, offsetof(struct output_opts, raw), NULL,
+	  "keep the profiler's own cost in the times of pprof, collapsed and the summary",
+	  false, NULL },
+	{ 0, "split", "N", OPT_UNSIGNED, offsetof(struct output_opts, split_events), "10M",
+	  "firefox: begin a new file after N events, 0 for never", false, NULL },
+	{ 0 },
+};
+/* clang-format on */
+
+/* Both consumers of the trace, and the files that the exporter writes. */
+struct emit {
+	const struct output_opts *opts;
+	const char *path;
+	const struct exporter *format;
+	void *exporter; /* self of format->consumer */
+	struct aggregate *agg;
+	struct outfile *file;
+	struct emit_result *result;
+	struct err *e;
+};
+
+int emit_format(const struct output_opts *opts, const char *path, const struct exporter **format,
+		struct err *e)
+{
+	const struct exporter *found;
+	char names[256] = "";
+
+	if (!opts->format) {
+		found = path && strcmp(path, "-") ? exporter_by_path(path) : NULL;
+		*format = found ? found : exporter_at(0);
+		return 0;
+	}
+	found = exporter_by_name(opts->format);
+	if (found) {
+		*format = found;
+		return 0;
+	}
+	for (size_t i = 0; exporter_at(i); i++) {
+		size_t at = strlen(names);
+
+		snprintf(names + at, sizeof(names) - at, "%s%s", i ? ", " : "",
+			 exporter_at(i)->name);
+	}
+	return err_set(e, -PYE_EUSAGE, "no format is called %s; there are %s", opts->format, names);
+}
+
+int emit_check(const struct output_opts *opts, const char *path, const struct exporter *format,
+	       struct err *e)
+{
+	const char *extension = format->extensions[0];
+	size_t len = strlen(extension);
+
+	if (strcmp(path, "-"))
+		return outfile_check(path, opts->force, e);
+	if (len > 3 && !strcmp(extension + len - 3, ".gz") && isatty(STDOUT_FILENO))
+		return err_set(e, -PYE_EUSAGE, "%s is compressed and stdout is a terminal",
+			       format->name);
+	return 0;
+}
+
+static int begin_part(struct emit *m)
+{
+	char name[PATH_MAX], extension[64];
+	const char *path = m->path;
+	int err;
+
+	if (m->result->part_cnt) {
+		snprintf(extension, sizeof(extension), "-%u%s", m->result->part_cnt + 1,
+			 m->format->extensions[0]);
+		err = emit_path_with(name, sizeof(name), m->path, extension);
+		if (err)
+			return err_set(m->e, -PYE_EOUTPUT, "the name of a part is too long");
+		path = name;
+	}
+	err = outfile__open(&m->file, path, OUTFILE_ATOMIC, m->opts->force, m->e);
+	if (!err)
+		m->result->part_cnt++;
+	return err;
+}
+
+static int end_part(struct emit *m)
+{
+	int err = outfile__commit(m->file, m->e);
+
+	m->result->bytes += outfile__bytes(m->file);
+	outfile__free(m->file);
+	m->file = NULL;
+	return err;
+}
+
+static int next_part(void *ctx)
+{
+	int err = end_part(ctx);
+
+	return err ? err : begin_part(ctx);
+}
+
+static int write_part(void *ctx, const void *data, size_t len)
+{
+	struct emit *m = ctx;
+	int err = outfile__write(m->file, data, len);
+
+	return err ? outfile__explain(m->file, m->e) : 0;
+}
+
+/* Hands one call of the trace to the exporter and to the aggregate. */
+#define TEE(member, type)                                                    \
+	static int on_##member(void *self, const struct type *what)          \
+	{                                                                    \
+		struct emit *m = self;                                       \
+		int err = 0;                                                 \
+                                                                             \
+		if (m->format->consumer.member)                              \
+			err = m->format->consumer.member(m->exporter, what); \
+		if (!err && m->agg)                                          \
+			err = aggregate_consumer.member(m->agg, what);       \
+		return err;                                                  \
+	}
+
+TEE(begin, trace_info)
+TEE(process, trace_process)
+TEE(thread, trace_thread)
+TEE(func, trace_func)
+TEE(event, trace_event)
+TEE(gap, trace_gap)
+TEE(end, trace_totals)
+
+static int on_totals(void *self, const struct trace_totals *totals)
+{
+	struct emit *m = self;
+
+	m->result->totals = *totals;
+	m->result->damaged = !totals->complete;
+	return on_end(self, totals);
+}
+
+static const struct trace_consumer tee = {
+	.begin = on_begin,
+	.process = on_process,
+	.thread = on_thread,
+	.func = on_func,
+	.event = on_event,
+	.gap = on_gap,
+	.end = on_totals,
+};
+
+static int convert(struct emit *m, int fd)
+{
+	const struct export_opts opts = { .raw = m->opts->raw,
+					  .split_events = m->opts->split_events };
+	const struct export_out out = { .ctx = m,
+					.write = write_part,
+					.next = strcmp(m->path, "-") ? next_part : NULL };
+	int err = begin_part(m);
+
+	err = err ? err : m->format->new (&m->exporter, &opts, &out);
+	err = err ? err : decode_file(fd, &tee, m, m->e);
+	return err ? err : end_part(m);
+}
+
+int emit_capture(int fd, const struct output_opts *opts, const char *path,
+		 const struct exporter *format, struct aggregate *agg, struct emit_result *result,
+		 struct err *e)
+{
+	struct emit m = {
+		.opts = opts, .path = path, .format = format, .agg = agg, .result = result, .e = e
+	};
+	int err;
+
+	*result = (struct emit_result){ 0 };
+	err_set(e, 0, "%s", "");
+	err = convert(&m, fd);
+	if (err && e && !e->what[0])
+		err_set(e, err, "the conversion failed: %s", err_str(err));
+	format->free(m.exporter);
+	outfile__free(m.file);
+	return err;
+}
+
+static size_t extension_len(const char *path, size_t len)
+{
+	static const char capture[] = ".pyebpf";
+	size_t best = 0;
+
+	if (len > sizeof(capture) - 1 && !strcmp(path + len - sizeof(capture) + 1, capture))
+		best = sizeof(capture) - 1;
+	for (size_t i = 0; exporter_at(i); i++) {
+		for (const char *const *end = exporter_at(i)->extensions; *end; end++) {
+			size_t n = strlen(*end);
+
+			if (n > best && n < len && !strcmp(path + len - n, *end))
+				best = n;
+		}
+	}
+	return best;
+}
+
+int emit_path_with(char *out, size_t size, const char *path, const char *extension)
+{
+	size_t len = strlen(path);
+	int n = snprintf(out, size, "%.*s%s", (int)(len - extension_len(path, len)), path,
+			 extension);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+/* A path for a shell: quoted unless it is plain. */
+static void print_quoted(FILE *f, const char *path)
+{
+	if (path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+			      "-_./+:,@%")] == '\0') {
+		fputs(path, f);
+		return;
+	}
+	fputc('\'', f);
+	for (; *path; path++) {
+		if (*path == '\'')
+			fputs("'\\''", f);
+		else if ((unsigned char)*path < 0x20 || *path == 0x7f)
+			fputc('?', f);
+		else
+			fputc(*path, f);
+	}
+	fputc('\'', f);
+}
+
+static void print_next(FILE *f, const char *path, const struct exporter *format)
+{
+	if (format == &export_pprof) {
+		fputs("next: go tool pprof -top ", f);
+		print_quoted(f, path);
+	} else if (format == &export_collapsed) {
+		fputs("next: flamegraph.pl ", f);
+		print_quoted(f, path);
+		fputs(" > flame.svg", f);
+	} else if (format == &export_ndjson) {
+		fputs("next: tail -n 1 ", f);
+		print_quoted(f, path);
+	} else {
+		fputs("next: open https://profiler.firefox.com and drop the file onto it", f);
+	}
+	fputc('\n', f);
+}
+
+void emit_report(FILE *f, const char *path, const struct exporter *format,
+		 const struct emit_result *result)
+{
+	char shown[PATH_MAX];
+	double mb = (double)result->bytes / 1e6;
+
+	if (!strcmp(path, "-"))
+		return;
+	text_escape(shown, sizeof(shown), path, strlen(path));
+	if (result->part_cnt > 1)
+		fprintf(f, "wrote %s and %u more parts (%.1f MB together)\n", shown,
+			result->part_cnt - 1, mb);
+	else
+		fprintf(f, "wrote %s (%.1f MB)\n", shown, mb);
+	print_next(f, path, format);
+}

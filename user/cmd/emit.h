@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a capture to output files: what `convert` does, and `trace` after capturing. Decodes the
+ * capture into an exporter, and into an aggregate for the summary at the same time.
+ */
+#ifndef PYEBPF_CMD_EMIT_H
+#define PYEBPF_CMD_EMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "cmd/options.h"
+#include "export/export.h"
+#include "profile/aggregate.h"
+
+/* The options -o, -f, --force, --raw and --split, a group for the commands that write files. */
+struct output_opts {
+	const char *path; /* NULL: the caller's default */
+	const char *format; /* NULL: by the path's extension, else firefox */
+	bool force, raw;
+	uint64_t split_events; /* 0: never */
+};
+
+extern const struct opt_row output_rows[];
+
+struct emit_result {
+	struct trace_totals totals;
+	uint64_t bytes; /* of all parts */
+	unsigned int part_cnt; /* files */
+	bool damaged; /* the capture ends before its proper end */
+};
+
+/**
+ * emit_format - the exporter that the options mean
+ * @path: of the output; NULL or "-": no extension to go by
+ *
+ * Return: 0, or -PYE_EUSAGE with a sentence that lists the formats.
+ */
+int emit_format(const struct output_opts *opts, const char *path, const struct exporter **format,
+		struct err *e);
+
+/**
+ * emit_check - refuse an output before the work starts
+ * @path: where it goes; "-" is stdout
+ *
+ * Return: 0; -PYE_EOUTPUT; -PYE_EUSAGE for bytes that are no text and a terminal.
+ */
+int emit_check(const struct output_opts *opts, const char *path, const struct exporter *format,
+	       struct err *e);
+
+/**
+ * emit_capture - convert a capture
+ * @fd:   of the capture, at its beginning
+ * @path: of the output; further parts become name-2.json.gz and so on, next to it
+ * @agg:  fed too, for the summary; may be NULL
+ *
+ * Parts that are complete stay when a later one fails.
+ *
+ * Return: 0, -PYE_EFORMAT, -PYE_EOUTPUT or -ENOMEM, with a sentence.
+ */
+int emit_capture(int fd, const struct output_opts *opts, const char *path,
+		 const struct exporter *format, struct aggregate *agg, struct emit_result *result,
+		 struct err *e);
+
+/**
+ * emit_report - say on @f what was written, and the command to go on with
+ *
+ * One line each; the command can be pasted into a shell.
+ */
+void emit_report(FILE *f, const char *path, const struct exporter *format,
+		 const struct emit_result *result);
+
+/**
+ * emit_path_with - a path with its known extension replaced
+ * @path:      of a capture or an output
+ * @extension: with its dot
+ *
+ * Return: 0 or -ENAMETOOLONG.
+ */
+int emit_path_with(char *out, size_t size, const char *path, const char *extension);
+
+#endif
