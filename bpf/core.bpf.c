@@ -20,6 +20,7 @@ struct threads_map threads SEC(".maps");
 struct counters_map counters SEC(".maps");
 struct rings_map rings SEC(".maps");
 struct ends_map ends SEC(".maps");
+struct control_map control SEC(".maps");
 
 __u32 next_tix = 1;
 __u32 next_pix = 1;

@@ -11,6 +11,15 @@
 #define PROT_EXEC 4
 #define NR_MMAP	  9 /* x86-64 */
 
+/* The record first: a process that nobody hears of must not be stopped. */
+static __always_inline void hold(u32 pid, u32 why)
+{
+	struct pye_proc_rec rec = { .pid = pid };
+
+	if (proc_send(PYE_REC_HELD, why, &rec))
+		bpf_send_signal(SIGSTOP);
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(hold_exec, struct task_struct *task)
 {
@@ -19,7 +28,7 @@ int BPF_PROG(hold_exec, struct task_struct *task)
 
 	if (proc && proc->flags & PYE_PROC_LAUNCHED) {
 		proc->flags |= PYE_PROC_WATCH_MAP;
-		bpf_send_signal(SIGSTOP);
+		hold(pid, PYE_HELD_EXEC);
 	}
 	return 0;
 }
@@ -37,6 +46,6 @@ int BPF_PROG(hold_map, struct pt_regs *regs, long ret)
 	pid = task_tgid(bpf_get_current_task_btf());
 	proc = bpf_map_lookup_elem(&procs, &pid);
 	if (proc && proc->flags & PYE_PROC_LAUNCHED && proc->flags & PYE_PROC_WATCH_MAP)
-		bpf_send_signal(SIGSTOP);
+		hold(pid, PYE_HELD_MAP);
 	return 0;
 }

@@ -5,24 +5,6 @@
  */
 #include "lib/core.bpf.h"
 
-static __always_inline void proc_send(u32 kind, u64 pid_ring, const struct pye_proc_rec *from)
-{
-	u32 ring_idx = pid_ring & cfg_ring_mask;
-	struct pye_proc_rec *rec;
-	void *ring;
-
-	ring = bpf_map_lookup_elem(&rings, &ring_idx);
-	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
-	if (!rec) {
-		count(CNT_LATE_RECORD);
-		return;
-	}
-	*rec = *from;
-	rec->head.ts_ns = bpf_ktime_get_ns();
-	rec->head.kind = kind;
-	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
-}
-
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -40,8 +22,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	rec.old_pix = proc->pix;
 	rec.pid = child_pid;
 	rec.parent = pid;
-	BPF_CORE_READ_STR_INTO(&rec.comm, child, comm);
-	proc_send(PYE_REC_FORK, child_pid, &rec);
+	proc_send(PYE_REC_FORK, 0, &rec);
 	return 0;
 }
 
@@ -55,7 +36,7 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	u32 pid = task_tgid(task);
 
 	proc = bpf_map_lookup_elem(&procs, &pid);
-	if (!proc)
+	if (!proc || !(proc->flags & PYE_PROC_TRACED))
 		return 0;
 	thread_end(task);
 	bpf_task_storage_delete(&threads, task);
@@ -64,8 +45,7 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	proc->tstate_current = 0;
 	rec.pix = proc->pix;
 	rec.pid = pid;
-	bpf_get_current_comm(rec.comm, sizeof(rec.comm));
-	proc_send(PYE_REC_EXEC, pid, &rec);
+	proc_send(PYE_REC_EXEC, 0, &rec);
 	return 0;
 }
 
@@ -87,8 +67,7 @@ int BPF_PROG(on_exit_task, struct task_struct *task)
 	rec.exit_code = BPF_CORE_READ(task, signal, group_exit_code);
 	if (!rec.exit_code)
 		rec.exit_code = BPF_CORE_READ(task, exit_code);
-	bpf_get_current_comm(rec.comm, sizeof(rec.comm));
-	proc_send(PYE_REC_PROC_END, pid, &rec);
+	proc_send(PYE_REC_PROC_END, 0, &rec);
 	bpf_map_delete_elem(&procs, &pid);
 	return 0;
 }

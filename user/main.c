@@ -15,6 +15,7 @@ static const struct command {
 	int (*run)(int argc, char **argv);
 	const char *about;
 } commands[] = {
+	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
 	{ "convert", NULL, cmd_convert, "turn a capture into firefox, pprof, collapsed or ndjson" },
 	{ "version", "--version", cmd_version, "print the version" },
 	{ "help", "--help", cmd_help, "print this, or the help of a command" },

@@ -155,6 +155,8 @@ struct pye_proc_rec {
 	char comm[PYE_COMM];
 };
 
+/* These four kinds come through the control ring, not through a thread's: their head has neither
+ * thread nor sequence number. */
 enum pye_held { PYE_HELD_EXEC = 0, PYE_HELD_MAP = 1 };
 
 struct pye_retire_rec {

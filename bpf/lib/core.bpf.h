@@ -117,14 +117,6 @@ struct ends_map {
 };
 extern struct ends_map ends SEC(".maps");
 
-extern __u32 next_pix;
-
-/* thread_get - state of the current thread, NULL if it is not traced (the fast path is one look-up). */
-struct thread *thread_get(void);
-
-/* thread_end - a record with the final sequence number, when the thread dies or executes. */
-void thread_end(struct task_struct *task);
-
 static __always_inline void count(u32 counter)
 {
 	u64 *value = bpf_map_lookup_elem(&counters, &counter);
@@ -132,6 +124,39 @@ static __always_inline void count(u32 counter)
 	if (value)
 		__sync_fetch_and_add(value, 1);
 }
+
+/* Records of processes (fork, exec, exit, held): few, read at once, never behind a flood of events. */
+struct control_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, PYE_CONTROL_BYTES);
+};
+extern struct control_map control SEC(".maps");
+
+extern __u32 next_pix;
+
+/* proc_send - a record of a process into the control ring; false if it was full (counted). */
+static __always_inline bool proc_send(u32 kind, u32 sub, const struct pye_proc_rec *from)
+{
+	struct pye_proc_rec *rec = bpf_ringbuf_reserve(&control, sizeof(*rec), 0);
+
+	if (!rec) {
+		count(CNT_LATE_RECORD);
+		return false;
+	}
+	*rec = *from;
+	rec->head.ts_ns = bpf_ktime_get_ns();
+	rec->head.kind = kind;
+	rec->head.sub = sub;
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	bpf_ringbuf_submit(rec, BPF_RB_FORCE_WAKEUP);
+	return true;
+}
+
+/* thread_get - state of the current thread, NULL if it is not traced (the fast path is one look-up). */
+struct thread *thread_get(void);
+
+/* thread_end - a record with the final sequence number, when the thread dies or executes. */
+void thread_end(struct task_struct *task);
 
 /* task_pid, task_tgid - as pyebpf's pid namespace numbers them; 0 if it does not see the task. */
 u32 task_pid(struct task_struct *task);

@@ -164,11 +164,6 @@ static int open_as_user(struct outfile *f, struct err *e)
 	return err ? fail(e, f->path, err) : 0;
 }
 
-static void outfile__freep(struct outfile **f)
-{
-	outfile__free(*f);
-}
-
 int outfile__open(struct outfile **out, const char *path, enum outfile_mode mode, bool force,
 		  struct err *e)
 {

@@ -73,6 +73,11 @@ void outfile__remove(struct outfile *f);
  */
 void outfile__free(struct outfile *f);
 
+static inline void outfile__freep(struct outfile **f)
+{
+	outfile__free(*f);
+}
+
 /* outfile__fd - readable too, if not stdout; borrowed. */
 int outfile__fd(const struct outfile *f);
 /* outfile__path - as given; borrowed. */

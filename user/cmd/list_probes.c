@@ -87,7 +87,7 @@ static void remark_text(const struct probe_site *s, char *out, size_t size)
 
 	if (s->cond & COND_X86)
 		snprintf(cond, sizeof(cond), " if %s", cond_name(s->cond));
-	if (s->value_reg != REG_NONE)
+	if (s->value_reg != PREG_NONE)
 		snprintf(value, sizeof(value), " %s=%s",
 			 s->kind == PROBE_EVAL_ENTRY ? "throwflag" : "value",
 			 reg_name(s->value_reg));

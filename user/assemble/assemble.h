@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From raw records to per-thread streams of events with names, while capturing. The kernel's records
+ * of a thread come in order and are numbered, so a hole tells thread, place and number of a loss. The
+ * stack after a hole, an attach or a switch comes as a walk before the next event. Frames are matched
+ * here once more: what does not fit becomes a gap, never a wrong stack.
+ */
+#ifndef PYEBPF_ASSEMBLE_ASSEMBLE_H
+#define PYEBPF_ASSEMBLE_ASSEMBLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi/pylayout.h"
+#include "capfile/writer.h"
+#include "capture/capture.h"
+#include "profile/trace.h"
+
+struct assembler;
+
+struct assembler_process {
+	struct trace_process trace; /* id = pix of the records */
+	const struct pye_pylayout *layout; /* copied */
+	pid_t proc_pid; /* as /proc shows it: to read names that the kernel could not */
+};
+
+/* What cannot go wrong unless a record or the target's memory lies. */
+struct assembler_oddities {
+	uint64_t malformed; /* records of a wrong size or kind, or of an unknown thread */
+	uint64_t mismatched; /* exits of frames that were not on top, walks above unknown frames */
+	uint64_t unnamed; /* code objects whose name could not be read */
+};
+
+/* assembler__new - @w is borrowed and must outlive it. 0 or -ENOMEM. */
+int assembler__new(struct assembler **out, struct capw *w);
+void assembler__free(struct assembler *a);
+
+/* assembler__process - a process, new or changed. 0 or -ENOMEM. */
+int assembler__process(struct assembler *a, const struct assembler_process *p);
+
+/* assembler__fork - a process that is like another one but for its numbers; -ENOENT if that is
+ * unknown. Also for what it becomes by exec of the same interpreter. */
+int assembler__fork(struct assembler *a, uint32_t parent, uint32_t child, pid_t pid, uint64_t ts_ns);
+
+/* assembler__process_end - no more of its records will come but those in the rings. */
+int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns);
+
+/**
+ * assembler__feed - take a batch
+ *
+ * Return: 0, -ENOMEM, or the error of the capture file; the batch is consumed all the same.
+ */
+int assembler__feed(struct assembler *a, const struct capture_batch *batch);
+
+/* assembler__final - final sequence number of a thread, when all its records were fed. */
+void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq);
+
+/* assembler__finish - events held back go out; after the last feed and final. */
+int assembler__finish(struct assembler *a);
+
+/**
+ * assembler__totals - counters so far
+ * @kernel: losses by reason as the kernel side counted them; NULL: none
+ *
+ * Holes in the numbering are what was lost per thread; @kernel says why, and adds what had no thread
+ * to be counted in.
+ */
+void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT],
+		       struct trace_totals *out);
+
+/* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */
+uint32_t assembler__threads(const struct assembler *a);
+const struct assembler_oddities *assembler__oddities(const struct assembler *a);
+
+#endif

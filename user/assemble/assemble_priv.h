@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of this folder: threads and processes as the assembler keeps them. */
+#ifndef PYEBPF_ASSEMBLE_ASSEMBLE_PRIV_H
+#define PYEBPF_ASSEMBLE_ASSEMBLE_PRIV_H
+
+#include <uthash.h>
+
+#include "abi/event.h"
+#include "assemble/assemble.h"
+#include "assemble/names.h"
+#include "proc/mem.h"
+
+struct asm_process {
+	uint32_t pix;
+	uint32_t pid;
+	pid_t proc_pid;
+	bool known; /* false: seen in a record before anybody defined it */
+	bool frames_refused; /* an entry can be taken back by the next record (to 3.10) */
+	struct pye_pylayout layout;
+	struct proc_mem mem;
+	bool mem_open;
+	struct trace_process trace; /* strings owned */
+	UT_hash_handle hh;
+};
+
+struct asm_walk {
+	bool pending;
+	uint32_t flags, reason;
+	uint64_t anchor;
+	uint32_t cnt, size;
+	struct pye_walk_frame *frames; /* from the top down */
+};
+
+struct asm_thread {
+	uint32_t tix;
+	uint32_t next_seq; /* of the event expected */
+	uint32_t numbered; /* part of it that is in the assembler's sum already */
+	struct asm_process *process;
+	bool fresh; /* no event yet */
+	bool held; /* entry below waits whether it is taken back */
+	struct pye_entry_rec entry;
+	uint64_t last_ns;
+	struct asm_walk walk;
+	uint64_t *stack; /* addresses of the open frames */
+	uint32_t depth, size;
+	struct trace_thread trace;
+	char name[PYE_COMM + 1];
+	UT_hash_handle hh;
+};
+
+struct assembler {
+	struct capw *w;
+	struct asm_process *processes;
+	struct asm_thread *threads;
+	struct asm_thread *last; /* of the record before */
+	struct asm_names names;
+	uint64_t holes;	   /* events missing by their numbers */
+	uint64_t numbered; /* events that had a number, of threads whose final one is known */
+	uint64_t inferred; /* throws: events without a number, told from a walk */
+	uint64_t refused;  /* entries taken back, with their exits */
+	uint64_t unusable; /* events that came but could not be kept */
+	struct assembler_oddities odd;
+};
+
+/* asm_process_get - a process by its number, made if it is new; NULL: no memory.
+ * @pid: 0 = not known yet */
+struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t pid);
+void asm_processes_free(struct assembler *a);
+
+#endif

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Processes of a trace: defined by who attached, by a fork record, or first met in a record. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assemble/assemble_priv.h"
+
+static void strings_free(struct trace_process *t)
+{
+	free((char *)t->comm);
+	free((char *)t->exe);
+	free((char *)t->python);
+	free((char *)t->prefix);
+	t->comm = t->exe = t->python = t->prefix = NULL;
+}
+
+static char *copy(const char *s)
+{
+	return strdup(s ? s : "");
+}
+
+static int strings_copy(struct trace_process *to, const struct trace_process *from)
+{
+	struct trace_process t = *from;
+
+	t.comm = copy(from->comm);
+	t.exe = copy(from->exe);
+	t.python = copy(from->python);
+	t.prefix = copy(from->prefix);
+	t.import_roots = NULL;
+	if (!t.comm || !t.exe || !t.python || !t.prefix) {
+		strings_free(&t);
+		return -ENOMEM;
+	}
+	strings_free(to);
+	*to = t;
+	return 0;
+}
+
+struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t pid)
+{
+	struct asm_process *p;
+
+	HASH_FIND(hh, a->processes, &pix, sizeof(pix), p);
+	if (p) {
+		if (!p->pid && pid) {
+			p->pid = p->trace.pid = pid;
+			capw__process(a->w, &p->trace);
+		}
+		return p;
+	}
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->pix = pix;
+	p->pid = pid;
+	p->trace = (struct trace_process){ .id = pix, .pid = pid };
+	if (strings_copy(&p->trace, &p->trace) || capw__process(a->w, &p->trace)) {
+		strings_free(&p->trace);
+		free(p);
+		return NULL;
+	}
+	HASH_ADD(hh, a->processes, pix, sizeof(p->pix), p);
+	return p;
+}
+
+int assembler__process(struct assembler *a, const struct assembler_process *from)
+{
+	struct asm_process *p = asm_process_get(a, from->trace.id, from->trace.pid);
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	err = strings_copy(&p->trace, &from->trace);
+	if (err)
+		return err;
+	p->pid = from->trace.pid;
+	p->proc_pid = from->proc_pid;
+	p->layout = *from->layout;
+	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
+	p->known = true;
+	if (p->mem_open)
+		proc_mem__close(&p->mem);
+	p->mem_open = proc_mem__open(from->proc_pid, &p->mem) == 0;
+	return capw__process(a->w, &p->trace);
+}
+
+int assembler__fork(struct assembler *a, uint32_t parent, uint32_t child, pid_t pid, uint64_t ts_ns)
+{
+	struct assembler_process new;
+	struct asm_process *p;
+
+	HASH_FIND(hh, a->processes, &parent, sizeof(parent), p);
+	if (!p)
+		return -ENOENT;
+	new = (struct assembler_process){ .trace = p->trace, .layout = &p->layout, .proc_pid = pid };
+	new.trace.id = child;
+	new.trace.pid = (uint32_t)pid;
+	new.trace.start_ns = ts_ns;
+	new.trace.end_ns = 0;
+	return assembler__process(a, &new);
+}
+
+int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
+{
+	struct asm_process *p;
+
+	HASH_FIND(hh, a->processes, &pix, sizeof(pix), p);
+	if (!p)
+		return 0;
+	p->trace.end_ns = ts_ns;
+	return capw__process(a->w, &p->trace);
+}
+
+void asm_processes_free(struct assembler *a)
+{
+	struct asm_process *p, *next;
+
+	HASH_ITER(hh, a->processes, p, next) {
+		HASH_DEL(a->processes, p);
+		if (p->mem_open)
+			proc_mem__close(&p->mem);
+		strings_free(&p->trace);
+		free(p);
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "attach"
+#include "capture/attach.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <linux/perf_event.h>
+
+#include "abi/event.h"
+#include "abi/proc.h"
+#include "base/log.h"
+#include "capture/feature.h"
+#include "trace.skel.h"
+
+/* Which program serves a kind of site, and what the cookie says of the event beforehand. */
+static const struct bpf_program *program_of(const struct trace_bpf *skel, enum probe_kind kind,
+					    uint32_t *sub)
+{
+	*sub = 0;
+	switch (kind) {
+	case PROBE_RESUME:
+		return skel->progs.probe_resume;
+	case PROBE_CLEAR:
+		return skel->progs.probe_clear;
+	case PROBE_RETURN:
+		*sub = PYE_EXIT_RETURN;
+		return skel->progs.probe_leave;
+	case PROBE_UNWIND:
+		*sub = PYE_EXIT_UNWIND;
+		return skel->progs.probe_leave;
+	case PROBE_YIELD:
+		*sub = PYE_EXIT_YIELD;
+		return skel->progs.probe_leave;
+	case PROBE_EVAL_ENTRY:
+		return skel->progs.probe_eval_entry;
+	case PROBE_EVAL_EXIT:
+		return skel->progs.probe_eval_exit;
+	case PROBE_EVAL_REFUSED:
+		*sub = PYE_EXIT_REFUSED;
+		return skel->progs.probe_eval_exit;
+	case PROBE_CODE_DEALLOC:
+		return skel->progs.probe_code_dealloc;
+	case PROBE_USDT_ENTRY:
+		return skel->progs.probe_usdt_entry;
+	case PROBE_USDT_RETURN:
+		return skel->progs.probe_usdt_return;
+	}
+	return NULL;
+}
+
+static uint64_t cookie_of(const struct probe_site *site, uint32_t sub)
+{
+	uint8_t value = site->value_reg;
+
+	/* _PyEval_FrameClearAndPop(tstate, frame): the thread state is the first argument */
+	if (site->kind == PROBE_CLEAR)
+		value = PREG_RDI;
+	return PYE_COOKIE(site->reg, value, site->cond, site->source, sub, site->disp);
+}
+
+static int keep(struct attached *a, int fd)
+{
+	if (fd < 0)
+		return fd;
+	a->fds[a->fd_cnt++] = fd;
+	return 0;
+}
+
+/* One link per program, with all its sites. */
+static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
+			struct attached *a)
+{
+	const struct probe_plan *plan = &in->plan;
+	bool done[PLAN_SITES_MAX] = { false };
+
+	for (uint32_t i = 0; i < plan->site_cnt; i++) {
+		uint64_t offsets[PLAN_SITES_MAX], cookies[PLAN_SITES_MAX], semaphores[PLAN_SITES_MAX];
+		struct uprobe_multi_opts opts = { .path = in->open_path, .offsets = offsets,
+						  .cookies = cookies, .semaphores = semaphores,
+						  .pid = pid };
+		const struct bpf_program *prog;
+		uint32_t sub;
+		int err;
+
+		if (done[i])
+			continue;
+		prog = program_of(bpf->skel, plan->sites[i].kind, &sub);
+		for (uint32_t k = i; k < plan->site_cnt; k++) {
+			if (program_of(bpf->skel, plan->sites[k].kind, &sub) != prog)
+				continue;
+			offsets[opts.cnt] = plan->sites[k].offset;
+			semaphores[opts.cnt] = plan->sites[k].semaphore;
+			cookies[opts.cnt++] = cookie_of(&plan->sites[k], sub);
+			done[k] = true;
+		}
+		err = prog ? keep(a, uprobe_multi_link(bpf_program__fd(prog), &opts)) : -EINVAL;
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static int uprobe_type(void)
+{
+	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+	int type = -ENOENT;
+
+	if (!f)
+		return -errno;
+	if (fscanf(f, "%d", &type) != 1)
+		type = -ENOENT;
+	fclose(f);
+	return type;
+}
+
+/* A classic uprobe: one perf event and one link per site, for every process. */
+static int attach_one(const struct bpf_program *prog, int type, const char *path,
+		      const struct probe_site *site, uint64_t cookie)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = cookie);
+	struct perf_event_attr attr = {
+		.type = (__u32)type,
+		.size = sizeof(attr),
+		.config = site->semaphore << 32, /* where the kernel looks for the semaphore */
+		.config1 = (uintptr_t)path,
+		.config2 = site->offset,
+	};
+	int event, link;
+
+	event = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	if (event < 0)
+		return -errno;
+	link = bpf_link_create(bpf_program__fd(prog), event, BPF_PERF_EVENT, &opts);
+	if (link < 0)
+		link = -errno;
+	close(event); /* the link holds it */
+	return link;
+}
+
+static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a)
+{
+	int type = uprobe_type();
+
+	if (type < 0)
+		return type;
+	for (uint32_t i = 0; i < in->plan.site_cnt; i++) {
+		const struct probe_site *site = &in->plan.sites[i];
+		const struct bpf_program *prog;
+		uint32_t sub;
+		int err;
+
+		prog = program_of(bpf->skel, site->kind, &sub);
+		if (!prog)
+			return -EINVAL;
+		err = keep(a, attach_one(prog, type, in->open_path, site, cookie_of(site, sub)));
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
+		struct attached *out, struct err *e)
+{
+	struct attached a = { .dev = in->dev, .ino = in->ino, .pid = pid };
+	int err;
+
+	if (bpf->multi)
+		err = attach_multi(bpf, in, bpf->per_process ? pid : 0, &a);
+	else
+		err = attach_classic(bpf, in, &a);
+	if (err) {
+		attach_close(&a);
+		err_set(e, err, "the kernel refused the probes in %.300s: %s", in->path, strerror(-err));
+		return err == -EPERM || err == -EACCES ? -PYE_EPRIV : err;
+	}
+	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);
+	*out = a;
+	return 0;
+}
+
+void attach_close(struct attached *a)
+{
+	for (size_t i = 0; i < a->fd_cnt; i++)
+		close(a->fds[i]);
+	a->fd_cnt = 0;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a probe plan to links in the kernel. */
+#ifndef PYEBPF_CAPTURE_ATTACH_H
+#define PYEBPF_CAPTURE_ATTACH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "capture/bpf_load.h"
+#include "cpython/interp.h"
+
+/* The links of one file and, perhaps, one process. */
+struct attached {
+	dev_t dev;
+	ino_t ino;
+	uint32_t pid; /* 0 = every process */
+	size_t fd_cnt;
+	int fds[PLAN_SITES_MAX];
+};
+
+/**
+ * attach_plan - place every probe of a plan, or none
+ * @pid: 0 = every process
+ *
+ * Return: 0, or a negative errno with the site and the kernel's answer in @e.
+ */
+int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
+		struct attached *out, struct err *e);
+void attach_close(struct attached *a);
+
+#endif

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "capture"
+#include "capture/cap_bpf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "capture/attach.h"
+#include "capture/bpf_load.h"
+#include "capture/ring.h"
+#include "trace.skel.h"
+
+#define RING_BYTES_DEFAULT ((size_t)64 << 20)
+#define BATCH_BYTES	   ((size_t)256 << 10)
+
+struct cap_bpf {
+	struct bpf_loaded bpf;
+	struct ring rings[PYE_RINGS_MAX], control;
+	struct capture_batch control_batch;
+	size_t control_at;
+	uint32_t turn; /* ring that is read next */
+	struct attached *attached;
+	size_t attached_cnt;
+	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
+	uint32_t layout_cnt;
+	struct bpf_link *life[8];
+	size_t life_cnt;
+};
+
+enum pye_counter {
+#define PYE_COUNTER(name, number, text) CNT_##name = number,
+#include "abi/counters.def"
+#undef PYE_COUNTER
+};
+
+/* The programs that are not uprobes: fork, exec, exit, and the ones that hold. */
+static int attach_life(struct cap_bpf *c, bool launch)
+{
+	struct trace_bpf *s = c->bpf.skel;
+	struct bpf_program *const progs[] = { s->progs.on_fork, s->progs.on_exec,
+					      s->progs.on_exit_task,
+					      launch ? s->progs.hold_exec : NULL,
+					      launch ? s->progs.hold_map : NULL };
+
+	for (size_t i = 0; i < sizeof(progs) / sizeof(progs[0]); i++) {
+		struct bpf_link *link;
+
+		if (!progs[i])
+			continue;
+		link = bpf_program__attach(progs[i]);
+		if (!link)
+			return -errno;
+		c->life[c->life_cnt++] = link;
+	}
+	return 0;
+}
+
+static int open_rings(struct cap_bpf *c)
+{
+	int err = ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control), PYE_CONTROL_BYTES);
+
+	for (uint32_t i = 0; !err && i < c->bpf.ring_cnt; i++)
+		err = ring__open(&c->rings[i], c->bpf.ring_fds[i], c->bpf.ring_size);
+	return err;
+}
+
+int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct err *e)
+{
+	struct bpf_load_opts load = {
+		.ring_bytes = opts->ring_bytes ? opts->ring_bytes : RING_BYTES_DEFAULT,
+		.launch = opts->launch,
+		.force_classic = opts->force_classic,
+	};
+	struct cap_bpf *c = calloc(1, sizeof(*c));
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	err = bpf_load(&c->bpf, &load, e);
+	if (err) {
+		free(c);
+		return err;
+	}
+	err = open_rings(c);
+	if (!err)
+		err = attach_life(c, opts->launch);
+	if (err) {
+		err_set(e, err, "the BPF programs could not be started: %s", strerror(-err));
+		cap_bpf__free(c);
+		return err;
+	}
+	*out = c;
+	return 0;
+}
+
+void cap_bpf__detach(struct cap_bpf *c)
+{
+	for (size_t i = 0; i < c->attached_cnt; i++)
+		attach_close(&c->attached[i]);
+	c->attached_cnt = 0;
+}
+
+void cap_bpf__free(struct cap_bpf *c)
+{
+	if (!c)
+		return;
+	cap_bpf__detach(c);
+	for (size_t i = 0; i < c->life_cnt; i++)
+		bpf_link__destroy(c->life[i]);
+	for (uint32_t i = 0; i < PYE_RINGS_MAX; i++)
+		ring__close(&c->rings[i]);
+	ring__close(&c->control);
+	bpf_unload(&c->bpf);
+	free(c->attached);
+	free(c);
+}
+
+static int layout_index(struct cap_bpf *c, const struct pye_pylayout *layout, uint16_t *index)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->layout_cnt; i++)
+		if (!memcmp(&c->layouts[i], layout, sizeof(*layout)))
+			break;
+	if (i == PYE_LAYOUTS_MAX)
+		return -E2BIG;
+	if (i == c->layout_cnt) {
+		if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.layouts), &i, layout, BPF_ANY))
+			return -errno;
+		c->layouts[c->layout_cnt++] = *layout;
+	}
+	*index = (uint16_t)i;
+	return 0;
+}
+
+static int procs_fd(const struct cap_bpf *c)
+{
+	return bpf_map__fd(c->bpf.skel->maps.procs);
+}
+
+int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32_t flags,
+		   uint32_t *pix)
+{
+	struct pye_proc proc = { .flags = (uint16_t)(flags | PYE_PROC_TRACED) };
+	uint32_t key = (uint32_t)pid;
+	int err;
+
+	err = layout_index(c, &in->layout, &proc.layout);
+	if (err)
+		return err;
+	if (in->plan.tstate_current)
+		proc.tstate_current = in->plan.tstate_current + in->bias;
+	proc.pix = __atomic_fetch_add(&c->bpf.skel->data->next_pix, 1, __ATOMIC_RELAXED);
+	if (bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY))
+		return -errno;
+	*pix = proc.pix;
+	return 0;
+}
+
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid)
+{
+	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED };
+	uint32_t key = (uint32_t)pid;
+
+	return bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY) ? -errno : 0;
+}
+
+void cap_bpf__forget(struct cap_bpf *c, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+
+	bpf_map_delete_elem(procs_fd(c), &key);
+}
+
+void cap_bpf__settle(struct cap_bpf *c, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+	struct pye_proc proc;
+
+	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
+		return;
+	proc.flags &= (uint16_t)~PYE_PROC_WATCH_MAP;
+	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
+}
+
+bool cap_bpf__per_process(const struct cap_bpf *c)
+{
+	return c->bpf.multi && c->bpf.per_process;
+}
+
+int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, struct err *e)
+{
+	uint32_t filter = cap_bpf__per_process(c) ? (uint32_t)pid : 0;
+	struct attached *more;
+	int err;
+
+	for (size_t i = 0; i < c->attached_cnt; i++) {
+		const struct attached *a = &c->attached[i];
+
+		if (a->dev == in->dev && a->ino == in->ino && (!a->pid || a->pid == filter))
+			return 0;
+	}
+	more = realloc(c->attached, (c->attached_cnt + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	c->attached = more;
+	err = attach_plan(&c->bpf, in, filter, &more[c->attached_cnt], e);
+	if (!err)
+		c->attached_cnt++;
+	return err;
+}
+
+static int next_batch(void *self, struct capture_batch *batch)
+{
+	struct cap_bpf *c = self;
+
+	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++) {
+		uint32_t ring = (c->turn + i) % c->bpf.ring_cnt;
+		size_t len = ring__next(&c->rings[ring], &batch->data, BATCH_BYTES);
+
+		if (!len)
+			continue;
+		batch->len = len;
+		batch->ring = ring;
+		c->turn = ring + 1;
+		return 1;
+	}
+	return 0;
+}
+
+const struct capture_ops cap_bpf_ops = { .next = next_batch };
+
+const struct pye_proc_rec *cap_bpf__control(struct cap_bpf *c)
+{
+	const struct pye_proc_rec *rec;
+	uint32_t len;
+
+	for (;;) {
+		rec = capture_record(&c->control_batch, &c->control_at, &len);
+		if (rec && len >= sizeof(*rec))
+			return rec;
+		if (rec)
+			continue;
+		c->control_at = 0;
+		c->control_batch.len = ring__next(&c->control, &c->control_batch.data, BATCH_BYTES);
+		if (!c->control_batch.len)
+			return NULL;
+	}
+}
+
+int cap_bpf__control_fd(const struct cap_bpf *c)
+{
+	return bpf_map__fd(c->bpf.skel->maps.control);
+}
+
+unsigned int cap_bpf__backlog(const struct cap_bpf *c)
+{
+	unsigned int most = 0;
+
+	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++) {
+		unsigned int used = (unsigned int)(ring__used(&c->rings[i]) * 100 / c->bpf.ring_size);
+
+		if (used > most)
+			most = used;
+	}
+	return most;
+}
+
+static int finals_alive(struct cap_bpf *c, void (*cb)(void *, uint32_t, uint32_t), void *ctx)
+{
+	auto_close int iter = -1;
+	struct bpf_link *link = bpf_program__attach_iter(c->bpf.skel->progs.list_threads, NULL);
+	uint32_t pairs[512][2];
+	ssize_t n;
+
+	if (!link)
+		return -errno;
+	iter = bpf_iter_create(bpf_link__fd(link));
+	bpf_link__destroy(link);
+	if (iter < 0)
+		return -errno;
+	while ((n = read(iter, pairs, sizeof(pairs))) > 0)
+		for (size_t i = 0; i < (size_t)n / sizeof(pairs[0]); i++)
+			cb(ctx, pairs[i][0], pairs[i][1]);
+	return n < 0 ? -errno : 0;
+}
+
+int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq), void *ctx)
+{
+	int fd = bpf_map__fd(c->bpf.skel->maps.ends);
+	uint32_t *at = NULL, key, seq;
+
+	while (!bpf_map_get_next_key(fd, at, &key)) {
+		if (!bpf_map_lookup_elem(fd, &key, &seq))
+			cb(ctx, key, seq);
+		at = &key;
+	}
+	return finals_alive(c, cb, ctx);
+}
+
+uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)
+{
+	int cpus = libbpf_num_possible_cpus();
+	auto_free uint64_t *values = NULL;
+	uint64_t sum = 0;
+
+	if (cpus <= 0)
+		return 0;
+	values = calloc((size_t)cpus, sizeof(*values));
+	if (!values || bpf_map_lookup_elem(bpf_map__fd(c->bpf.skel->maps.counters), &counter, values))
+		return 0;
+	for (int i = 0; i < cpus; i++)
+		sum += values[i];
+	return sum;
+}
+
+/* Runs of our probes that the kernel skipped (a probe inside a probe). */
+static uint64_t kernel_misses(const struct cap_bpf *c)
+{
+	struct bpf_program *prog;
+	uint64_t sum = 0;
+
+	bpf_object__for_each_program(prog, c->bpf.skel->obj) {
+		struct bpf_prog_info info = { 0 };
+		__u32 len = sizeof(info);
+
+		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE || bpf_program__fd(prog) < 0)
+			continue;
+		if (!bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len))
+			sum += info.recursion_misses;
+	}
+	return sum;
+}
+
+void cap_bpf__losses(const struct cap_bpf *c, uint64_t lost[LOSS_CNT])
+{
+	memset(lost, 0, LOSS_CNT * sizeof(*lost));
+	lost[LOSS_RING] = cap_bpf__counter(c, CNT_LOST_RING);
+	lost[LOSS_READ] = cap_bpf__counter(c, CNT_LOST_READ);
+	lost[LOSS_MAP] = cap_bpf__counter(c, CNT_LOST_THREAD);
+	lost[LOSS_KERNEL] = kernel_misses(c);
+}

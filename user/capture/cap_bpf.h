@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The BPF source of records: loads the programs, tells them which processes are traced, places the
+ * probes of a plan and reads the rings. One object for a whole trace; one thread uses it.
+ */
+#ifndef PYEBPF_CAPTURE_CAP_BPF_H
+#define PYEBPF_CAPTURE_CAP_BPF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi/event.h"
+#include "abi/proc.h"
+#include "base/err.h"
+#include "capture/capture.h"
+#include "cpython/interp.h"
+#include "profile/trace.h"
+
+struct cap_bpf;
+
+struct cap_bpf_opts {
+	size_t ring_bytes;  /* all rings together; 0: 64 MiB */
+	bool launch;	    /* cap_bpf__hold() will be used */
+	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
+};
+
+int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct err *e);
+
+/* cap_bpf__free - detaches first; NULL is fine. */
+void cap_bpf__free(struct cap_bpf *c);
+
+/**
+ * cap_bpf__trace - record a process from now on
+ * @pid:   in our pid namespace
+ * @in:    its interpreter
+ * @flags: PYE_PROC_FOLLOW, PYE_PROC_LAUNCHED
+ * @pix:   the number under which its records come
+ *
+ * The probes must be there or come afterwards: cap_bpf__attach().
+ *
+ * Return: 0; -E2BIG when the table of processes or layouts is full.
+ */
+int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32_t flags,
+		   uint32_t *pix);
+
+/* cap_bpf__hold - a child of ours is to be held at exec and when it maps code. 0 or an error. */
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid);
+
+/* cap_bpf__forget - a process is not traced or held any more. */
+void cap_bpf__forget(struct cap_bpf *c, pid_t pid);
+
+/* cap_bpf__settle - a launched process needs no more stops at mappings: its interpreter is found. */
+void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
+
+/**
+ * cap_bpf__attach - place the probes of an interpreter's plan
+ * @pid: only this process, where the kernel can; 0 = every process that uses the file (the programs
+ *	 then ignore those that are not traced)
+ *
+ * A file that has its probes for everybody, or for this process, is left as it is.
+ *
+ * Return: 0, or the kernel's refusal with its sentence in @e.
+ */
+int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, struct err *e);
+
+/* cap_bpf__detach - take all probes out; records already made can still be read. */
+void cap_bpf__detach(struct cap_bpf *c);
+
+/* cap_bpf__per_process - false: attaching reaches every process that uses the file. */
+bool cap_bpf__per_process(const struct cap_bpf *c);
+
+/* cap_bpf_ops - next() of the events' rings, round robin; one batch is at most 256 kB. */
+extern const struct capture_ops cap_bpf_ops;
+
+/* cap_bpf__control - next record of the control ring, borrowed until the next call; NULL: none. */
+const struct pye_proc_rec *cap_bpf__control(struct cap_bpf *c);
+
+/* cap_bpf__control_fd - readable (epoll) when a control record is there. */
+int cap_bpf__control_fd(const struct cap_bpf *c);
+
+/* cap_bpf__backlog - how full the fullest ring is, 0 to 100. */
+unsigned int cap_bpf__backlog(const struct cap_bpf *c);
+
+/**
+ * cap_bpf__finals - the final sequence number of every thread whose end was not recorded
+ * @cb: called for each; the threads that are alive and those whose last record found no room
+ */
+int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq), void *ctx);
+
+/* cap_bpf__losses - events lost by reason as the programs and the kernel counted them. */
+void cap_bpf__losses(const struct cap_bpf *c, uint64_t lost[LOSS_CNT]);
+
+/* cap_bpf__counter - a counter of counters.def by its number, summed over CPUs. */
+uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter);
+
+#endif

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "trace"
+#include "cmd/session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cmd/session_priv.h"
+
+#define POLL_MS	      5
+#define PASS_BATCHES  64 /* batches between two looks at signals and processes */
+#define GRACE_NS      (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
+#define PROGRESS_NS   1000000000ull
+#define PROGRESS_FILE_NS (10 * 1000000000ull)
+
+uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static int64_t wall_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int watch_signals(struct session *s)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (s->signal_fd < 0 || s->epoll_fd < 0)
+		return -errno;
+	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->signal_fd, &ev) ||
+	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, cap_bpf__control_fd(s->cap), &ev))
+		return -errno;
+	return 0;
+}
+
+/* With -p: every target must be one that can be traced before anything is placed. */
+static int find_targets(struct session *s, struct err *e)
+{
+	for (size_t i = 0; i < s->opts.pid_cnt; i++) {
+		struct target *t = target_add(s, s->opts.pids[i], e);
+		int err;
+
+		if (!t)
+			return errno ? -errno : -PYE_ETARGET;
+		t->asked = true;
+		err = interp__find(t->pid.pid, s->opts.engine, &t->in, e);
+		if (err)
+			return err;
+		t->has_interp = true;
+	}
+	return 0;
+}
+
+int session__new(struct session **out, const struct session_opts *opts, struct err *e)
+{
+	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes, .launch = opts->command != NULL,
+				    .force_classic = opts->force_classic };
+	struct session *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->opts = *opts;
+	s->launch.go_fd = s->launch.failed_fd = s->signal_fd = s->epoll_fd = -1;
+	err = find_targets(s, e);
+	if (!err)
+		err = cap_bpf__new(&s->cap, &cap, e);
+	if (!err)
+		err = watch_signals(s);
+	if (err) {
+		session__free(s);
+		return err;
+	}
+	*out = s;
+	return 0;
+}
+
+void session__free(struct session *s)
+{
+	if (!s)
+		return;
+	cap_bpf__free(s->cap);
+	assembler__free(s->as);
+	capw__free(s->capw);
+	targets_free(s);
+	launch__close(&s->launch);
+	if (s->signal_fd >= 0)
+		close(s->signal_fd);
+	if (s->epoll_fd >= 0)
+		close(s->epoll_fd);
+	free(s);
+}
+
+static int open_capture(struct session *s, int fd)
+{
+	struct utsname uts = { 0 };
+	struct trace_info info = {
+		.start_ns = now_ns(),
+		.start_unix_ns = wall_ns(),
+		.engine = s->opts.engine,
+		.version = PYEBPF_VERSION,
+		.hostname = uts.nodename,
+		.kernel = uts.release,
+		.cpu = "",
+		.cpu_cnt = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
+		.arguments = s->opts.arguments ? s->opts.arguments : "",
+	};
+	int err;
+
+	uname(&uts);
+	if (s->target_cnt && s->targets[0]->has_interp)
+		info.engine = s->targets[0]->in.plan.engine;
+	s->start_ns = info.start_ns;
+	s->start_unix_ns = info.start_unix_ns;
+	err = capw__new(&s->capw, fd, NULL, &info);
+	return err ? err : assembler__new(&s->as, s->capw);
+}
+
+static int start_command(struct session *s, struct err *e)
+{
+	struct target *t;
+	int err = launch__fork(&s->launch, s->opts.command, s->opts.as_root, e);
+
+	if (err)
+		return err;
+	t = target_add(s, s->launch.pid, e);
+	if (!t)
+		return -ESRCH;
+	t->asked = t->launched = true;
+	err = cap_bpf__hold(s->cap, s->launch.pid);
+	if (!err)
+		launch__go(&s->launch);
+	return err;
+}
+
+static int start(struct session *s, struct err *e)
+{
+	if (s->opts.command)
+		return start_command(s, e);
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		int err = target_start(s, s->targets[i], e);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static void reap(struct session *s)
+{
+	int status;
+
+	if (s->launch.pid > 0 && !s->child_reaped &&
+	    waitpid(s->launch.pid, &status, WNOHANG) == s->launch.pid) {
+		s->child_reaped = true;
+		s->child_status = status;
+	}
+}
+
+static void read_signals(struct session *s)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
+		if (info.ssi_signo != SIGCHLD)
+			s->interrupts++;
+	reap(s);
+}
+
+/* Take what the rings hold now. 1 when there was something. */
+static int drain(struct session *s, size_t batches)
+{
+	struct capture_batch batch;
+	int any = 0;
+
+	while (batches-- && cap_bpf_ops.next(s->cap, &batch) > 0) {
+		int err = assembler__feed(s->as, &batch);
+
+		if (err == -ENOMEM)
+			return err;
+		any = 1;
+	}
+	return any;
+}
+
+static void progress(struct session *s, uint64_t now, uint64_t *next)
+{
+	static const char *const units[] = { "", "k", "M", "G" };
+	double events = (double)capw__written(s->capw);
+	unsigned int unit = 0, elapsed = (unsigned int)((now - s->start_ns) / 1000000000u);
+	bool tty = isatty(STDERR_FILENO);
+
+	if (s->opts.quiet || now < *next)
+		return;
+	*next = now + (tty ? PROGRESS_NS : PROGRESS_FILE_NS);
+	while (events >= 1000 && unit < 3) {
+		events /= 1000;
+		unit++;
+	}
+	fprintf(stderr, "%s%02u:%02u | %.1f%s events | %u threads | ring %u%% | lost %llu%s",
+		tty ? "\r" : "pyebpf: ", elapsed / 60, elapsed % 60, events, units[unit],
+		assembler__threads(s->as), cap_bpf__backlog(s->cap),
+		(unsigned long long)cap_bpf__counter(s->cap, 0), tty ? "\033[K" : "\n");
+}
+
+static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrupted)
+{
+	if (s->opts.duration_ns && now - s->start_ns >= s->opts.duration_ns)
+		return true;
+	if (s->opts.max_events && capw__written(s->capw) >= s->opts.max_events)
+		return true;
+	if (!s->interrupts)
+		return false;
+	if (!*interrupted)
+		*interrupted = now;
+	/* the terminal sent the signal to our command too: its last events are worth a moment */
+	return !s->opts.command || s->interrupts > 1 || now - *interrupted >= GRACE_NS;
+}
+
+static int loop(struct session *s)
+{
+	uint64_t next_progress = s->start_ns + PROGRESS_NS, interrupted = 0;
+	struct epoll_event events[4];
+	int err, busy = 0;
+
+	for (;;) {
+		uint64_t now = now_ns();
+
+		err = targets_control(s);
+		if (err)
+			return err;
+		busy = drain(s, PASS_BATCHES);
+		if (busy < 0)
+			return busy;
+		if (time_is_up(s, now, &interrupted) || !targets_alive(s))
+			return 0;
+		progress(s, now, &next_progress);
+		epoll_wait(s->epoll_fd, events, 4, busy ? 0 : POLL_MS);
+		read_signals(s);
+	}
+}
+
+static void take_final(void *ctx, uint32_t tix, uint32_t seq)
+{
+	assembler__final(ctx, tix, seq);
+}
+
+/* Probes out, rings empty, every thread's final number known: then the counters are exact. */
+static int finish(struct session *s, struct session_result *result)
+{
+	uint64_t lost[LOSS_CNT];
+	int err;
+
+	cap_bpf__detach(s->cap);
+	targets_release(s);
+	while ((err = drain(s, PASS_BATCHES)) > 0 && s->interrupts < 2)
+		read_signals(s);
+	cap_bpf__finals(s->cap, take_final, s->as);
+	err = assembler__finish(s->as);
+	cap_bpf__losses(s->cap, lost);
+	assembler__totals(s->as, lost, &result->totals);
+	result->totals.end_ns = now_ns();
+	result->totals.complete = true;
+	result->duration_ns = result->totals.end_ns - s->start_ns;
+	result->start_unix_ns = s->start_unix_ns;
+	return capw__finish(s->capw, &result->totals) ?: err;
+}
+
+static void report_oddities(const struct session *s)
+{
+	const struct assembler_oddities *odd = assembler__oddities(s->as);
+	static const char *const names[] = {
+#define PYE_COUNTER(name, number, text) [number] = #name,
+#include "abi/counters.def"
+#undef PYE_COUNTER
+	};
+
+	if (odd->malformed || odd->mismatched || odd->unnamed)
+		log_warn("%llu malformed records, %llu frames that did not match, %llu unreadable names",
+			 (unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
+			 (unsigned long long)odd->unnamed);
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		log_debug("counter %s: %llu", names[i],
+			  (unsigned long long)cap_bpf__counter(s->cap, i));
+}
+
+static void wait_for_child(struct session *s, struct session_result *result)
+{
+	if (!s->opts.command)
+		return;
+	while (!s->child_reaped && s->interrupts < 2) {
+		struct epoll_event event;
+
+		epoll_wait(s->epoll_fd, &event, 1, 100);
+		read_signals(s);
+	}
+	result->child_status = s->child_status;
+}
+
+/* A command that cannot be traced must not run: it was held before its first instruction. */
+static void abandon_command(struct session *s)
+{
+	if (!s->opts.command || s->launch.pid <= 0)
+		return;
+	kill(s->launch.pid, SIGKILL);
+	waitpid(s->launch.pid, &s->child_status, 0);
+}
+
+int session__run(struct session *s, int fd, struct session_result *result, struct err *e)
+{
+	int err;
+
+	memset(result, 0, sizeof(*result));
+	err = open_capture(s, fd);
+	if (!err)
+		err = start(s, e);
+	if (!err)
+		err = loop(s);
+	if (s->refused)
+		*e = s->refusal;
+	if (err) {
+		abandon_command(s);
+		return err;
+	}
+	if (!s->opts.quiet && isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+	err = finish(s, result);
+	report_oddities(s);
+	wait_for_child(s, result);
+	result->aborted = s->interrupts > 1;
+	memcpy(result->comm, s->comm, sizeof(result->comm));
+	if (s->target_cnt)
+		result->pid = s->targets[0]->pid.given;
+	result->exec_error = launch__failed(&s->launch);
+	return err;
+}

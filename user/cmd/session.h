@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run of `trace`: the targets, the kernel side, the capture file, and the loop that moves records
+ * from the one to the other until something ends it.
+ */
+#ifndef PYEBPF_CMD_SESSION_H
+#define PYEBPF_CMD_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "profile/trace.h"
+
+struct session;
+
+struct session_opts {
+	const char *engine;	 /* "auto", "uprobe", "usdt" */
+	const pid_t *pids;	 /* in our pid namespace */
+	size_t pid_cnt;
+	char *const *command;	 /* or this, NULL-terminated; NULL = none */
+	bool as_root;
+	bool subprocesses;
+	uint64_t duration_ns;	 /* 0 = no end */
+	uint64_t max_events;	 /* 0 = no end */
+	size_t ring_bytes;	 /* 0 = the default */
+	bool force_classic;
+	bool quiet;
+	const char *arguments;	 /* our command line, for the capture */
+};
+
+/* What ended a run, and what came of it. */
+struct session_result {
+	struct trace_totals totals;
+	uint64_t duration_ns;
+	char comm[64];	   /* of the first target, for the file's name */
+	pid_t pid;
+	int64_t start_unix_ns;
+	int child_status;  /* of waitpid(), with a command */
+	int exec_error;	   /* the command could not be executed: -errno, else 0 */
+	bool aborted;	   /* the second Ctrl-C */
+};
+
+/**
+ * session__new - find the targets and load the kernel side; nothing is traced yet
+ *
+ * Return: 0, or a negative number with the sentence in @e.
+ */
+int session__new(struct session **out, const struct session_opts *opts, struct err *e);
+
+/**
+ * session__run - trace until the targets end, time or events are up, or a signal comes
+ * @fd: where the capture is written; borrowed
+ *
+ * Return: 0 with @result filled, or a negative number; with a command the child has ended then or
+ * goes on untraced.
+ */
+int session__run(struct session *s, int fd, struct session_result *result, struct err *e);
+void session__free(struct session *s);
+
+static inline void session__freep(struct session **s)
+{
+	session__free(*s);
+}
+
+#endif

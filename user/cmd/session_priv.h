@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by session.c (set-up, loop, end) and targets.c (processes that come and go). */
+#ifndef PYEBPF_CMD_SESSION_PRIV_H
+#define PYEBPF_CMD_SESSION_PRIV_H
+
+#include "assemble/assemble.h"
+#include "capture/cap_bpf.h"
+#include "capture/launch.h"
+#include "cmd/session.h"
+#include "cpython/interp.h"
+#include "proc/pid.h"
+
+/* A process that was asked for, or a child of one. */
+struct target {
+	struct proc_pid pid;
+	uint32_t pix;	/* 0: no interpreter found yet */
+	bool asked;	/* named by the user or launched: the run ends with the last of these */
+	bool launched;	/* held by us */
+	bool ended;
+	uint8_t minor;
+	struct interp in; /* valid when pix is not 0, or before the start with -p */
+	bool has_interp;
+};
+
+struct session {
+	struct session_opts opts;
+	struct cap_bpf *cap;
+	struct capw *capw;
+	struct assembler *as;
+	struct target **targets;
+	size_t target_cnt;
+	struct launch launch;
+	int signal_fd, epoll_fd;
+	uint64_t start_ns;
+	int64_t start_unix_ns;
+	char comm[64]; /* of the first process recorded */
+	unsigned int interrupts; /* INT, TERM or HUP seen */
+	bool child_reaped;
+	int child_status;
+	int refused;	  /* error that ends the run: the launched program cannot be traced */
+	struct err refusal;
+};
+
+uint64_t now_ns(void);
+
+/* target_add - a process by its pid; NULL with the sentence in @e. Owned by the session. */
+struct target *target_add(struct session *s, pid_t pid, struct err *e);
+struct target *target_by_pid(struct session *s, pid_t pid);
+
+/* target_start - record it: its interpreter is in t->in. */
+int target_start(struct session *s, struct target *t, struct err *e);
+
+/* targets_control - handle what the kernel said about processes; 0 or a negative number. */
+int targets_control(struct session *s);
+
+/* targets_release - nobody is held any more; forks and ends that are still to be read are handled. */
+void targets_release(struct session *s);
+
+/* targets_alive - any of those that were asked for? Looks at their pidfds. */
+bool targets_alive(struct session *s);
+void targets_free(struct session *s);
+
+#endif

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The processes of a run: found, started to be recorded, held while they start, forked, ended. */
+#define LOG_DOMAIN "targets"
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cmd/session_priv.h"
+#include "proc/info.h"
+
+struct target *target_add(struct session *s, pid_t pid, struct err *e)
+{
+	struct target *t = calloc(1, sizeof(*t)), **more;
+	int err;
+
+	more = t ? realloc(s->targets, (s->target_cnt + 1) * sizeof(*more)) : NULL;
+	if (!more) {
+		free(t);
+		err_set(e, -ENOMEM, "no memory");
+		return NULL;
+	}
+	s->targets = more;
+	err = proc_pid__open(pid, &t->pid, e);
+	if (err) {
+		free(t);
+		errno = -err;
+		return NULL;
+	}
+	s->targets[s->target_cnt++] = t;
+	return t;
+}
+
+struct target *target_by_pid(struct session *s, pid_t pid)
+{
+	for (size_t i = s->target_cnt; i-- > 0;)
+		if (s->targets[i]->pid.given == pid && !s->targets[i]->ended)
+			return s->targets[i];
+	return NULL;
+}
+
+static void describe(struct session *s, const struct target *t, struct assembler_process *p,
+		     struct proc_info *info, char *python, size_t size)
+{
+	if (proc_info__read(t->pid.pid, info))
+		memset(info, 0, sizeof(*info));
+	if (!s->comm[0])
+		memcpy(s->comm, info->comm, sizeof(s->comm));
+	snprintf(python, size, "3.%u%s", t->in.plan.minor, t->in.plan.free_threaded ? "t" : "");
+	*p = (struct assembler_process){
+		.trace = { .id = t->pix, .pid = (uint32_t)t->pid.given, .start_ns = now_ns(),
+			   .comm = info->comm, .exe = info->exe, .python = python, .prefix = "" },
+		.layout = &t->in.layout,
+		.proc_pid = t->pid.pid,
+	};
+}
+
+int target_start(struct session *s, struct target *t, struct err *e)
+{
+	uint32_t flags = (s->opts.subprocesses ? PYE_PROC_FOLLOW : 0u) |
+			 (t->launched ? PYE_PROC_LAUNCHED : 0u);
+	bool whole_file = s->opts.subprocesses && t->launched;
+	struct assembler_process p;
+	struct proc_info info;
+	char python[16];
+	int err;
+
+	err = cap_bpf__trace(s->cap, t->pid.given, &t->in, flags, &t->pix);
+	if (err)
+		return err_set(e, err, "too many processes or Python versions are traced at once");
+	describe(s, t, &p, &info, python, sizeof(python));
+	err = assembler__process(s->as, &p);
+	if (!err)
+		err = cap_bpf__attach(s->cap, &t->in, whole_file ? 0 : t->pid.given, e);
+	if (err)
+		cap_bpf__forget(s->cap, t->pid.given);
+	return err;
+}
+
+/* A held process: does what it has mapped by now hold an interpreter? */
+static int look(struct session *s, struct target *t)
+{
+	struct err e = { 0 };
+	int err;
+
+	if (t->has_interp)
+		interp__done(&t->in);
+	t->has_interp = false;
+	err = interp__find(t->pid.pid, s->opts.engine, &t->in, &e);
+	if (err == -PYE_ENOTPYTHON || err == -PYE_ETARGET)
+		return 0;
+	if (!err) {
+		t->has_interp = true;
+		err = target_start(s, t, &e);
+		if (!err)
+			cap_bpf__settle(s->cap, t->pid.given);
+	}
+	if (err) {
+		s->refused = err;
+		s->refusal = e;
+	}
+	return err;
+}
+
+static void let_go(pid_t pid)
+{
+	kill(pid, SIGCONT);
+}
+
+static void on_held(struct session *s, const struct pye_proc_rec *rec)
+{
+	struct target *t = target_by_pid(s, (pid_t)rec->pid);
+	struct err e;
+
+	if (!t && s->opts.subprocesses) {
+		t = target_add(s, (pid_t)rec->pid, &e);
+		if (t)
+			t->launched = true;
+	}
+	if (t)
+		look(s, t);
+	let_go((pid_t)rec->pid);
+}
+
+/* A child: with probes for the whole file it is recorded already, else it gets its own now. */
+static void on_fork(struct session *s, const struct pye_proc_rec *rec)
+{
+	struct target *parent = target_by_pid(s, (pid_t)rec->parent), *t;
+	struct err e = { 0 };
+
+	assembler__fork(s->as, rec->old_pix, rec->pix, (pid_t)rec->pid, rec->head.ts_ns);
+	t = target_add(s, (pid_t)rec->pid, &e);
+	if (!t || !parent)
+		return;
+	t->pix = rec->pix;
+	t->launched = parent->launched;
+	t->minor = parent->minor;
+	if (!parent->launched && parent->has_interp &&
+	    interp__find(t->pid.pid, s->opts.engine, &t->in, &e) == 0) {
+		t->has_interp = true;
+		if (cap_bpf__attach(s->cap, &t->in, t->pid.given, &e))
+			log_warn("child %d: %s", t->pid.given, e.what);
+	}
+}
+
+static void on_exec(struct session *s, const struct pye_proc_rec *rec)
+{
+	struct target *t = target_by_pid(s, (pid_t)rec->pid);
+	struct err e = { 0 };
+	struct interp in;
+	int err;
+
+	assembler__process_end(s->as, rec->old_pix, rec->head.ts_ns);
+	assembler__fork(s->as, rec->old_pix, rec->pix, (pid_t)rec->pid, rec->head.ts_ns);
+	if (!t || t->launched)
+		return; /* held: looked at from there */
+	t->pix = rec->pix;
+	/* the new program maps its interpreter within milliseconds: look a few times */
+	for (int i = 0; i < 40; i++) {
+		err = interp__find(t->pid.pid, s->opts.engine, &in, &e);
+		if (err != -PYE_ENOTPYTHON)
+			break;
+		usleep(5000);
+	}
+	if (err) {
+		log_info("process %d executed a program that cannot be traced: %s", t->pid.given, e.what);
+		cap_bpf__forget(s->cap, t->pid.given);
+		t->ended = true;
+		return;
+	}
+	if (t->has_interp)
+		interp__done(&t->in);
+	t->in = in;
+	t->has_interp = true;
+	if (target_start(s, t, &e))
+		log_warn("process %d: %s", t->pid.given, e.what);
+}
+
+int targets_control(struct session *s)
+{
+	const struct pye_proc_rec *rec;
+
+	while ((rec = cap_bpf__control(s->cap))) {
+		switch (rec->head.kind) {
+		case PYE_REC_HELD:
+			on_held(s, rec);
+			break;
+		case PYE_REC_FORK:
+			on_fork(s, rec);
+			break;
+		case PYE_REC_EXEC:
+			on_exec(s, rec);
+			break;
+		case PYE_REC_PROC_END:
+			assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
+			break;
+		}
+	}
+	return s->refused;
+}
+
+void targets_release(struct session *s)
+{
+	const struct pye_proc_rec *rec;
+
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (s->targets[i]->launched)
+			cap_bpf__forget(s->cap, s->targets[i]->pid.given);
+	while ((rec = cap_bpf__control(s->cap))) {
+		if (rec->head.kind == PYE_REC_HELD)
+			let_go((pid_t)rec->pid);
+		else if (rec->head.kind == PYE_REC_PROC_END)
+			assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
+	}
+}
+
+bool targets_alive(struct session *s)
+{
+	bool alive = false;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (!t->ended && !proc_pid__alive(&t->pid))
+			t->ended = true;
+		if (t->asked && !t->ended)
+			alive = true;
+		if (s->opts.subprocesses && !t->ended)
+			alive = true;
+	}
+	return alive;
+}
+
+void targets_free(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		if (s->targets[i]->has_interp)
+			interp__done(&s->targets[i]->in);
+		proc_pid__close(&s->targets[i]->pid);
+		free(s->targets[i]);
+	}
+	free(s->targets);
+}

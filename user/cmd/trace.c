@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/outfile.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/emit.h"
+#include "cmd/session.h"
+#include "decode/decode.h"
+
+#define PIDS_MAX 256
+
+struct pid_list {
+	pid_t pids[PIDS_MAX];
+	size_t cnt;
+};
+
+struct trace_opts {
+	struct pid_list pids;
+	struct output_opts output;
+	const char *engine;
+	bool subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
+	uint64_t duration_ns, max_events, ring_bytes;
+};
+
+static int parse_pids(void *field, const char *arg, struct err *e)
+{
+	struct pid_list *list = field;
+	const char *at = arg;
+	char *end;
+
+	for (;;) {
+		long pid = strtol(at, &end, 10);
+
+		if (end == at || (*end && *end != ',') || pid <= 0 || pid > INT_MAX)
+			return err_set(e, -PYE_EUSAGE, "not a process id: %.60s", arg);
+		if (list->cnt == PIDS_MAX)
+			return err_set(e, -PYE_EUSAGE, "more than %d processes", PIDS_MAX);
+		list->pids[list->cnt++] = (pid_t)pid;
+		if (!*end)
+			return 0;
+		at = end + 1;
+	}
+}
+
+static int parse_engine(void *field, const char *arg, struct err *e)
+{
+	static const char *const engines[] = { "auto", "uprobe", "usdt" };
+
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		if (strcmp(arg, engines[i]))
+			continue;
+		*(const char **)field = engines[i];
+		return 0;
+	}
+	return err_set(e, -PYE_EUSAGE, "no engine is called %.40s: auto, uprobe or usdt", arg);
+}
+
+#define AT(member) offsetof(struct trace_opts, member)
+
+/* clang-format off */
+static const struct opt_row target_rows[] = {
+	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, AT(pids), NULL,
+	  "trace these running processes; can be repeated", false, parse_pids },
+	{ 's', "subprocesses", NULL, OPT_FLAG, AT(subprocesses), NULL,
+	  "trace their children too", false, NULL },
+	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
+	{ 0, "follow-fork", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
+	{ 0, "as-root", NULL, OPT_FLAG, AT(as_root), NULL,
+	  "under sudo: run CMD as root, not as the user who typed it", false, NULL },
+	{ 0 },
+};
+static const struct opt_row capture_rows[] = {
+	{ 0, "engine", "NAME", OPT_CUSTOM, AT(engine), "auto",
+	  "auto, uprobe or usdt: where the probes sit", false, parse_engine },
+	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
+	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
+	{ 0, "max-events", "N", OPT_UNSIGNED, AT(max_events), NULL,
+	  "stop after so many calls and returns", false, NULL },
+	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "64M",
+	  "memory between kernel and pyebpf, in all", false, NULL },
+	{ 0, "keep-capture", NULL, OPT_FLAG, AT(keep_capture), NULL,
+	  "keep the capture (.pyebpf) beside the output", false, NULL },
+	{ 0, "classic-uprobes", NULL, OPT_FLAG, AT(force_classic), NULL,
+	  "as on a kernel without uprobe_multi (for tests)", true, NULL },
+	{ 0 },
+};
+static const struct opt_row other_rows[] = {
+	{ 'q', "quiet", NULL, OPT_FLAG, AT(quiet), NULL, "no progress and no summary", false, NULL },
+	{ 'v', "verbose", NULL, OPT_FLAG, AT(verbose), NULL, "say what is done", false, NULL },
+	{ 0 },
+};
+static const struct opt_group groups[] = {
+	{ "Targets", target_rows, 0 },
+	{ "Capture", capture_rows, 0 },
+	{ "Output", output_rows, AT(output) },
+	{ "Other", other_rows, 0 },
+	{ 0 },
+};
+/* clang-format on */
+
+static const struct opt_command command = {
+	.name = "trace",
+	.usage = "trace [options] -p PID[,PID]\n"
+		 "trace [options] PID\n"
+		 "trace [options] -- CMD [ARG...]",
+	.about = "Record every Python call and return of running processes, or of a command from its "
+		 "first call to its last, through eBPF: nothing is written to the target and it is "
+		 "never stopped by ptrace. Without -o the output is a file for profiler.firefox.com.",
+	.groups = groups,
+	.examples = "  sudo pyebpf trace --pid 1234 -d 10s\n"
+		    "  sudo pyebpf trace -o app.pb.gz -- python3 app.py   # for go tool pprof\n"
+		    "  sudo pyebpf trace -s -o all.pyebpf -- ./run-tests  # only the capture\n",
+};
+
+/* How a run's files are called. */
+struct names {
+	char output[PATH_MAX];
+	char capture[PATH_MAX];
+	bool capture_only;
+	const struct exporter *format;
+};
+
+static bool ends_with(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n > m && !strcmp(s + n - m, end);
+}
+
+static int default_output(const struct trace_opts *o, const struct opt_rest *rest,
+			  const char *extension, char *out, size_t size)
+{
+	const char *comm = "pid";
+	uint32_t pid = o->pids.cnt ? (uint32_t)o->pids.pids[0] : (uint32_t)getpid();
+	struct timespec now;
+
+	if (rest->command) {
+		const char *slash = strrchr(rest->command[0], '/');
+
+		comm = slash ? slash + 1 : rest->command[0];
+	}
+	clock_gettime(CLOCK_REALTIME, &now);
+	return outfile_default_name(out, size, "trace", comm, pid,
+				    (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, extension);
+}
+
+static int choose_names(const struct trace_opts *o, const struct opt_rest *rest, struct names *n,
+			struct err *e)
+{
+	const char *path = o->output.path;
+	int err;
+
+	n->capture_only = path && ends_with(path, ".pyebpf") && !o->output.format;
+	if (n->capture_only) {
+		if (snprintf(n->capture, sizeof(n->capture), "%s", path) >= (int)sizeof(n->capture))
+			return err_set(e, -PYE_EOUTPUT, "the name of the output is too long");
+		return outfile_check(path, o->output.force, e);
+	}
+	err = emit_format(&o->output, path, &n->format, e);
+	if (err)
+		return err;
+	if (path)
+		err = snprintf(n->output, sizeof(n->output), "%s", path) >= (int)sizeof(n->output);
+	else
+		err = default_output(o, rest, n->format->extensions[0], n->output, sizeof(n->output));
+	if (!err && path && !strcmp(path, "-"))
+		err = default_output(o, rest, ".pyebpf", n->capture, sizeof(n->capture));
+	else if (!err)
+		err = emit_path_with(n->capture, sizeof(n->capture), n->output, ".pyebpf");
+	if (err)
+		return err_set(e, -PYE_EOUTPUT, "the name of the output is too long");
+	err = emit_check(&o->output, n->output, n->format, e);
+	return err ? err : outfile_check(n->capture, o->output.force, e);
+}
+
+/* The summary needs a pass over the capture even when it is all that is wanted. */
+static int summarize_capture(int fd, struct aggregate *agg, struct emit_result *result, struct err *e)
+{
+	struct trace_consumer consumer = aggregate_consumer;
+	int err = decode_file(fd, &consumer, agg, e);
+
+	memset(result, 0, sizeof(*result));
+	return err;
+}
+
+static int produce(const struct trace_opts *o, const struct names *n, struct outfile *capture,
+		   const struct session_result *run, struct err *e)
+{
+	struct aggregate_opts agg_opts = { .raw = o->output.raw };
+	struct aggregate *agg = NULL;
+	struct emit_result result = { 0 };
+	int err, fd = outfile__fd(capture);
+
+	err = o->quiet ? 0 : aggregate__new(&agg, &agg_opts);
+	if (err)
+		return err;
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		err = -errno;
+	else if (!n->capture_only)
+		err = emit_capture(fd, &o->output, n->output, n->format, agg, &result, e);
+	else if (agg)
+		err = summarize_capture(fd, agg, &result, e);
+	if (!err && agg) {
+		(void)run;
+		if (n->capture_only)
+			fprintf(stderr, "wrote %s\nnext: pyebpf convert %s\n", n->capture, n->capture);
+		else
+			emit_report(stderr, n->output, n->format, &result);
+	}
+	aggregate__free(agg);
+	return err;
+}
+
+static int child_exit_code(const struct session_result *run)
+{
+	if (WIFSIGNALED(run->child_status))
+		return 128 + WTERMSIG(run->child_status);
+	return WEXITSTATUS(run->child_status);
+}
+
+static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *arguments,
+		 struct session_result *run, struct err *e)
+{
+	struct session_opts so = {
+		.engine = o->engine,
+		.pids = o->pids.pids,
+		.pid_cnt = o->pids.cnt,
+		.command = rest->command,
+		.as_root = o->as_root,
+		.subprocesses = o->subprocesses,
+		.duration_ns = o->duration_ns,
+		.max_events = o->max_events,
+		.ring_bytes = (size_t)o->ring_bytes,
+		.force_classic = o->force_classic,
+		.quiet = o->quiet,
+		.arguments = arguments,
+	};
+	auto_fn(session__freep) struct session *session = NULL;
+	auto_fn(outfile__freep) struct outfile *capture = NULL;
+	struct names names;
+	int err = choose_names(o, rest, &names, e);
+
+	if (err)
+		return err;
+	err = session__new(&session, &so, e);
+	if (err)
+		return err;
+	err = outfile__open(&capture, names.capture, OUTFILE_DIRECT, o->output.force, e);
+	if (err)
+		return err;
+	err = session__run(session, outfile__fd(capture), run, e);
+	if (err) {
+		outfile__remove(capture);
+		return err;
+	}
+	if (run->aborted) {
+		fprintf(stderr, "pyebpf trace: interrupted; what was captured is in %s\n", names.capture);
+		return 0;
+	}
+	err = produce(o, &names, capture, run, e);
+	if (!err && !names.capture_only && !o->keep_capture)
+		outfile__remove(capture);
+	return err;
+}
+
+/* Our command line, for the metadata of the capture. */
+static void join_arguments(int argc, char **argv, char *out, size_t size)
+{
+	size_t at = (size_t)snprintf(out, size, "pyebpf");
+
+	for (int i = 0; i < argc && at + 2 < size; i++) {
+		out[at++] = ' ';
+		text_escape(out + at, size - at, argv[i], strlen(argv[i]));
+		at += strlen(out + at);
+	}
+}
+
+int cmd_trace(int argc, char **argv)
+{
+	struct trace_opts opts = { 0 };
+	struct session_result run = { 0 };
+	char arguments[1024];
+	struct opt_rest rest;
+	struct err e = { 0 };
+	int err;
+
+	join_arguments(argc, argv, arguments, sizeof(arguments));
+	err = options_parse(&command, argc, argv, &opts, &rest);
+	if (err)
+		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
+	for (int i = 0; i < rest.operand_cnt; i++)
+		if (parse_pids(&opts.pids, rest.operands[i], &e))
+			return err_exit_code(options_usage(&command, "%s", e.what));
+	if (!opts.pids.cnt == !rest.command_cnt)
+		return err_exit_code(options_usage(
+			&command, "want processes (-p PID) or a command (-- CMD), one of the two"));
+	if (opts.verbose)
+		log_set_level(LOG_DEBUG);
+	err = trace(&opts, &rest, arguments, &run, &e);
+	if (err == -PYE_EUSAGE)
+		return err_exit_code(options_usage(&command, "%s", e.what));
+	if (err) {
+		int code = cmd_fail(command.name, err, &e);
+
+		return rest.command && !run.child_status ? 125 : code;
+	}
+	return rest.command ? child_exit_code(&run) : 0;
+}
