@@ -3,10 +3,13 @@
 #ifndef PYEBPF_TESTS_CAPTURE_MAKE_H
 #define PYEBPF_TESTS_CAPTURE_MAKE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "capfile/writer.h"
 #include "decode/decode.h"
@@ -17,7 +20,7 @@ enum {
 
 struct rec {
 	uint64_t ts_ns, until_ns, lost;
-	uint32_t thread, func, depth;
+	uint32_t thread, func, depth; /* func of a gap: its reason */
 	uint32_t kind; /* REC_GAP: a gap */
 	uint32_t number; /* of the model: in the thread */
 };
@@ -49,6 +52,7 @@ struct seen {
 	const char *broken; /* the first rule that was */
 	uint8_t *known_threads, *known_funcs, *known_processes; /* by id below KNOWN_IDS */
 	char last_func[128], last_name[128], last_file[128], last_comm[64], last_root[64];
+	size_t last_func_len;
 	uint64_t thread_end_ns;
 	int fail_after; /* events until the consumer gives up with -ECANCELED; 0: never */
 };
@@ -117,6 +121,7 @@ static inline int seen_func(void *self, const struct trace_func *f)
 	if (f->id < KNOWN_IDS)
 		s->known_funcs[f->id] = 1;
 	seen_rule(s, f->process >= KNOWN_IDS || s->known_processes[f->process], "process known");
+	s->last_func_len = strlen(f->qualname);
 	copy_text(s->last_func, sizeof(s->last_func), f->qualname);
 	copy_text(s->last_name, sizeof(s->last_name), f->name);
 	copy_text(s->last_file, sizeof(s->last_file), f->file);
@@ -147,6 +152,7 @@ static inline int seen_gap(void *self, const struct trace_gap *g)
 			   .until_ns = g->until_ns,
 			   .lost = g->lost,
 			   .thread = g->thread,
+			   .func = g->reason,
 			   .kind = REC_GAP };
 
 	seen_rule(s, g->ts_ns >= s->last_ns, "gaps in time order");
@@ -289,15 +295,17 @@ static inline void make_leave(struct maker *m, uint32_t thread, uint64_t ns, enu
 static inline void make_gap(struct maker *m, uint32_t thread, uint64_t ns, uint64_t until_ns,
 			    uint64_t lost)
 {
+	uint32_t reason = (uint32_t)(ns % GAP_CNT);
 	struct trace_gap gap = { .ts_ns = ns,
 				 .until_ns = until_ns,
 				 .lost = lost,
 				 .thread = thread,
-				 .reason = GAP_LOSS };
+				 .reason = (uint8_t)reason };
 	struct rec rec = { .ts_ns = ns,
 			   .until_ns = until_ns,
 			   .lost = lost,
 			   .thread = thread,
+			   .func = reason,
 			   .kind = REC_GAP,
 			   .number = m->number[thread]++ };
 
@@ -316,6 +324,42 @@ static inline int by_time(const void *a, const void *b)
 	if (x->thread != y->thread)
 		return x->thread < y->thread ? -1 : 1;
 	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static inline struct maker *maker_new(size_t chunk_bytes)
+{
+	struct capw_opts opts = { .chunk_bytes = chunk_bytes };
+	struct maker *m = calloc(1, sizeof(*m));
+
+	m->fd = memfd_create("capture", 0);
+	if (m->fd < 0 || capw__new(&m->w, m->fd, &opts, &some_info))
+		abort();
+	return m;
+}
+
+static inline int maker_finish(struct maker *m)
+{
+	struct trace_totals totals = { .generated = capw__written(m->w) + capw__lost(m->w) };
+	int err = capw__finish(m->w, &totals);
+
+	capw__free(m->w);
+	m->w = NULL;
+	return err;
+}
+
+static inline void maker_free(struct maker *m)
+{
+	capw__free(m->w);
+	close(m->fd);
+	free(m->want.v);
+	free(m);
+}
+
+static inline int decode(int fd, struct seen *s, struct err *e)
+{
+	if (lseek(fd, 0, SEEK_SET))
+		abort();
+	return decode_file(fd, &seen_consumer, s, e);
 }
 
 #endif

@@ -176,6 +176,7 @@ static int hide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 		return err;
 	put_gap(t, &gap);
 	t->hidden = true;
+	t->hidden_ns = ts_ns;
 	t->hidden_len = t->len;
 	t->hidden_cnt = 0;
 	t->above_cnt = 0;
@@ -201,8 +202,9 @@ static int unhide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	return err;
 }
 
-static void hidden_enter(struct capw *w, struct wthread *t, enum trace_kind kind)
+static void hidden_enter(struct capw *w, struct wthread *t, uint64_t ts_ns, enum trace_kind kind)
 {
+	t->hidden_ns = ts_ns;
 	t->above_cnt++;
 	t->hidden_cnt += kind != TRACE_OPEN;
 	w->lost += kind != TRACE_OPEN;
@@ -216,6 +218,7 @@ static int hidden_leave(struct capw *w, struct wthread *t, uint64_t ts_ns)
 		t->stack[--t->len]->open_cnt--;
 	else
 		return -EINVAL;
+	t->hidden_ns = ts_ns;
 	t->hidden_cnt++;
 	w->lost++;
 	return t->above_cnt || t->len > t->hidden_len / 2 ? 0 : unhide(w, t, ts_ns);
@@ -238,7 +241,7 @@ int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 			return err;
 	}
 	if (unlikely(t->hidden)) {
-		hidden_enter(w, t, kind);
+		hidden_enter(w, t, ts_ns, kind);
 		return err;
 	}
 	if (unlikely(!has_room(t, EVENT_BYTES_MAX))) {
@@ -279,11 +282,13 @@ int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 	return err;
 }
 
-/* The thread's open frames are no longer known; a hidden one shows how much it missed. */
-static int forget_stack(struct capw *w, struct wthread *t, uint64_t ts_ns)
+/* A thread that is hidden and has no more to show says how much it missed. */
+static int end_hidden(struct capw *w, struct wthread *t)
 {
+	if (!t->hidden)
+		return 0;
 	capw_stack_clear(t);
-	return t->hidden ? unhide(w, t, ts_ns) : 0;
+	return unhide(w, t, t->hidden_ns);
 }
 
 void capw__retire_thread(struct capw *w, uint32_t thread)
@@ -292,7 +297,8 @@ void capw__retire_thread(struct capw *w, uint32_t thread)
 
 	if (!t || t->retired)
 		return;
-	forget_stack(w, t, t->last_ns);
+	end_hidden(w, t);
+	capw_stack_clear(t);
 	t->retired = true;
 	capw_defs_use_thread(w, t);
 }
@@ -305,13 +311,13 @@ int capw__gap(struct capw *w, const struct trace_gap *gap)
 
 	if (!t || g.ts_ns > CAP_TS_MAX || g.until_ns > CAP_TS_MAX)
 		return -EINVAL;
+	err = end_hidden(w, t);
+	if (err)
+		return err;
 	if (g.ts_ns < t->last_ns)
 		g.ts_ns = t->last_ns;
 	if (g.until_ns < g.ts_ns)
 		g.until_ns = g.ts_ns;
-	err = t->hidden ? forget_stack(w, t, g.ts_ns) : 0;
-	if (err)
-		return err;
 	err = make_room(w, t, g.ts_ns, GAP_BYTES_MAX);
 	if (!has_room(t, GAP_BYTES_MAX))
 		return err;
@@ -356,12 +362,31 @@ int capw__flush(struct capw *w, const struct trace_totals *totals)
 	return capw_chunk_write(w);
 }
 
+static int end_all_hidden(struct capw *w)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < w->threads.page_cnt; i++) {
+		struct idtab_page *page = w->threads.pages[i];
+
+		for (uint32_t j = 0; page && j < IDTAB_PAGE; j++) {
+			struct wthread *t = page->slots[j];
+
+			if (t && !err)
+				err = end_hidden(w, t);
+		}
+	}
+	return err;
+}
+
 int capw__finish(struct capw *w, const struct trace_totals *totals)
 {
 	int err;
 
 	set_totals(w, totals);
-	err = capw_chunk_write(w);
+	err = end_all_hidden(w);
+	if (!err)
+		err = capw_chunk_write(w);
 	if (!err)
 		err = capw_chunk_write_end(w);
 	return w->write_err ? w->write_err : err;
