@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/summary.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/text.h"
+
+enum {
+	TOP_MAX = 100
+};
+
+char *summary_duration(char *out, size_t size, uint64_t ns)
+{
+	double value = (double)ns;
+	const char *unit = "ns";
+
+	if (ns >= 999500000) {
+		value /= 1e9;
+		unit = "s";
+	} else if (ns >= 999500) {
+		value /= 1e6;
+		unit = "ms";
+	} else if (ns >= 1000) {
+		value /= 1e3;
+		unit = "us";
+	}
+	snprintf(out, size, "%.*f %s",
+		 ns < 1000 || value >= 100 ? 0
+		 : value >= 10		   ? 1
+					   : 2,
+		 value, unit);
+	return out;
+}
+
+static double percent(uint64_t part, uint64_t whole)
+{
+	return whole ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static void print_events(FILE *f, const struct agg_result *r)
+{
+	const struct trace_totals *t = &r->totals;
+	uint64_t wall_ns = t->end_ns > r->start_ns ? t->end_ns - r->start_ns : 0;
+	uint64_t per_second = wall_ns ? (uint64_t)((double)t->written * 1e9 / (double)wall_ns) : 0;
+	char wall[16];
+
+	fprintf(f, "events    %" PRIu64 " in %s (%" PRIu64 " per second), %" PRIu32 " thread%s\n",
+		t->written, summary_duration(wall, sizeof(wall), wall_ns), per_second,
+		r->thread_cnt, r->thread_cnt == 1 ? "" : "s");
+}
+
+static void print_losses(FILE *f, const struct agg_result *r)
+{
+	const struct trace_totals *t = &r->totals;
+	uint64_t lost = 0;
+
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		lost += t->lost[i];
+	fprintf(f, "lost      %" PRIu64 " (%.*f %%):", lost, lost ? 2 : 0,
+		percent(lost, t->generated));
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		fprintf(f, "%s %s %" PRIu64, i ? "," : "", trace_loss_name(i), t->lost[i]);
+	fputc('\n', f);
+	if (r->gap_cnt)
+		fprintf(f, "gaps      %" PRIu64 " in which a thread's stack is not known\n",
+			r->gap_cnt);
+	if (r->cut_cnt)
+		fprintf(f, "callers   too many stacks: %" PRIu64 " calls have [truncated] ones\n",
+			r->cut_cnt);
+	if (!t->complete)
+		fputs("capture   ends before its proper end; this is what is there\n", f);
+}
+
+static void print_share(FILE *f, const struct agg_result *r)
+{
+	uint64_t all = r->self_ns + (r->raw ? 0 : r->own_ns);
+	char own[16];
+
+	fprintf(f, "profiler  %s (%.1f %% of the time in Python frames), %s\n",
+		summary_duration(own, sizeof(own), r->own_ns), percent(r->own_ns, all),
+		r->raw ? "still in the times below" : "taken out below");
+}
+
+static void print_func(FILE *f, const struct agg_result *r, const struct agg_func *func)
+{
+	const struct strpool_str *name = &r->strings.strs[func->qualname];
+	const struct strpool_str *file = &r->strings.strs[func->short_file];
+	char self[16], total[16], shown[256], where[256];
+
+	fprintf(f, "%12" PRIu64 " %10s %10s  %s (%s:%" PRIu32 ")\n", func->calls,
+		summary_duration(self, sizeof(self), func->self_ns),
+		summary_duration(total, sizeof(total), func->total_ns),
+		text_escape(shown, sizeof(shown), name->s, name->len),
+		text_escape(where, sizeof(where), file->s, file->len), func->line);
+}
+
+void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
+{
+	const struct agg_result *r = aggregate__result(agg);
+	uint32_t top[TOP_MAX], n;
+
+	n = aggregate__top(agg, top, top_cnt < TOP_MAX ? top_cnt : TOP_MAX);
+	print_events(f, r);
+	print_losses(f, r);
+	if (!n) {
+		fputs("No Python function was on a stack while this ran.\n", f);
+		return;
+	}
+	print_share(f, r);
+	fprintf(f, "\n%12s %10s %10s  %s\n", "calls", "self", "total", "function");
+	for (uint32_t i = 0; i < n; i++)
+		print_func(f, r, &r->funcs[top[i]]);
+}

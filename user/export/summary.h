@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table at the end of a run: events, losses, the profiler's share, the top functions. */
+#ifndef PYEBPF_EXPORT_SUMMARY_H
+#define PYEBPF_EXPORT_SUMMARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "profile/aggregate.h"
+
+/**
+ * summary_print - print the table
+ * @f:       stderr
+ * @agg:     after its end()
+ * @top_cnt: functions to show, at most 100
+ *
+ * Names are escaped for a terminal. Losses are shown by reason, also when they are 0.
+ */
+void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt);
+
+/**
+ * summary_duration - "1.234 s", "12.3 ms", "4.56 us", "789 ns"
+ * @out: room for 16 bytes
+ *
+ * Return: @out.
+ */
+char *summary_duration(char *out, size_t size, uint64_t ns);
+
+#endif
