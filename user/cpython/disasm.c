@@ -21,12 +21,12 @@
 #define SCAN_CHUNK ((size_t)256 << 10)
 #define BRANCH_MAX ((size_t)1 << 20)
 
-const uint8_t machine_args[6] = { REG_RDI, REG_RSI, REG_RDX, REG_RCX, REG_R8, REG_R9 };
+const uint8_t machine_args[6] = { PREG_RDI, PREG_RSI, PREG_RDX, PREG_RCX, PREG_R8, PREG_R9 };
 
 /* Registers that a call may change, the result included. */
-#define CALL_WRITES                                                                      \
-	(1u << REG_RAX | 1u << REG_RCX | 1u << REG_RDX | 1u << REG_RSI | 1u << REG_RDI | \
-	 1u << REG_R8 | 1u << REG_R9 | 1u << REG_R10 | 1u << REG_R11)
+#define CALL_WRITES                                                                           \
+	(1u << PREG_RAX | 1u << PREG_RCX | 1u << PREG_RDX | 1u << PREG_RSI | 1u << PREG_RDI | \
+	 1u << PREG_R8 | 1u << PREG_R9 | 1u << PREG_R10 | 1u << PREG_R11)
 
 struct disasm {
 	const struct elf_file *elf;
@@ -94,28 +94,28 @@ static const uint16_t registers[MACHINE_REG_CNT][5] = {
 	{ X86_REG_R15, X86_REG_R15D, X86_REG_R15W, X86_REG_R15B },
 };
 
-/* Which general register a name of any width is part of, or REG_NONE. */
+/* Which general register a name of any width is part of, or PREG_NONE. */
 static uint8_t whole_register(unsigned int reg)
 {
 	for (uint8_t i = 0; i < MACHINE_REG_CNT; i++)
 		for (size_t k = 0; k < 5; k++)
 			if (reg && registers[i][k] == reg)
 				return i;
-	return REG_NONE;
+	return PREG_NONE;
 }
 
 static uint8_t word_register(unsigned int reg)
 {
 	uint8_t whole = whole_register(reg);
 
-	return whole != REG_NONE && registers[whole][0] == reg ? whole : REG_NONE;
+	return whole != PREG_NONE && registers[whole][0] == reg ? whole : PREG_NONE;
 }
 
 static uint32_t register_bit(unsigned int reg)
 {
 	uint8_t whole = whole_register(reg);
 
-	return whole == REG_NONE ? 0 : 1u << whole;
+	return whole == PREG_NONE ? 0 : 1u << whole;
 }
 
 /* The kernel's rule (arch/x86/kernel/uprobes.c), by bytes and without prefixes. Multi-byte nops are
@@ -246,7 +246,7 @@ static void set_writes(struct disasm *d, struct insn *out, const cs_x86 *x)
 static bool is_plain_memory(const cs_x86_op *op)
 {
 	return op->type == X86_OP_MEM && op->mem.segment == X86_REG_INVALID &&
-	       op->mem.index == X86_REG_INVALID && word_register(op->mem.base) != REG_NONE;
+	       op->mem.index == X86_REG_INVALID && word_register(op->mem.base) != PREG_NONE;
 }
 
 static void set_memory(struct insn *out, enum insn_op op, const cs_x86_op *memory)
@@ -261,9 +261,9 @@ static void set_memory(struct insn *out, enum insn_op op, const cs_x86_op *memor
 
 static void set_move(struct insn *out, const cs_x86_op *to, const cs_x86_op *from)
 {
-	if (to->type == X86_OP_REG && word_register(to->reg) != REG_NONE) {
+	if (to->type == X86_OP_REG && word_register(to->reg) != PREG_NONE) {
 		out->dst = word_register(to->reg);
-		if (from->type == X86_OP_REG && word_register(from->reg) != REG_NONE) {
+		if (from->type == X86_OP_REG && word_register(from->reg) != PREG_NONE) {
 			out->op = INSN_COPY;
 			out->src = word_register(from->reg);
 		} else if (is_plain_memory(from) && from->size == 8) {
@@ -271,7 +271,7 @@ static void set_move(struct insn *out, const cs_x86_op *to, const cs_x86_op *fro
 		}
 	} else if (is_plain_memory(to)) {
 		set_memory(out, INSN_STORE, to);
-		out->src = from->type == X86_OP_REG ? word_register(from->reg) : REG_NONE;
+		out->src = from->type == X86_OP_REG ? word_register(from->reg) : PREG_NONE;
 		out->mem_size = to->size;
 		out->zero = from->type == X86_OP_IMM && !from->imm;
 	}
@@ -283,7 +283,7 @@ static void set_other_store(struct insn *out, unsigned int id, const cs_x86_op *
 	if (!is_plain_memory(to) || only_reads(id))
 		return;
 	set_memory(out, INSN_STORE, to);
-	out->src = REG_NONE;
+	out->src = PREG_NONE;
 	out->mem_size = to->size;
 }
 
@@ -295,12 +295,12 @@ static bool is_same_register(const cs_x86_op *a, const cs_x86_op *b)
 static void set_arithmetic(struct insn *out, unsigned int id, const cs_x86_op *a,
 			   const cs_x86_op *b)
 {
-	uint8_t reg = a->type == X86_OP_REG ? word_register(a->reg) : REG_NONE;
+	uint8_t reg = a->type == X86_OP_REG ? word_register(a->reg) : PREG_NONE;
 
 	if ((id == X86_INS_XOR || id == X86_INS_SUB) && is_same_register(a, b)) {
 		out->op = INSN_ZERO;
 		out->dst = whole_register(a->reg);
-	} else if ((id == X86_INS_ADD || id == X86_INS_SUB) && reg != REG_NONE &&
+	} else if ((id == X86_INS_ADD || id == X86_INS_SUB) && reg != PREG_NONE &&
 		   b->type == X86_OP_IMM) {
 		out->op = INSN_COPY;
 		out->dst = out->src = reg;
@@ -316,7 +316,7 @@ static void set_op(struct insn *out, unsigned int id, const cs_x86 *x)
 
 	if (id == X86_INS_PUSH) {
 		out->op = INSN_PUSH;
-		out->src = a->type == X86_OP_REG ? word_register(a->reg) : REG_NONE;
+		out->src = a->type == X86_OP_REG ? word_register(a->reg) : PREG_NONE;
 	} else if (id == X86_INS_POP && a->type == X86_OP_REG) {
 		out->op = INSN_POP;
 		out->dst = word_register(a->reg);
@@ -325,7 +325,7 @@ static void set_op(struct insn *out, unsigned int id, const cs_x86 *x)
 			set_other_store(out, id, a);
 	} else if (id == X86_INS_MOV) {
 		set_move(out, a, b);
-	} else if (id == X86_INS_LEA && is_plain_memory(b) && word_register(a->reg) != REG_NONE) {
+	} else if (id == X86_INS_LEA && is_plain_memory(b) && word_register(a->reg) != PREG_NONE) {
 		out->op = INSN_COPY;
 		out->dst = word_register(a->reg);
 		out->src = word_register(b->mem.base);
@@ -390,7 +390,7 @@ int disasm__at(struct disasm *d, uint64_t addr, struct insn *out)
 		return -EFAULT;
 	code = d->window + (addr - d->start);
 	left = d->end - addr;
-	*out = (struct insn){ .addr = addr, .dst = REG_NONE, .src = REG_NONE };
+	*out = (struct insn){ .addr = addr, .dst = PREG_NONE, .src = PREG_NONE };
 	if (left >= sizeof(endbr64) && !memcmp(code, endbr64, sizeof(endbr64))) {
 		out->size = sizeof(endbr64);
 		memcpy(out->bytes, endbr64, sizeof(endbr64));

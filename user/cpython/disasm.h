@@ -36,8 +36,8 @@ enum insn_op {
 	INSN_COPY, /* dst = src + disp */
 	INSN_ZERO, /* dst = 0 */
 	INSN_LOAD, /* dst = word at [src + disp] */
-	INSN_STORE, /* word at [dst + disp] = src (REG_NONE: something else, mem_size bytes) */
-	INSN_PUSH, /* src (may be REG_NONE) */
+	INSN_STORE, /* word at [dst + disp] = src (PREG_NONE: something else, mem_size bytes) */
+	INSN_PUSH, /* src (may be PREG_NONE) */
 	INSN_POP, /* dst */
 	INSN_TEST_BYTE, /* reads the byte at [src + disp]: a comparison or a widening load */
 };
@@ -74,7 +74,7 @@ struct disasm_branch {
 /* The argument registers of the C calling convention, in order. */
 extern const uint8_t machine_args[6];
 /* Where a function's result is. */
-#define MACHINE_RESULT REG_RAX
+#define MACHINE_RESULT PREG_RAX
 
 /**
  * disasm__new - for one file

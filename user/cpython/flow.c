@@ -28,7 +28,7 @@ bool flow__is_same(struct flow_value a, struct flow_value b)
 
 static bool is_slot(uint8_t base, int64_t disp)
 {
-	return base == REG_RSP || (base == REG_RBP && disp < 0);
+	return base == PREG_RSP || (base == PREG_RBP && disp < 0);
 }
 
 static struct flow_value address(const struct flow *f, uint8_t base, int64_t disp)
@@ -75,15 +75,15 @@ static void step_store(struct flow *f, const struct insn *insn)
 	if (!is_slot(insn->dst, insn->disp))
 		return;
 	store_slot(f, address(f, insn->dst, insn->disp), insn->mem_size ? insn->mem_size : 64,
-		   insn->src != REG_NONE && insn->mem_size == 8 ? &f->regs[insn->src] : NULL);
+		   insn->src != PREG_NONE && insn->mem_size == 8 ? &f->regs[insn->src] : NULL);
 }
 
 static void step_push(struct flow *f, const struct insn *insn)
 {
-	struct flow_value value = insn->src == REG_NONE ? fresh(f) : f->regs[insn->src];
+	struct flow_value value = insn->src == PREG_NONE ? fresh(f) : f->regs[insn->src];
 
-	f->regs[REG_RSP].disp -= 8;
-	store_slot(f, f->regs[REG_RSP], 8, &value);
+	f->regs[PREG_RSP].disp -= 8;
+	store_slot(f, f->regs[PREG_RSP], 8, &value);
 }
 
 /* The value that the instruction gives its destination; a fresh one unless it is followed. */
@@ -92,12 +92,14 @@ static struct flow_value result(struct flow *f, const struct insn *insn)
 	switch (insn->op) {
 	case INSN_COPY:
 		return address(f, insn->src, insn->disp);
+	case INSN_ZERO:
+		return (struct flow_value){ FLOW_ZERO, 0 };
 	case INSN_LOAD:
 		if (is_slot(insn->src, insn->disp))
 			return load_slot(f, address(f, insn->src, insn->disp));
 		return fresh(f);
 	case INSN_POP:
-		return load_slot(f, f->regs[REG_RSP]);
+		return load_slot(f, f->regs[PREG_RSP]);
 	default:
 		return fresh(f);
 	}
@@ -105,7 +107,8 @@ static struct flow_value result(struct flow *f, const struct insn *insn)
 
 void flow__step(struct flow *f, const struct insn *insn)
 {
-	bool followed = insn->op == INSN_COPY || insn->op == INSN_LOAD || insn->op == INSN_POP;
+	bool followed = insn->op == INSN_COPY || insn->op == INSN_ZERO || insn->op == INSN_LOAD ||
+			insn->op == INSN_POP;
 	struct flow_value value = { 0, 0 };
 
 	if (insn->op == INSN_STORE)
@@ -117,11 +120,11 @@ void flow__step(struct flow *f, const struct insn *insn)
 	if (followed)
 		value = result(f, insn);
 	for (uint8_t i = 0; i < MACHINE_REG_CNT; i++)
-		if (insn->writes >> i & 1 && !(insn->op == INSN_POP && i == REG_RSP))
+		if (insn->writes >> i & 1 && !(insn->op == INSN_POP && i == PREG_RSP))
 			f->regs[i] = fresh(f);
 	if (insn->op == INSN_POP)
-		f->regs[REG_RSP].disp += 8;
-	if (followed && insn->dst != REG_NONE)
+		f->regs[PREG_RSP].disp += 8;
+	if (followed && insn->dst != PREG_NONE)
 		f->regs[insn->dst] = value;
 }
 
@@ -145,7 +148,7 @@ static bool find_register(const struct flow *f, struct flow_value value, uint8_t
 
 static bool find_slot(const struct flow *f, struct flow_value value, struct flow_place *out)
 {
-	static const uint8_t bases[] = { REG_RSP, REG_RBP };
+	static const uint8_t bases[] = { PREG_RSP, PREG_RBP };
 
 	for (size_t i = 0; i < f->slot_cnt; i++) {
 		/* A word inside the object itself is no local variable. */
@@ -170,7 +173,7 @@ bool flow__find(const struct flow *f, struct flow_value value, uint8_t prefer,
 	if (prefer < MACHINE_REG_CNT && find_register(f, value, prefer, out))
 		return true;
 	for (uint8_t i = 0; i < MACHINE_REG_CNT; i++)
-		if (i != REG_RSP && find_register(f, value, i, out))
+		if (i != PREG_RSP && find_register(f, value, i, out))
 			return true;
 	return find_slot(f, value, out);
 }

@@ -15,6 +15,7 @@
 #include "cpython/plan.h"
 
 #define FLOW_SLOT_MAX 32
+#define FLOW_ZERO     UINT32_MAX /* root of the constant 0 */
 
 struct flow_value {
 	uint32_t root; /* < MACHINE_REG_CNT: that register's value at the start */
@@ -54,7 +55,7 @@ bool flow__is_same(struct flow_value a, struct flow_value b);
 
 /**
  * flow__find - a place from which a value can be had
- * @prefer: register to take if it serves, or REG_NONE
+ * @prefer: register to take if it serves, or PREG_NONE
  *
  * A register may hold the value minus a constant, which comes out as the place's disp; a slot must
  * hold the value itself.

@@ -15,24 +15,24 @@
 
 const struct python_version python_versions[] = {
 	{
-		.minor = 6, .exit = EXIT_EVAL, .eval_frame_arg = 0, .dealloc = 48,
+		.minor = 6, .exit = EXIT_EVAL, .tstate_frame = 24, .eval_frame_arg = 0, .dealloc = 48,
 		.tstate_symbol = "_PyThreadState_Current",
 		.unused = "0,6-8,13-14,18,21,30-49,53-54,58,74,99,117-118,123,128-129,134,139-140,159-255",
 	}, {
-		.minor = 7, .exit = EXIT_EVAL, .eval_frame_arg = 0, .dealloc = 48,
+		.minor = 7, .exit = EXIT_EVAL, .tstate_frame = 24, .eval_frame_arg = 0, .dealloc = 48,
 		.tstate_current = 1480,
 		.unused = "0,6-8,13-14,18,21,30-49,53-54,58,74,99,117-118,123,127-129,134,139-140,159,162-255",
 	}, {
-		.minor = 8, .exit = EXIT_EVAL, .eval_frame_arg = 0, .dealloc = 48,
+		.minor = 8, .exit = EXIT_EVAL, .tstate_frame = 24, .eval_frame_arg = 0, .dealloc = 48,
 		.tstate_current = 1368, .usdt = true,
 		.unused = "0,7-8,13-14,18,21,30-49,58,74,80,99,117-121,123,127-129,134,139-140,159,164-255",
 	}, {
-		.minor = 9, .exit = EXIT_EVAL, .eval_frame_arg = 1, .dealloc = 48,
+		.minor = 9, .exit = EXIT_EVAL, .tstate_frame = 24, .eval_frame_arg = 1, .dealloc = 48,
 		.tstate_current = 568, .usdt = true,
 		.unused = "0,7-8,13-14,18,21,30-47,53,58,80-81,88,99,119-120,123,127-129,134,139-140,149-153,"
 			  "158-159,166-255",
 	}, {
-		.minor = 10, .exit = EXIT_EVAL, .eval_frame_arg = 1, .dealloc = 48,
+		.minor = 10, .exit = EXIT_EVAL, .tstate_frame = 24, .eval_frame_arg = 1, .dealloc = 48,
 		.tstate_current = 568, .usdt = true,
 		.unused = "0,7-8,13-14,18,21,35-48,53,58,80-81,88,120,123,127-128,134,139-140,149-151,153,"
 			  "158-159,166-255",

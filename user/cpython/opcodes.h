@@ -38,7 +38,10 @@ struct python_version {
 	uint16_t recursion; /* PyThreadState.recursion_remaining, with is_entry */
 	uint16_t tstate_current; /* _PyRuntime.gilstate.tstate_current; 0 = none */
 	uint16_t debug_offsets; /* bytes of _Py_DebugOffsets at _PyRuntime; 0 = none */
-	uint8_t eval_frame_arg; /* EXIT_EVAL: which argument of the eval function is the frame */
+	uint16_t tstate_frame; /* EXIT_EVAL: PyThreadState.frame */
+	uint8_t eval_frame_arg; /* EXIT_EVAL: which argument of the eval function is the frame; the next
+				  * one is throwflag, and the same one the result of
+				  * _Py_CheckFunctionResult */
 	uint8_t dealloc; /* PyTypeObject.tp_dealloc */
 	uint8_t dealloc_nogil; /* the same in free-threaded builds; 0 = there are none */
 	bool usdt; /* function__entry and function__return see every frame */

@@ -125,6 +125,53 @@ static int plan_uprobe(struct planner *p)
 	return err ? err : plan_code_dealloc(p);
 }
 
+static void set_engine(struct planner *p, const char *engine)
+{
+	snprintf(p->plan->engine, sizeof(p->plan->engine), "%s", engine);
+}
+
+static bool has_single_step(const struct probe_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->site_cnt; i++)
+		if (plan->sites[i].single_step && plan->sites[i].kind != PROBE_CODE_DEALLOC)
+			return true;
+	return false;
+}
+
+static int make_usdt(struct planner *p)
+{
+	int err = plan_usdt(p);
+
+	if (err)
+		return err == -ENOENT ? -PYE_EPLAN : err;
+	set_engine(p, "usdt");
+	return plan_code_dealloc(p);
+}
+
+/* Both trap twice per call, but the interpreter makes UTF-8 names and a line number for each USDT event:
+ * USDT is taken only where the other engine has to single-step, or has no plan. */
+static int make_auto(struct planner *p)
+{
+	auto_free struct probe_plan *before = malloc(sizeof(*before));
+	struct probe_plan *plan = p->plan;
+	struct err usdt_err;
+	int err, usdt;
+
+	if (!before)
+		return -ENOMEM;
+	*before = *plan;
+	set_engine(p, "uprobe");
+	err = plan_uprobe(p);
+	if (!p->table.version->usdt || err == -ENOMEM || (!err && !has_single_step(plan)))
+		return err;
+	usdt = make_usdt(&(struct planner){
+		.elf = p->elf, .code = p->code, .table = p->table, .plan = before, .e = &usdt_err });
+	if (usdt)
+		return err;
+	*plan = *before;
+	return 0;
+}
+
 static int make(struct planner *p, const char *engine)
 {
 	int err = code__add_starts(&p->code, p->table.targets, OPTABLE_CNT);
@@ -133,8 +180,11 @@ static int make(struct planner *p, const char *engine)
 		err = describe(p);
 	if (err)
 		return err;
-	(void)engine;
-	snprintf(p->plan->engine, sizeof(p->plan->engine), "uprobe");
+	if (!strcmp(engine, "usdt"))
+		return make_usdt(p);
+	if (!strcmp(engine, "auto"))
+		return make_auto(p);
+	set_engine(p, "uprobe");
 	return plan_uprobe(p);
 }
 

@@ -41,9 +41,9 @@ enum probe_source {
 
 /* Registers by their DWARF-free order in the BPF side's table; x86-64. */
 enum probe_reg {
-	REG_RAX, REG_RBX, REG_RCX, REG_RDX, REG_RSI, REG_RDI, REG_RBP, REG_RSP,
-	REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15,
-	REG_NONE = 31,
+	PREG_RAX, PREG_RBX, PREG_RCX, PREG_RDX, PREG_RSI, PREG_RDI, PREG_RBP, PREG_RSP,
+	PREG_R8, PREG_R9, PREG_R10, PREG_R11, PREG_R12, PREG_R13, PREG_R14, PREG_R15,
+	PREG_NONE = 31,
 };
 
 /* A conditional jump counts only when it goes the way that leads to the event. */
@@ -62,7 +62,7 @@ struct probe_site {
 	int32_t disp;
 	uint8_t cond;		/* enum probe_cond */
 	uint8_t value_reg;	/* PROBE_EVAL_EXIT: register with the value returned (0 = unwind), or
-				 * REG_NONE */
+				 * PREG_NONE: NULL is returned. PROBE_EVAL_ENTRY: with throwflag */
 	bool single_step;	/* the kernel cannot emulate the instruction: dear, and said */
 	char name[40];		/* "RESUME_CHECK", "_PyEval_FrameClearAndPop" */
 	char insn[64];		/* "je 0x1234" */

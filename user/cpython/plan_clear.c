@@ -138,7 +138,7 @@ static int check_unwinding(struct planner *p, uint64_t function, uint64_t called
 
 int plan_clear(struct planner *p)
 {
-	struct probe_site site = { .kind = PROBE_CLEAR, .value_reg = REG_NONE };
+	struct probe_site site = { .kind = PROBE_CLEAR, .value_reg = PREG_NONE };
 	uint64_t function, called = 0;
 	int err = find_function(p, &function);
 

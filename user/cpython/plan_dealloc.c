@@ -13,7 +13,7 @@ int plan_code_dealloc(struct planner *p)
 {
 	const struct python_version *v = p->table.version;
 	uint64_t offset = p->plan->free_threaded ? v->dealloc_nogil : v->dealloc, address;
-	struct probe_site site = { .kind = PROBE_CODE_DEALLOC, .value_reg = REG_NONE };
+	struct probe_site site = { .kind = PROBE_CODE_DEALLOC, .value_reg = PREG_NONE };
 	struct elf_symbol type;
 
 	if (elf_file__symbol(p->elf, "PyCode_Type", &type))

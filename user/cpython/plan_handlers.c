@@ -92,7 +92,7 @@ static bool place_at_start(const struct flow *f, struct flow_value value, struct
 		const struct flow_slot *slot = &f->slots[i];
 
 		if (!flow__is_same(slot->value, value) ||
-		    (slot->at.root != REG_RSP && slot->at.root != REG_RBP))
+		    (slot->at.root != PREG_RSP && slot->at.root != PREG_RBP))
 			continue;
 		*out = (struct flow_place){ PROBE_IN_SLOT, (uint8_t)slot->at.root,
 					    (int32_t)slot->at.disp };
@@ -112,8 +112,8 @@ static int find_home(const struct planner *p, uint64_t start, struct flow_place 
 	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += insn.size) {
 		if (code__insn(&p->code, at, &insn))
 			return -ENOENT;
-		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.dst != REG_RSP &&
-		    insn.mem_size == 8 && insn.src != REG_NONE)
+		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.dst != PREG_RSP &&
+		    insn.mem_size == 8 && insn.src != PREG_NONE)
 			return place_at_start(&f, f.regs[insn.dst], out) ? 0 : -ENOENT;
 		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
 			return -ENOENT;
@@ -176,7 +176,7 @@ static void step_copies(struct copies *c, const struct planner *p, const struct 
 	if (insn->op != INSN_STORE || !insn->zero || insn->mem_size != 8 || !c->caller_read)
 		return;
 	base = f->regs[insn->dst];
-	if (base.root < MACHINE_REG_CNT && base.root != REG_RSP && base.root != frame.root &&
+	if (base.root < MACHINE_REG_CNT && base.root != PREG_RSP && base.root != frame.root &&
 	    !base.disp) {
 		c->found = true;
 		c->value = base;
@@ -203,7 +203,7 @@ static void find_point(struct planner *p, const struct flow_place *home, struct 
 			return;
 		if (insn.emulated &&
 		    (flow__find(&f, frame, home->reg, &place) ||
-		     (copies.found && flow__find(&f, copies.value, REG_NONE, &place)))) {
+		     (copies.found && flow__find(&f, copies.value, PREG_NONE, &place)))) {
 			it->point = at;
 			it->frame = place;
 			return;
@@ -279,7 +279,7 @@ static bool is_wanted(const struct planner *p, const struct handler *it)
 
 static int add_handler(struct planner *p, const struct handlers *h, struct handler *it)
 {
-	struct probe_site site = { .kind = it->op->kind, .value_reg = REG_NONE };
+	struct probe_site site = { .kind = it->op->kind, .value_reg = PREG_NONE };
 	uint64_t from = spoiler(p, h, it, it->point);
 
 	if (from && it->point != it->start) {

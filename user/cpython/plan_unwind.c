@@ -73,7 +73,7 @@ static bool is_handlers(const struct planner *p, uint64_t addr)
 static bool is_counter(const struct planner *p, const struct insn *insn)
 {
 	return insn->op == INSN_STORE && insn->mem_size == 4 &&
-	       insn->disp == p->table.version->recursion && insn->dst != REG_RSP;
+	       insn->disp == p->table.version->recursion && insn->dst != PREG_RSP;
 }
 
 /* From the comparison to the branch behind it. */
@@ -105,7 +105,7 @@ static void look_at(struct planner *p, struct unwind *u, const struct insn *comp
 				       .source = place.source,
 				       .reg = place.reg,
 				       .disp = place.disp,
-				       .value_reg = REG_NONE };
+				       .value_reg = PREG_NONE };
 }
 
 static void look_through(struct planner *p, struct unwind *u, const struct disasm_range *r)
