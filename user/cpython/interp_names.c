@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cpython/interp.h"
@@ -41,10 +42,11 @@ int interp_refuse_access(pid_t pid, int err, struct err *e)
 	if (err != -EACCES && err != -EPERM)
 		return err_set(e, err, "cannot look at PID %d: %s", pid, err_str(err));
 	proc_info__read(pid, &info);
-	err_set(e, 0,
-		"PID %d may not be looked at: it belongs to user %u, and CAP_SYS_PTRACE is missing",
-		pid, info.uid);
-	err_hint(e, "run pyebpf as root (sudo)");
+	err_set(e, 0, "PID %d may not be looked at: it belongs to user %u%s", pid, info.uid,
+		geteuid() ? ", and CAP_SYS_PTRACE is missing"
+			  : ", and CAP_SYS_PTRACE is missing or a security policy forbids it");
+	if (geteuid())
+		err_hint(e, "run pyebpf as root (sudo)");
 	return -PYE_EPRIV;
 }
 
