@@ -46,13 +46,17 @@ static const struct opt_command command = {
 
 static int open_input(const char *path, struct err *e)
 {
+	auto_close int fd = -1;
 	char shown[512];
-	int fd;
+	struct stat st;
 
 	fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC)
 			       : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-	if (fd >= 0)
-		return fd;
+	if (fd >= 0 && !fstat(fd, &st)) {
+		if (!S_ISDIR(st.st_mode))
+			return take_fd(&fd);
+		errno = EISDIR;
+	}
 	text_escape(shown, sizeof(shown), path, strlen(path));
 	return err_set(e, errno == EACCES ? -EACCES : -PYE_EFORMAT, "cannot read %s: %s", shown,
 		       err_str(-errno));
