@@ -190,6 +190,31 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
 }
 
 /*
+ * A generator yields that we did not see running, and its site lies behind the point where it was
+ * unlinked from its caller. If we know the stack, the generator ran on top of it: thrown into. Else
+ * nothing can be shown yet: the thread's trace begins with its next event.
+ */
+static __always_inline int exit_yielded(struct thread *t, struct pye_pylayout *l, u64 frame,
+					u64 top)
+{
+	u32 id;
+
+	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
+		if (t->flags & T_NEED_WALK)
+			lost(t, CNT_LOST_RING);
+		return false;
+	}
+	t->walk_cnt = 0;
+	if (walk_add(t, l, frame, &id) ||
+	    walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, top, PYE_WALK_THROWN)) {
+		lost(t, CNT_LOST_RING);
+		return false;
+	}
+	stack_push(t, frame | SLOT_GENERATOR);
+	return true;
+}
+
+/*
  * The frame left is not the tracked top. false: it is none of our business (a shim, or a frame whose
  * start failed) or the event is lost.
  */
@@ -212,6 +237,8 @@ __noinline int exit_unknown(u64 frame)
 	owner = frame_owner(t, l);
 	if (owner >= OWNER_ENTRY || code_is_hidden(l, frame_code(t, l)))
 		return false;
+	if (!frame_previous(t, l) && owner == OWNER_GENERATOR)
+		return exit_yielded(t, l, frame, top);
 	if (t->flags & T_KNOWN && frame != top) {
 		frame_load(t, frame);
 		if (owner == 0 && frame_real(frame_previous(t, l)) == top) {

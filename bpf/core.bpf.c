@@ -21,6 +21,7 @@ struct counters_map counters SEC(".maps");
 struct rings_map rings SEC(".maps");
 struct ends_map ends SEC(".maps");
 struct control_map control SEC(".maps");
+struct defs_map defs SEC(".maps");
 
 __u32 next_tix = 1;
 __u32 next_pix = 1;

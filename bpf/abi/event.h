@@ -5,7 +5,8 @@
  * append-only. Sizes are asserted on both sides: this header is the contract.
  *
  * A thread writes all its records into one ring, so they arrive in order. Its events (entry, exit)
- * are numbered by `seq` without a hole; one that could not be written leaves a hole.
+ * are numbered by `seq` without a hole; one that could not be written leaves a hole. Definitions (DEF,
+ * STR) go through a ring of their own, which is read before the events that may use them.
  */
 #ifndef PYEBPF_ABI_EVENT_H
 #define PYEBPF_ABI_EVENT_H
@@ -77,7 +78,7 @@ struct pye_str {
 enum pye_str_status { PYE_STR_OK = 0, PYE_STR_FAULT = 1, PYE_STR_CUT = 2 };
 enum pye_str_which { PYE_STR_FILE = 0, PYE_STR_NAME = 1, PYE_STR_QUALNAME = 2, PYE_STR_CNT = 3 };
 
-/* sub: number of STR records that follow it in the ring of its thread */
+/* sub: number of STR records that follow it, perhaps among other threads' */
 struct pye_def_rec {
 	struct pye_head head; /* frame: address of the code object */
 	__u32 code;	      /* id */

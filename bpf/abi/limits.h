@@ -12,6 +12,7 @@
 #define PYE_WALK_FRAMES	    24	  /* frames per walk record */
 #define PYE_WALK_MAX	    65536 /* walk records' frames at most, deeper is cut */
 #define PYE_COMM	    16
+#define PYE_DEFS_BYTES	    (8 << 20) /* the ring of definitions */
 #define PYE_CONTROL_BYTES   (1 << 20) /* the ring of process records */
 
 /* A string of a code object is copied whole up to this size, else its head and tail. */

@@ -132,6 +132,14 @@ struct control_map {
 };
 extern struct control_map control SEC(".maps");
 
+/* Definitions of code objects, of all threads: one thread's event can use what another one defined,
+ * so user space reads this ring up to its end before it looks at events. */
+struct defs_map {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, PYE_DEFS_BYTES);
+};
+extern struct defs_map defs SEC(".maps");
+
 extern __u32 next_pix;
 
 /* proc_send - a record of a process into the control ring; false if it was full (counted). */

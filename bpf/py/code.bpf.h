@@ -118,7 +118,7 @@ static __always_inline void str_look(struct pye_pylayout *l, struct str_info *s)
 
 #define STR_EMIT(room_)                                                                            \
 	do {                                                                                       \
-		rec = bpf_ringbuf_reserve(ring, sizeof(*rec) + (room_), 0);                        \
+		rec = bpf_ringbuf_reserve(&defs, sizeof(*rec) + (room_), 0);                       \
 		if (!rec)                                                                          \
 			return -1;                                                                 \
 		rec->room = (room_);                                                               \
@@ -143,11 +143,8 @@ static __always_inline void str_fill(struct pye_str_rec *rec, struct thread *t, 
 static __noinline int str_send_small(struct thread *t, u32 id, u32 which, struct str_info *s)
 {
 	struct pye_str_rec *rec;
-	void *ring = ring_of(t);
 	u32 n, fault = 0;
 
-	if (!ring)
-		return -1;
 	STR_EMIT(64);
 	if (fault)
 		count(CNT_STR_FAULT);
@@ -159,15 +156,12 @@ static __noinline int str_send_small(struct thread *t, u32 id, u32 which, struct
 static __noinline int str_send_large(struct thread *t, u32 id, u32 which, struct str_info *s)
 {
 	struct pye_str_rec *rec;
-	void *ring = ring_of(t);
 	u32 n, fault = 0, status = PYE_STR_OK;
 
-	if (!ring)
-		return -1;
 	if (s->bytes <= 512) {
 		STR_EMIT(512);
 	} else {
-		rec = bpf_ringbuf_reserve(ring, sizeof(*rec) + PYE_STR_BYTES, 0);
+		rec = bpf_ringbuf_reserve(&defs, sizeof(*rec) + PYE_STR_BYTES, 0);
 		if (!rec)
 			return -1;
 		rec->room = PYE_STR_BYTES;
@@ -206,7 +200,6 @@ static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l,
 	u64 file = 0, name = 0, qualname = 0;
 	u32 line = 0, flags = 0, id, bits = 0;
 	struct pye_def_rec *rec;
-	void *ring = ring_of(t);
 
 	read_user(&flags, 4, code + l->co_flags);
 	read_user(&line, 4, code + l->co_firstlineno);
@@ -218,7 +211,7 @@ static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l,
 		bits |= PYE_CODE_GENERATOR;
 	if (flags & l->co_hidden)
 		bits |= PYE_CODE_HIDDEN;
-	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	rec = bpf_ringbuf_reserve(&defs, sizeof(*rec), 0);
 	if (!rec)
 		return 0;
 	id = __sync_fetch_and_add(&next_code, 1) & PYE_CODE_ID;

@@ -15,7 +15,8 @@
 
 #define SLOT(pos) ((pos) & (PYE_STACK_SLOTS - 1))
 
-#define OWNER_ENTRY 3 /* this and above: an entry from C, no Python frame */
+#define OWNER_GENERATOR 1
+#define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
 
 /* Frames looked at to tell "thrown into" and shims from a switch to another stack. */
 #define NEAR_FRAMES 8

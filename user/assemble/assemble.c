@@ -344,6 +344,34 @@ int assembler__finish(struct assembler *a)
 	return err;
 }
 
+/*
+ * A code object is gone, but events of other threads that used it can still lie in their rings. Each
+ * ring is read in turns, so after as many batches as all rings can hold nothing is left of them.
+ */
+#define RETIRE_BATCHES 4096
+
+static void retire_due(struct assembler *a)
+{
+	while (a->retired_cnt && a->batches - a->retired[a->retired_at].batch > RETIRE_BATCHES) {
+		capw__retire_func(a->w, a->retired[a->retired_at].code);
+		a->retired_at = (a->retired_at + 1) % ASM_RETIRED_MAX;
+		a->retired_cnt--;
+	}
+}
+
+static int retire_later(struct assembler *a, uint32_t code)
+{
+	struct asm_retired *r;
+
+	/* full: it stays known to the end of the trace, which costs memory only */
+	if (a->retired_cnt == ASM_RETIRED_MAX)
+		return 0;
+	r = &a->retired[(a->retired_at + a->retired_cnt++) % ASM_RETIRED_MAX];
+	r->code = code;
+	r->batch = a->batches;
+	return 0;
+}
+
 static size_t least_size(unsigned int kind)
 {
 	switch (kind) {
@@ -400,8 +428,7 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 	case PYE_REC_THREAD_END:
 		return on_thread_end(a, rec);
 	case PYE_REC_RETIRE:
-		capw__retire_func(a->w, ((const struct pye_retire_rec *)rec)->code);
-		return 0;
+		return retire_later(a, ((const struct pye_retire_rec *)rec)->code);
 	default:
 		return 0;
 	}
@@ -414,6 +441,8 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch)
 	size_t at = 0;
 	uint32_t len;
 
+	a->batches++;
+	retire_due(a);
 	while ((rec = capture_record(batch, &at, &len))) {
 		err = dispatch(a, rec, len);
 		if (err && !first)

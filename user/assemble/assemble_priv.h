@@ -48,6 +48,13 @@ struct asm_thread {
 	UT_hash_handle hh;
 };
 
+#define ASM_RETIRED_MAX 65536
+
+struct asm_retired {
+	uint32_t code;
+	uint32_t batch; /* number of the batch in which it was retired */
+};
+
 struct assembler {
 	struct capw *w;
 	struct asm_process *processes;
@@ -59,6 +66,8 @@ struct assembler {
 	uint64_t inferred; /* throws: events without a number, told from a walk */
 	uint64_t refused;  /* entries taken back, with their exits */
 	uint64_t unusable; /* events that came but could not be kept */
+	struct asm_retired retired[ASM_RETIRED_MAX]; /* a queue */
+	uint32_t retired_at, retired_cnt, batches;
 	struct assembler_oddities odd;
 };
 

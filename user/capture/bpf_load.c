@@ -89,6 +89,8 @@ static void ring_sizes(struct bpf_loaded *b, size_t total)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
+	/* the small rings are part of the sum */
+	total = total > 2 * PYE_DEFS_BYTES ? total - PYE_DEFS_BYTES - PYE_CONTROL_BYTES : total / 2;
 	b->ring_cnt = ring_count();
 	/* a small total goes to few rings: a ring must hold some walks */
 	while (b->ring_cnt > 1 && total / b->ring_cnt < 256 * 1024)

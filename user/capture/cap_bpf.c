@@ -22,7 +22,9 @@
 
 struct cap_bpf {
 	struct bpf_loaded bpf;
-	struct ring rings[PYE_RINGS_MAX], control;
+	struct ring rings[PYE_RINGS_MAX], control, defs;
+	struct capture_batch ready; /* events that wait until the definitions they use are read */
+	unsigned long defs_end;	    /* position up to which these must be read first */
 	struct capture_batch control_batch;
 	size_t control_at;
 	uint32_t turn; /* ring that is read next */
@@ -66,6 +68,8 @@ static int open_rings(struct cap_bpf *c)
 {
 	int err = ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control), PYE_CONTROL_BYTES);
 
+	if (!err)
+		err = ring__open(&c->defs, bpf_map__fd(c->bpf.skel->maps.defs), PYE_DEFS_BYTES);
 	for (uint32_t i = 0; !err && i < c->bpf.ring_cnt; i++)
 		err = ring__open(&c->rings[i], c->bpf.ring_fds[i], c->bpf.ring_size);
 	return err;
@@ -117,6 +121,7 @@ void cap_bpf__free(struct cap_bpf *c)
 	for (uint32_t i = 0; i < PYE_RINGS_MAX; i++)
 		ring__close(&c->rings[i]);
 	ring__close(&c->control);
+	ring__close(&c->defs);
 	bpf_unload(&c->bpf);
 	free(c->attached);
 	free(c);
@@ -217,22 +222,42 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, struc
 	return err;
 }
 
+/* Events first, but they wait in `ready`: a definition they use was written before them, so it is
+ * there when the ring of definitions is read after them. */
+static bool take_events(struct cap_bpf *c)
+{
+	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++) {
+		uint32_t ring = (c->turn + i) % c->bpf.ring_cnt;
+
+		c->ready.len = ring__next(&c->rings[ring], &c->ready.data, BATCH_BYTES);
+		c->ready.ring = ring;
+		if (!c->ready.len)
+			continue;
+		c->turn = ring + 1;
+		c->defs_end = ring__end(&c->defs);
+		return true;
+	}
+	return false;
+}
+
 static int next_batch(void *self, struct capture_batch *batch)
 {
 	struct cap_bpf *c = self;
 
-	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++) {
-		uint32_t ring = (c->turn + i) % c->bpf.ring_cnt;
-		size_t len = ring__next(&c->rings[ring], &batch->data, BATCH_BYTES);
-
-		if (!len)
-			continue;
-		batch->len = len;
-		batch->ring = ring;
-		c->turn = ring + 1;
+	if (!c->ready.len)
+		take_events(c);
+	batch->ring = UINT32_MAX;
+	batch->len = ring__next(&c->defs, &batch->data, BATCH_BYTES);
+	if (batch->len)
 		return 1;
-	}
-	return 0;
+	if (!c->ready.len)
+		return 0;
+	/* a definition that is being written by a thread that the scheduler took away */
+	if (ring__read(&c->defs) < c->defs_end)
+		return 0;
+	*batch = c->ready;
+	c->ready.len = 0;
+	return 1;
 }
 
 const struct capture_ops cap_bpf_ops = { .next = next_batch };

@@ -43,9 +43,19 @@ void ring__close(struct ring *r)
 	r->consumer = NULL;
 }
 
+unsigned long ring__end(const struct ring *r)
+{
+	return __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
+}
+
+unsigned long ring__read(const struct ring *r)
+{
+	return r->pending;
+}
+
 size_t ring__used(const struct ring *r)
 {
-	return __atomic_load_n(r->producer, __ATOMIC_ACQUIRE) - r->pending;
+	return ring__end(r) - r->pending;
 }
 
 size_t ring__next(struct ring *r, const uint8_t **data, size_t max)
@@ -53,7 +63,7 @@ size_t ring__next(struct ring *r, const uint8_t **data, size_t max)
 	unsigned long from = r->pending, end, at = from;
 
 	__atomic_store_n(r->consumer, from, __ATOMIC_RELEASE);
-	end = __atomic_load_n(r->producer, __ATOMIC_ACQUIRE);
+	end = ring__end(r);
 	while (at < end && at - from < max) {
 		const uint8_t *header = r->data + (at & (r->size - 1));
 		uint32_t len = __atomic_load_n((const uint32_t *)(const void *)header, __ATOMIC_ACQUIRE);

@@ -29,6 +29,11 @@ void ring__close(struct ring *r);
  */
 size_t ring__next(struct ring *r, const uint8_t **data, size_t max);
 
+/* ring__end - position up to which the kernel has reserved; ring__read - up to which batches were
+ * handed out. */
+unsigned long ring__end(const struct ring *r);
+unsigned long ring__read(const struct ring *r);
+
 /* ring__used - bytes waiting to be read. */
 size_t ring__used(const struct ring *r);
 

@@ -83,11 +83,25 @@ static uint64_t code_bytes(const struct maps *maps, size_t idx)
 	return bytes;
 }
 
-static bool has_started(const struct proc_mem *mem, const struct interp_file *file, uint64_t bias)
+/* The loader maps a file's code first and its data a moment later: until then other pages of the file
+ * lie, read-only, where the data will be. A process that is held at its start is looked at then. */
+static bool data_is_there(const struct maps *maps, uint64_t addr)
+{
+	for (size_t i = 0; i < maps->cnt; i++) {
+		const struct mapping *m = &maps->items[i];
+
+		if (addr >= m->start && addr < m->end)
+			return m->flags & MAPPING_WRITE;
+	}
+	return false;
+}
+
+static bool has_started(const struct search *s, const struct interp_file *file, uint64_t bias)
 {
 	uint64_t head = 0;
 
-	return file->head && !proc_mem__word(mem, file->head + bias, &head) && head;
+	return file->head && data_is_there(&s->maps, file->head + bias) &&
+	       !proc_mem__word(&s->mem, file->head + bias, &head) && head;
 }
 
 /* One file can be mapped twice (dlmopen), so all places are tried; the started one is the best. */
@@ -104,11 +118,11 @@ static bool place(const struct search *s, const struct mapping *of, struct candi
 		    site->offset - m->offset >= m->end - m->start)
 			continue;
 		bias = m->start + (site->offset - m->offset) - site->vaddr;
-		if (found && !has_started(&s->mem, c->file, bias))
+		if (found && !has_started(s, c->file, bias))
 			continue;
 		c->code = m;
 		c->bias = bias;
-		c->started = has_started(&s->mem, c->file, bias);
+		c->started = has_started(s, c->file, bias);
 		found = true;
 	}
 	return found;
@@ -213,7 +227,7 @@ static int check_version(const struct search *s, struct err *e)
 	uint8_t data[64];
 	int err;
 
-	if (!l || !l->debug || !plan->runtime)
+	if (!l || !l->debug || !plan->runtime || !data_is_there(&s->maps, plan->runtime + c->bias))
 		return 0;
 	err = proc_mem__read(&s->mem, plan->runtime + c->bias, data, sizeof(data));
 	if (err == -ESRCH)
