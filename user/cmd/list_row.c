@@ -74,7 +74,7 @@ static void build_text(const struct list_row *row, char *out, size_t size)
 	const struct probe_plan *plan = &row->in.plan;
 
 	out[0] = '\0';
-	if (row->err) {
+	if (!row->in.version[0]) {
 		add(out, size, "?");
 		return;
 	}
@@ -86,7 +86,7 @@ static void build_text(const struct list_row *row, char *out, size_t size)
 	if (plan->tail_call)
 		add(out, size, "tail-call");
 	if (row->in.has_jit)
-		add(out, size, "jit-off"); /* interp__find() refuses an active one */
+		add(out, size, row->err ? "jit" : "jit-off"); /* an active one is refused */
 }
 
 static void where_text(const struct list_row *row, char *out, size_t size)
@@ -138,7 +138,7 @@ void list_row__print(const struct list_row *row, FILE *out)
 	build_text(row, build, sizeof(build));
 	where_text(row, where, sizeof(where));
 	command_text(row, command, sizeof(command));
-	fprintf(out, ROW_FORMAT, pid, row->err ? "?" : row->in.version, build,
+	fprintf(out, ROW_FORMAT, pid, row->in.version[0] ? row->in.version : "?", build,
 		row->err ? "-" : row->in.plan.engine, where, command);
 	if (row->err)
 		fprintf(out, "%9swhy not: %s%s%s\n", "", row->e.what, row->e.hint[0] ? "; " : "",
@@ -192,7 +192,8 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 	for (uint32_t i = 0; i < in->plan.site_cnt; i++)
 		single += in->plan.sites[i].single_step;
 	string(out, "version", in->version);
-	string(out, "engine", in->plan.engine);
+	if (!row->err)
+		string(out, "engine", in->plan.engine);
 	string(out, "file", in->path);
 	boolean(out, "shared", !in->in_executable);
 	boolean(out, "debug", in->plan.debug);
@@ -222,8 +223,8 @@ void list_row__json(const struct list_row *row, struct outbuf *out)
 		number(out, "exit_code", err_exit_code(row->err));
 		string(out, "why_not", row->e.what);
 		string(out, "hint", row->e.hint);
-	} else {
-		json_python(row, out);
 	}
+	if (row->in.version[0])
+		json_python(row, out);
 	outbuf__putc(out, '}');
 }

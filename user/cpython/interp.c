@@ -288,22 +288,23 @@ static int name_path(const struct search *s, const char *path, int err, struct e
 	struct err inner = *e;
 
 	interp_show_path(path, shown, sizeof(shown));
-	return err_set(e, err, "PID %d (%s): %.480s", s->pid, shown, inner.what);
+	err_set(e, err, "PID %d (%s): %.480s", s->pid, shown, inner.what);
+	err_hint(e, "%s", inner.hint);
+	return err;
 }
 
 static int check(struct search *s, struct interp *out, struct err *e)
 {
 	int err;
 
+	fill(s, out);
 	err = check_version(s, e);
 	if (!err)
 		err = check_code(s, e);
-	if (!err) {
-		fill(s, out);
+	if (!err)
 		err = interp__check_jit(s->pid, out, e);
-		if (err)
-			interp__done(out);
-	}
+	if (err)
+		interp__done(out);
 	return err;
 }
 
@@ -338,6 +339,7 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 	s.mem.fd = s.best.open.fd = -1;
 	e = e ? e : &unused;
 	*e = (struct err){ 0 };
+	out->version[0] = '\0';
 	interp_cache__trim(cache);
 	err = maps__read(pid, &s.maps);
 	if (!err)
