@@ -19,7 +19,7 @@ import firefox_check as ff
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PYEBPF_BUILD", ROOT / "build"))
-NAMES = ["twice", "categories", "gaps", "empty", "names", "processes", "long"]
+NAMES = ["twice", "categories", "gaps", "empty", "names", "processes", "long", "wild"]
 
 
 @pytest.fixture(scope="session")
@@ -169,14 +169,15 @@ def test_export_is_right(files, name):
     assert ff.check(ff.load(files / f"{name}.json.gz")) == []
 
 
-def parts_of(files):
-    paths = [files / "split.json.gz"] + sorted(files.glob("split-*.json.gz"))
-    return [ff.load(path) for path in paths]
+def parts_of(files, name):
+    paths = sorted(files.glob(f"{name}-*.json.gz"), key=lambda p: int(p.name[len(name) + 1:-8]))
+    return [ff.load(path) for path in [files / f"{name}.json.gz"] + paths]
 
 
-def test_parts_open_alone(files):
-    parts = parts_of(files)
-    assert len(parts) == 6
+@pytest.mark.parametrize("name, count", [("split", 6), ("wildsplit", 26)])
+def test_parts_open_alone(files, name, count):
+    parts = parts_of(files, name)
+    assert len(parts) == count
     for part in parts:
         assert ff.check(part) == []
     for before, after in zip(parts, parts[1:]):
@@ -185,7 +186,7 @@ def test_parts_open_alone(files):
 
 def test_parts_add_up(files):
     whole = ff.load(files / "long.json.gz")
-    parts = parts_of(files)
+    parts = parts_of(files, "split")
     for label in ("Events in this file", "Events lost in this file"):
         assert sum(ff.entry(part, label) for part in parts) == ff.entry(whole, label)
     added = {}
@@ -195,6 +196,46 @@ def test_parts_add_up(files):
                 old = added.setdefault(thread, {}).get(key, (0, 0))
                 added[thread][key] = (old[0] + times[0], old[1] + times[1])
     assert added == ff.totals(whole)
+
+
+def replay(path):
+    """{tid: {function key: (self, total)}} in ns, from the events of the same trace."""
+    threads, end_ns = {}, 0
+    with open(path, encoding="utf-8") as f:
+        events = [json.loads(line) for line in f]
+    for e in events:
+        if e["ev"] == "meta":
+            continue
+        now, stack, rows = threads.setdefault(e["tid"], [e["ts_ns"], [], {}])
+        account(rows, stack, e["ts_ns"] - now)
+        threads[e["tid"]][0] = end_ns = e["ts_ns"]
+        if e["ev"] == "gap":
+            stack.clear()
+        elif e["ev"] in ("return", "yield", "unwind"):
+            stack.pop()
+        else:
+            stack.append((e["func"], e["file"] or None, e["line"] or None))
+    return threads, end_ns
+
+
+def account(rows, stack, ns):
+    for key in set(stack):
+        mine, total = rows.get(key, (0, 0))
+        rows[key] = (mine + (ns if key == stack[-1] else 0), total + ns)
+
+
+@pytest.mark.parametrize("name", ["twice", "categories", "gaps", "long"])
+def test_totals_are_those_of_the_events(files, name):
+    profile = ff.load(files / f"{name}.json.gz")
+    threads, _ = replay(files / f"{name}.ndjson")
+    end_ns = 1000 + round(profile["meta"]["profilingEndTime"] * 1e6)
+    found = {tid: rows for (_, tid), rows in ff.totals(profile).items()}
+    for tid, (now, stack, rows) in threads.items():
+        account(rows, stack, end_ns - now)
+        assert set(rows) == set(found[tid])
+        for key, times in rows.items():
+            # two events at one moment are shown 1 ns apart
+            assert found[tid][key] == pytest.approx(times, rel=1e-6, abs=20)
 
 
 def test_functions_have_place_and_package(files):

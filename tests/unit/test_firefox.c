@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The Firefox exporter, fed with synthetic traces. Without an argument: cmocka tests of the JSON.
- * With a folder: writes each trace there as NAME.json.gz (parts as NAME-2.json.gz, ...), for
- * tests/readers/test_firefox.py, which checks them strictly and with the viewer's own loader.
+ * With a folder: writes each trace there as NAME.json.gz (parts as NAME-2.json.gz, ...) and as
+ * NAME.ndjson, for tests/readers/test_firefox.py, which compares the two, checks the files strictly
+ * and reads them with the viewer's own loader.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -275,6 +276,41 @@ static void feed_long(struct push *p)
 	push_end(p, ts_ns + 1000000, written, 18);
 }
 
+/* Five threads with steps of 0 to 2 ns, every kind of event, stacks found again, ends. */
+static void feed_wild(struct push *p)
+{
+	uint64_t ts_ns = 5000, written = 0, lost = 0, random = 88172645463325252u;
+
+	begin_one_thread(p);
+	for (uint32_t thread = 2; thread <= 5; thread++)
+		push_thread(p, thread, 1, 4250 + thread, "worker", 0);
+	for (unsigned int i = 0; i < 20000; i++) {
+		uint32_t thread, func;
+
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+		thread = 1 + (uint32_t)(random >> 8) % 5;
+		func = 1 + (uint32_t)(random >> 16) % 5;
+		ts_ns += random % 3;
+		if (random >> 24 & 1 && p->depth[thread]) {
+			push_event(p, thread, ts_ns, TRACE_RETURN + (random >> 25) % 3, func);
+		} else if ((random >> 32) % 50) {
+			push_event(p, thread, ts_ns, TRACE_CALL + (random >> 40) % 3, func);
+		} else {
+			push_gap(p, thread, ts_ns, ts_ns + 1, random >> 40 & 1,
+				 random >> 40 & 1 ? GAP_LOSS : GAP_WINDOW);
+			lost += random >> 40 & 1;
+			for (uint32_t found = 1; found < func; found++)
+				push_event(p, thread, ts_ns + 1, TRACE_OPEN, found);
+			continue;
+		}
+		written++;
+	}
+	push_thread(p, 5, 1, 4255, "worker", ts_ns / 2);
+	push_end(p, ts_ns, written, lost);
+}
+
 /* --- tests --- */
 
 static void test_every_change_is_a_sample(void **state)
@@ -467,7 +503,7 @@ static void test_map(void **state)
 /* --- files for other readers --- */
 
 struct folder {
-	const char *path, *name;
+	const char *path, *name, *extension;
 	unsigned int part;
 	int fd;
 };
@@ -481,7 +517,7 @@ static int folder_next(void *ctx)
 		close(f->fd);
 	if (++f->part > 1)
 		snprintf(part, sizeof(part), "-%u", f->part);
-	snprintf(path, sizeof(path), "%s/%s%s.json.gz", f->path, f->name, part);
+	snprintf(path, sizeof(path), "%s/%s%s%s", f->path, f->name, part, f->extension);
 	f->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 	return f->fd < 0 ? -errno : 0;
 }
@@ -493,32 +529,50 @@ static int folder_write(void *ctx, const void *data, size_t len)
 	return write(f->fd, data, len) == (ssize_t)len ? 0 : -EIO;
 }
 
+static int write_file(const char *path, const char *name, feed_fn feed, uint64_t split_events,
+		      const struct exporter *format)
+{
+	const struct export_opts opts = { .split_events = split_events };
+	struct folder f = { path, name, format->extensions[0], 0, -1 };
+	const struct export_out out = { &f, folder_write, folder_next };
+	struct push p = { .to = &format->consumer };
+
+	if (folder_next(&f) || format->new (&p.self, &opts, &out))
+		return 1;
+	feed(&p);
+	format->free(p.self);
+	return close(f.fd);
+}
+
 static int write_files(const char *path)
 {
+	/* clang-format off */
 	static const struct {
 		const char *name;
 		feed_fn feed;
 		uint64_t split_events;
 	} files[] = {
-		{ "twice", feed_twice, 0 }, { "categories", feed_categories, 0 },
-		{ "gaps", feed_gaps, 0 },   { "empty", feed_empty, 0 },
-		{ "names", feed_names, 0 }, { "processes", feed_processes, 0 },
-		{ "long", feed_long, 0 },   { "split", feed_long, 10000 },
+		{ "twice",      feed_twice,      0 },
+		{ "categories", feed_categories, 0 },
+		{ "gaps",       feed_gaps,       0 },
+		{ "empty",      feed_empty,      0 },
+		{ "names",      feed_names,      0 },
+		{ "processes",  feed_processes,  0 },
+		{ "long",       feed_long,       0 },
+		{ "split",      feed_long,       10000 },
+		{ "wild",       feed_wild,       0 },
+		{ "wildsplit",  feed_wild,       777 },
 	};
+	/* clang-format on */
+	int err = 0;
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
-		const struct export_opts opts = { .split_events = files[i].split_events };
-		struct folder f = { .path = path, .name = files[i].name, .fd = -1 };
-		const struct export_out out = { &f, folder_write, folder_next };
-		struct push p = { .to = &export_firefox.consumer };
-
-		if (folder_next(&f) || export_firefox.new(&p.self, &opts, &out))
-			return 1;
-		files[i].feed(&p);
-		export_firefox.free(p.self);
-		close(f.fd);
+	for (size_t i = 0; !err && i < sizeof(files) / sizeof(*files); i++) {
+		err = write_file(path, files[i].name, files[i].feed, files[i].split_events,
+				 &export_firefox);
+		if (!err && !files[i].split_events)
+			err = write_file(path, files[i].name, files[i].feed, 0, &export_ndjson);
 	}
-	return 0;
+	return err;
 }
 
 int main(int argc, char **argv)

@@ -23,12 +23,18 @@ static inline uint32_t top_stack(const struct ff_thread *t)
 	return t->depth ? t->open[t->depth - 1].stack : FF_NONE;
 }
 
+/* Time of a change in this file. A cut can lie some ns after the events that follow it. */
+static inline uint64_t change_time(const struct firefox *ff, uint64_t ts_ns)
+{
+	return ff_since(ff, ts_ns > ff->part_start_ns ? ts_ns : ff->part_start_ns);
+}
+
 /* Ends what is open in the thread as far as this file goes; the open frames themselves stay. */
 static int close_samples(struct firefox *ff, struct ff_thread *t, uint64_t ts_ns)
 {
 	if (!t->samples.cnt || t->samples.stack == FF_NONE)
 		return 0;
-	return ff_samples__add(&t->samples, ff->gzip, ff_since(ff, ts_ns), FF_NONE);
+	return ff_samples__add(&t->samples, ff->gzip, change_time(ff, ts_ns), FF_NONE);
 }
 
 /* The first sample of a thread in a new file: the frames open at the cut, no call. */
@@ -82,7 +88,7 @@ static int next_part(struct firefox *ff)
 static int enter(struct firefox *ff, struct ff_thread *t, const struct trace_event *event)
 {
 	uint32_t func = ff_map__find_id(&ff->func_ids, event->func);
-	uint64_t since_ns = ff_since(ff, event->ts_ns);
+	uint64_t since_ns = change_time(ff, event->ts_ns);
 	struct ff_open *open;
 
 	if (func == FF_NONE)
@@ -126,7 +132,7 @@ static int on_event(void *self, const struct trace_event *event)
 	if (!t->depth)
 		return 0;
 	t->depth--;
-	return ff_samples__add(&t->samples, ff->gzip, ff_since(ff, event->ts_ns), top_stack(t));
+	return ff_samples__add(&t->samples, ff->gzip, change_time(ff, event->ts_ns), top_stack(t));
 }
 
 static int on_gap(void *self, const struct trace_gap *gap)

@@ -54,6 +54,11 @@ static uint32_t unique_pid(struct firefox *ff, uint32_t pid)
 	return ff_string(&ff->tables.strings, text);
 }
 
+static uint64_t end_after(uint64_t end_ns, uint64_t start_ns)
+{
+	return end_ns && end_ns < start_ns ? start_ns : end_ns;
+}
+
 static int set_roots(struct firefox *ff, struct ff_process *p, const char *const *roots)
 {
 	size_t cnt = 0;
@@ -95,7 +100,7 @@ int ff_process(void *self, const struct trace_process *process)
 	p->python = ff_string(strings, process->python);
 	p->prefix = ff_string(strings, process->prefix);
 	p->start_ns = process->start_ns;
-	p->end_ns = process->end_ns;
+	p->end_ns = end_after(process->end_ns, process->start_ns);
 	if (p->pid_text == FF_NONE || p->comm == FF_NONE || p->exe == FF_NONE ||
 	    p->python == FF_NONE || p->prefix == FF_NONE)
 		return -ENOMEM;
@@ -122,7 +127,7 @@ int ff_thread(void *self, const struct trace_thread *thread)
 	t->tid = thread->tid;
 	t->is_main = thread->is_main;
 	t->start_ns = thread->start_ns;
-	t->end_ns = thread->end_ns;
+	t->end_ns = end_after(thread->end_ns, thread->start_ns);
 	t->name = ff_string(&ff->tables.strings, thread->name);
 	return t->name == FF_NONE ? -ENOMEM : 0;
 }

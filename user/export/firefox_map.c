@@ -24,17 +24,18 @@ int ff_grow(void **mem, uint32_t *cap, uint32_t cnt, size_t size)
 
 static void put_slot(struct ff_map *m, uint32_t index)
 {
-	uint32_t at = ff_map_hash(m->keys[index], m->shift) & (m->slot_cnt - 1);
+	uint64_t hash = ff_map_hash(m->keys[index]);
+	uint64_t at = hash >> m->shift;
 
 	while (m->slots[at])
 		at = (at + 1) & (m->slot_cnt - 1);
-	m->slots[at] = index + 1;
+	m->slots[at] = ff_map_tag(hash, m->shift) | (index + 1);
 }
 
 static int rehash(struct ff_map *m)
 {
 	uint32_t want = m->slot_cnt ? m->slot_cnt * 2 : 64;
-	uint32_t *slots;
+	uint64_t *slots;
 
 	if (!want)
 		return -ENOMEM;
@@ -52,7 +53,7 @@ static int rehash(struct ff_map *m)
 
 uint32_t ff_map__add_slow(struct ff_map *m, uint64_t key)
 {
-	if (m->cnt >= m->slot_cnt / 2 && rehash(m))
+	if (m->cnt >= m->slot_cnt / 4 * 3 && rehash(m))
 		return FF_NONE;
 	if (ff_grow((void **)&m->keys, &m->cap, m->cnt, sizeof(*m->keys)))
 		return FF_NONE;

@@ -2,8 +2,8 @@
 /*
  * The one hash table of the Firefox exporter: it gives every 64-bit key that it meets a dense
  * index, in the order of first use, so that a table is this and flat arrays beside it. Open
- * addressing with linear probing; a slot is the index alone (4 bytes, load <= 0.5) and the keys
- * stay in one flat array, so 16k stacks keep to 256 KB and 5M stacks to 100 MB.
+ * addressing with linear probing, load <= 3/4; a slot is the index and 32 bits of the hash, so that
+ * the array of the keys is only read to confirm a hit.
  */
 #ifndef PYEBPF_EXPORT_FIREFOX_MAP_H
 #define PYEBPF_EXPORT_FIREFOX_MAP_H
@@ -16,7 +16,7 @@
 /* A zeroed one is empty. */
 struct ff_map {
 	uint64_t *keys; /* of each index */
-	uint32_t *slots; /* index + 1, 0 = free */
+	uint64_t *slots; /* tag << 32 | index + 1, 0 = free */
 	uint32_t cnt, cap;
 	uint32_t slot_cnt; /* power of two */
 	unsigned int shift;
@@ -25,23 +25,32 @@ struct ff_map {
 /* ff_map__add_slow - adds a key that is not there; not for callers. */
 uint32_t ff_map__add_slow(struct ff_map *m, uint64_t key);
 
-static inline uint32_t ff_map_hash(uint64_t key, unsigned int shift)
+static inline uint64_t ff_map_hash(uint64_t key)
 {
-	return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> shift);
+	return key * 0x9e3779b97f4a7c15u;
+}
+
+/* ff_map_tag - of a hash: the 32 bits below those that choose the slot, in the upper half. */
+static inline uint64_t ff_map_tag(uint64_t hash, unsigned int shift)
+{
+	return hash << (64 - shift) & 0xffffffff00000000u;
 }
 
 /* ff_map__find - index of @key, FF_NONE if it is not there. */
 static inline uint32_t ff_map__find(const struct ff_map *m, uint64_t key)
 {
+	uint64_t hash = ff_map_hash(key), tag;
+
 	if (!m->slot_cnt)
 		return FF_NONE;
-	for (uint32_t at = ff_map_hash(key, m->shift);; at++) {
-		uint32_t slot = m->slots[at & (m->slot_cnt - 1)];
+	tag = ff_map_tag(hash, m->shift);
+	for (uint64_t at = hash >> m->shift;; at++) {
+		uint64_t slot = m->slots[at & (m->slot_cnt - 1)];
 
 		if (!slot)
 			return FF_NONE;
-		if (m->keys[slot - 1] == key)
-			return slot - 1;
+		if ((slot ^ tag) >> 32 == 0 && m->keys[(uint32_t)slot - 1] == key)
+			return (uint32_t)slot - 1;
 	}
 }
 

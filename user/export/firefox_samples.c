@@ -120,7 +120,7 @@ static int write_column(const struct ff_column *c, struct outbuf *b, struct ff_g
 
 	for (uint32_t i = 0; !err && i < c->piece_cnt; i++)
 		err = ff_gzip__insert(gzip, &c->pieces[i]);
-	if (!err)
+	if (!err && c->len)
 		outbuf__put(b, c->text, c->len);
 	return err;
 }

@@ -100,6 +100,19 @@ static void put_name(struct firefox *ff, const struct ff_thread *t)
 	outbuf__putc(b, '"');
 }
 
+static void put_process_name(struct firefox *ff, const struct ff_process *p)
+{
+	const struct strpool_str *comm = &ff->tables.strings.strs[p->comm];
+
+	if (comm->len) {
+		json_strn(&ff->json, comm->s, comm->len);
+		return;
+	}
+	outbuf__puts(&ff->json, "\"pid ");
+	json_u64(&ff->json, p->pid);
+	outbuf__putc(&ff->json, '"');
+}
+
 static void put_time_or_null(struct firefox *ff, const char *key, uint64_t ts_ns)
 {
 	outbuf__puts(&ff->json, key);
@@ -120,7 +133,7 @@ static int put_thread(struct firefox *ff, const struct ff_thread *t)
 	outbuf__puts(b, ",\"isMainThread\":");
 	json_bool(b, t->is_main);
 	outbuf__puts(b, ",\"processType\":\"default\",\"processName\":");
-	put_string(ff, p->comm);
+	put_process_name(ff, p);
 	outbuf__puts(b, ",\"pid\":");
 	put_string(ff, p->pid_text);
 	outbuf__puts(b, ",\"tid\":");
