@@ -40,7 +40,7 @@ struct folded_stack {
 
 /**
  * folding_each - the stacks that have calls or self time
- * @max_frames: of deeper stacks the outermost and the innermost frames are kept, half each, with
+ * @max_frames: >= 3; of deeper stacks the outermost and the innermost frames are kept, half each, with
  *              FOLDING_CUT between; those that are then equal are one. Recursion n deep would
  *              otherwise need n * n / 2 frames.
  * @fn:         0 or a negative number, which ends the walk

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Collapsed stacks and the walk that pprof shares: gaps, odd names, stacks too deep to write. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/outbuf.h"
+#include "export/export.h"
+#include "export/folding.h"
+
+#include "trace_push.h"
+
+enum {
+	DEEP = 10000
+};
+
+static struct push start(const struct exporter *x, struct membuf *got, struct export_out *out)
+{
+	static const struct export_opts opts;
+	struct push p = { .to = &x->consumer };
+
+	*out = (struct export_out){ .ctx = got, .write = membuf__write };
+	assert_int_equal(x->new (&p.self, &opts, out), 0);
+	push_begin(&p, (struct trace_cost){ 0 });
+	push_process(&p, 1, 77, "python3");
+	push_thread(&p, 1, 1, 78, "a;b\n", 0);
+	push_func(&p, 1, 1, "<module>", "/a.py", 1);
+	push_func(&p, 2, 1, "f;\x1b g", "", 2);
+	return p;
+}
+
+static void test_collapsed__lines(void **state)
+{
+	struct membuf got = { 0 };
+	struct export_out out;
+	struct push p = start(&export_collapsed, &got, &out);
+
+	(void)state;
+	push_event(&p, 1, 1000, TRACE_CALL, 1);
+	push_event(&p, 1, 1100, TRACE_CALL, 2);
+	push_event(&p, 1, 1103, TRACE_RETURN, 2);
+	push_gap(&p, 1, 1110, 1200, 5, GAP_LOSS);
+	push_end(&p, 3000, 2, 5);
+	membuf__write(&got, "", 1);
+	assert_string_equal(got.data,
+			    "python3-77;a\\x3bb\\x0a-78;<module> (/a.py:1) 107\n"
+			    "python3-77;a\\x3bb\\x0a-78;<module> (/a.py:1);f\\x3b\\x1b g 3\n"
+			    "python3-77;a\\x3bb\\x0a-78;[lost 5] 90\n");
+	export_collapsed.free(p.self);
+	membuf__done(&got);
+}
+
+/* 10,000 frames of recursion: few lines of bounded length, no time lost. */
+static void test_collapsed__deep_recursion(void **state)
+{
+	struct membuf got = { 0 };
+	struct export_out out;
+	struct push p = start(&export_collapsed, &got, &out);
+	unsigned long long sum = 0, weight;
+	unsigned int lines = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < DEEP; i++)
+		push_event(&p, 1, 1000 + i, TRACE_CALL, 1);
+	for (uint64_t i = 0; i < DEEP; i++)
+		push_event(&p, 1, 1000 + DEEP + i, TRACE_RETURN, 1);
+	push_end(&p, 90000, 2 * DEEP, 0);
+	membuf__write(&got, "", 1);
+	for (char *line = strtok(got.data, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+		assert_int_equal(sscanf(strrchr(line, ' '), "%llu", &weight), 1);
+		sum += weight;
+		assert_true(strlen(line) < 256 * 20);
+	}
+	assert_int_equal(sum, 2 * DEEP - 1);
+	assert_int_equal(lines, 257);
+	export_collapsed.free(p.self);
+	membuf__done(&got);
+}
+
+static void test_pprof__deep_recursion(void **state)
+{
+	struct membuf got = { 0 };
+	struct export_out out;
+	struct push p = start(&export_pprof, &got, &out);
+
+	(void)state;
+	for (uint64_t i = 0; i < DEEP; i++)
+		push_event(&p, 1, 1000 + i, TRACE_CALL, 1);
+	push_end(&p, 1000 + DEEP, DEEP, 0);
+	assert_true(got.len > 100 && got.len < 20000);
+	export_pprof.free(p.self);
+	membuf__done(&got);
+	export_pprof.free(NULL);
+	export_collapsed.free(NULL);
+}
+
+static int count(void *ctx, const struct folded_stack *stack)
+{
+	uint64_t *sums = ctx;
+
+	sums[0]++;
+	sums[1] += stack->calls;
+	sums[2] += stack->self_ns;
+	sums[3] = stack->func_cnt > sums[3] ? stack->func_cnt : sums[3];
+	return 0;
+}
+
+/* However many frames are kept, calls and times stay; different ends stay different stacks. */
+static void test_folding__cut_stacks_keep_the_sums(void **state)
+{
+	for (uint32_t max = 3; max < 40; max++) {
+		struct push p = { .to = &aggregate_consumer };
+		uint64_t sums[4] = { 0 };
+		struct aggregate *a;
+
+		assert_int_equal(aggregate__new(&a, NULL), 0);
+		p.self = a;
+		push_begin(&p, (struct trace_cost){ 0 });
+		push_process(&p, 1, 77, "python3");
+		push_thread(&p, 1, 1, 78, "t", 0);
+		for (uint32_t f = 1; f <= 30; f++)
+			push_func(&p, f, 1, "f", "/a.py", f);
+		for (uint32_t i = 0; i < 30; i++)
+			push_event(&p, 1, 1000 + i, TRACE_CALL, i + 1);
+		push_end(&p, 1030, 30, 0);
+		assert_int_equal(folding_each(aggregate__result(a), max, count, sums), 0);
+		assert_int_equal(sums[0], 30);
+		assert_int_equal(sums[1], 30);
+		assert_int_equal(sums[2], 30);
+		assert_int_equal(sums[3], max < 30 ? max : 30);
+		aggregate__free(a);
+	}
+	(void)state;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_collapsed__lines),
+		cmocka_unit_test(test_collapsed__deep_recursion),
+		cmocka_unit_test(test_pprof__deep_recursion),
+		cmocka_unit_test(test_folding__cut_stacks_keep_the_sums),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
