@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/idmap.h"
+#include "profile/aggregate_priv.h"
 
 enum {
 	DEFAULT_MAX_STACKS = 4 << 20
@@ -415,76 +416,6 @@ static void close_threads(struct aggregate *a, uint64_t end_ns)
 	}
 }
 
-/* Takes the own cost out, adds up the functions and, from the leaves on, the totals. */
-static void settle(struct aggregate *a)
-{
-	struct agg_stack *s = a->stacks;
-
-	for (uint32_t i = 0; i < a->r.stack_cnt; i++) {
-		uint64_t own = s[i].total_ns < s[i].self_ns ? s[i].total_ns : s[i].self_ns;
-
-		a->r.own_ns += own;
-		s[i].self_ns -= a->r.raw ? 0 : own;
-		s[i].total_ns = s[i].self_ns;
-		a->r.self_ns += s[i].self_ns;
-		if (s[i].func == AGG_NONE)
-			continue;
-		a->funcs[s[i].func].self_ns += s[i].self_ns;
-		a->funcs[s[i].func].calls += s[i].calls;
-	}
-	for (uint32_t i = a->r.stack_cnt; i-- > 0;) {
-		if (s[i].parent != AGG_NONE)
-			s[s[i].parent].total_ns += s[i].total_ns;
-	}
-}
-
-/*
- * A function's total is the sum over the stacks whose top it is and that do not hold it further
- * down. The walk goes over the tree in depth-first order, with a count per function of how often
- * it is on the way; children of a stack are a list through next[], whose head is last_child.
- */
-static int add_totals(struct aggregate *a)
-{
-	auto_free uint32_t *on_path = calloc(a->r.func_cnt + 1ull, sizeof(*on_path));
-	auto_free uint32_t *next = malloc((a->r.stack_cnt + 1ull) * sizeof(*next));
-	struct agg_stack *s = a->stacks;
-
-	if (!on_path || !next)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < a->r.stack_cnt; i++)
-		s[i].last_child = AGG_NONE;
-	for (uint32_t i = a->r.stack_cnt; i-- > 0;) {
-		if (s[i].parent == AGG_NONE)
-			continue;
-		next[i] = s[s[i].parent].last_child;
-		s[s[i].parent].last_child = i;
-	}
-	for (uint32_t root = 0; root < a->r.stack_cnt; root++) {
-		uint32_t at = root;
-
-		if (s[root].parent != AGG_NONE)
-			continue;
-		for (;;) {
-			if (at != root && !on_path[s[at].func]++)
-				a->funcs[s[at].func].total_ns += s[at].total_ns;
-			if (s[at].last_child != AGG_NONE) {
-				at = s[at].last_child;
-				continue;
-			}
-			while (at != root) {
-				on_path[s[at].func]--;
-				if (next[at] != AGG_NONE)
-					break;
-				at = s[at].parent;
-			}
-			if (at == root)
-				break;
-			at = next[at];
-		}
-	}
-	return 0;
-}
-
 static int on_end(void *self, const struct trace_totals *totals)
 {
 	struct aggregate *a = self;
@@ -493,8 +424,7 @@ static int on_end(void *self, const struct trace_totals *totals)
 	a->r.totals = *totals;
 	close_threads(a, totals->end_ns);
 	free_live(a);
-	settle(a);
-	err = add_totals(a);
+	err = agg_settle(&a->r, a->funcs, a->stacks);
 	a->r.processes = a->processes;
 	a->r.threads = a->threads;
 	a->r.funcs = a->funcs;
@@ -515,30 +445,4 @@ const struct trace_consumer aggregate_consumer = {
 const struct agg_result *aggregate__result(const struct aggregate *a)
 {
 	return &a->r;
-}
-
-static bool before(const struct agg_func *funcs, uint32_t left, uint32_t right)
-{
-	if (funcs[left].self_ns != funcs[right].self_ns)
-		return funcs[left].self_ns > funcs[right].self_ns;
-	return left < right;
-}
-
-uint32_t aggregate__top(const struct aggregate *a, uint32_t *out, uint32_t cnt)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < a->r.func_cnt && cnt; i++) {
-		uint32_t at = n < cnt ? n : cnt - 1;
-
-		if (!a->funcs[i].self_ns && !a->funcs[i].calls)
-			continue;
-		if (n == cnt && !before(a->funcs, i, out[at]))
-			continue;
-		for (; at > 0 && before(a->funcs, i, out[at - 1]); at--)
-			out[at] = out[at - 1];
-		out[at] = i;
-		n += n < cnt;
-	}
-	return n;
 }
