@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "capture_make.h"
+#include "capture_seen.h"
 
 static void check_same(struct maker *m, const struct seen *s)
 {
@@ -215,6 +216,35 @@ static void test_capfile__stays_deep_over_chunks(void **state)
 	for (uint32_t i = 0; i < 10000; i++)
 		make_leave(m, 1, ns++, TRACE_RETURN);
 	check_round_trip(m);
+}
+
+/* Threads that were deep once leave the memory for their stacks to others, also when reading. */
+static void test_capfile__deep_one_after_the_other(void **state)
+{
+	struct maker *m = maker_new(0);
+	uint64_t ns = 10;
+	struct seen s;
+
+	(void)state;
+	define_process(m->w, 1, "python3");
+	define_func(m->w, 1, 1);
+	for (uint32_t t = 1; t <= 1200; t++) {
+		define_thread(m->w, t, 1);
+		for (uint32_t i = 0; i < 9000; i++)
+			assert_int_equal(capw__enter(m->w, t, ns++, TRACE_CALL, 1), 0);
+		for (uint32_t i = 0; i < 8990; i++)
+			assert_int_equal(capw__leave(m->w, t, ns++, TRACE_RETURN), 0);
+	}
+	assert_int_equal(capw__lost(m->w), 0);
+	assert_int_equal(maker_finish(m), 0);
+	seen_init(&s);
+	s.count_only = true;
+	assert_int_equal(decode(m->fd, &s, NULL), 0);
+	assert_null(s.broken);
+	assert_true(s.totals.complete);
+	assert_int_equal(s.totals.written, 1200 * 17990);
+	seen_done(&s);
+	maker_free(m);
 }
 
 /* Lost events by the gaps of the decoded file, and by its totals. */
@@ -512,6 +542,7 @@ int main(void)
 		cmocka_unit_test(test_capfile__long_names_are_cut_between_characters),
 		cmocka_unit_test(test_capfile__changes_are_told_again),
 		cmocka_unit_test(test_capfile__stays_deep_over_chunks),
+		cmocka_unit_test(test_capfile__deep_one_after_the_other),
 		cmocka_unit_test(test_capfile__too_deep_is_a_gap),
 		cmocka_unit_test(test_capfile__hidden_thread_may_end_or_lose),
 		cmocka_unit_test(test_capfile__forgets_what_is_retired),

@@ -15,6 +15,7 @@
 #include "capfile/sum.h"
 #include "capfile/varint.h"
 #include "capture_make.h"
+#include "capture_seen.h"
 
 struct image {
 	uint8_t data[65536];

@@ -27,6 +27,7 @@ void capw_chunk_begin(struct capw *w)
 	w->block_cnt = 0;
 	w->written_before = w->written;
 	w->totals_changed = false;
+	w->stacks_trimmed = false;
 }
 
 static void put_totals(struct capw *w)

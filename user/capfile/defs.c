@@ -348,35 +348,41 @@ void capw_defs_forget(struct capw *w)
 	}
 }
 
-static void release_func(void *record)
+static void release_func(void *record, void *arg)
 {
 	struct wfunc *f = record;
 
+	(void)arg;
 	bytes_done(&f->body);
 	free(f);
 }
 
-static void release_thread(void *record)
+static void release_thread(void *record, void *arg)
 {
 	struct wthread *t = record;
 
+	(void)arg;
 	bytes_done(&t->body);
 	free(t->stack);
 	free(t);
 }
 
-static void release_process(void *record)
+static void release_process(void *record, void *arg)
 {
 	struct wprocess *p = record;
 
+	(void)arg;
 	bytes_done(&p->body);
 	free(p);
 }
 
 void capw_defs_done(struct capw *w)
 {
-	idtab__done(&w->funcs, release_func);
-	idtab__done(&w->threads, release_thread);
-	idtab__done(&w->processes, release_process);
+	idtab__each(&w->funcs, release_func, NULL);
+	idtab__done(&w->funcs);
+	idtab__each(&w->threads, release_thread, NULL);
+	idtab__done(&w->threads);
+	idtab__each(&w->processes, release_process, NULL);
+	idtab__done(&w->processes);
 	strtab__done(&w->files);
 }

@@ -52,16 +52,22 @@ void idtab__remove(struct idtab *t, uint32_t id)
 	t->pages[number] = NULL;
 }
 
-void idtab__done(struct idtab *t, void (*release)(void *record))
+void idtab__each(const struct idtab *t, void (*fn)(void *record, void *arg), void *arg)
 {
 	for (uint32_t i = 0; i < t->page_cnt; i++) {
 		struct idtab_page *page = t->pages[i];
 
-		for (uint32_t j = 0; page && release && j < IDTAB_PAGE; j++)
+		for (uint32_t j = 0; page && j < IDTAB_PAGE; j++) {
 			if (page->slots[j])
-				release(page->slots[j]);
-		free(page);
+				fn(page->slots[j], arg);
+		}
 	}
+}
+
+void idtab__done(struct idtab *t)
+{
+	for (uint32_t i = 0; i < t->page_cnt; i++)
+		free(t->pages[i]);
 	free(t->pages);
 	*t = (struct idtab){ 0 };
 }

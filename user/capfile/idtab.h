@@ -40,7 +40,10 @@ int idtab__add(struct idtab *t, uint32_t id, void *record);
 /* idtab__remove - forget the record of an id; it must have one. */
 void idtab__remove(struct idtab *t, uint32_t id);
 
-/* idtab__done - call @release with each record left (may be NULL), then free the table. */
-void idtab__done(struct idtab *t, void (*release)(void *record));
+/* idtab__each - call @fn with each record, in order of id; @fn must not change the table. */
+void idtab__each(const struct idtab *t, void (*fn)(void *record, void *arg), void *arg);
+
+/* idtab__done - free the table; the records are the caller's. */
+void idtab__done(struct idtab *t);
 
 #endif

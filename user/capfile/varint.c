@@ -59,8 +59,7 @@ void bytes_add(struct bytes *b, const void *data, size_t len)
 	b->len += len;
 }
 
-/* The longest start of a string that may be kept: a cut must not fall inside a character. */
-static size_t kept_length(const char *s)
+size_t bytes_string_length(const char *s)
 {
 	size_t len = strnlen(s, CAP_STRING_MAX + 1);
 
@@ -78,7 +77,7 @@ void bytes_string(struct bytes *b, const char *s)
 
 	if (!s)
 		s = "";
-	len = kept_length(s);
+	len = bytes_string_length(s);
 	bytes_varint(b, len);
 	bytes_add(b, s, len);
 	bytes_add(b, "", 1);

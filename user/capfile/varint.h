@@ -110,8 +110,11 @@ struct bytes {
 void bytes_varint(struct bytes *b, uint64_t v);
 void bytes_add(struct bytes *b, const void *data, size_t len);
 
-/* bytes_string - append a string; NULL is "", and what exceeds CAP_STRING_MAX is cut off between
- * two characters. */
+/* bytes_string_length - how much of a string is kept: at most CAP_STRING_MAX bytes, cut between two
+ * characters. */
+size_t bytes_string_length(const char *s);
+
+/* bytes_string - append a string, as long as that; NULL is "". */
 void bytes_string(struct bytes *b, const char *s);
 
 /* bytes_room - make room for @len more bytes. Return: where they go, or NULL. */

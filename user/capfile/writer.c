@@ -14,6 +14,8 @@
 
 #include "capfile/writer_priv.h"
 
+#define STACK_TRIM  256u /* frames that a thread may keep room for */
+
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 static struct block *new_block(struct capw *w)
@@ -142,21 +144,43 @@ void capw_stack_clear(struct wthread *t)
 	t->above_cnt = 0;
 }
 
-static bool grow_stack(struct capw *w, struct wthread *t)
+static bool resize_stack(struct capw *w, struct wthread *t, uint32_t cap)
 {
-	uint32_t cap = t->cap ? t->cap * 2 : 16;
-	size_t more = (cap - t->cap) * sizeof(t->stack[0]);
-	struct wfunc **stack;
+	struct wfunc **stack = reallocarray(t->stack, cap, sizeof(stack[0]));
 
-	if (cap > CAP_DEPTH_MAX || w->stacks_memory + more > STACKS_MEMORY_MAX)
-		return false;
-	stack = reallocarray(t->stack, cap, sizeof(stack[0]));
 	if (!stack)
 		return false;
+	w->stacks_memory -= t->cap * sizeof(stack[0]);
+	w->stacks_memory += cap * sizeof(stack[0]);
 	t->stack = stack;
 	t->cap = cap;
-	w->stacks_memory += more;
 	return true;
+}
+
+/* A thread that was deep once need not keep the memory for it. */
+static void trim_stack(void *record, void *arg)
+{
+	struct wthread *t = record;
+
+	if (t->cap > STACK_TRIM && t->len < t->cap / 4)
+		resize_stack(arg, t, t->len * 2 > STACK_TRIM ? t->len * 2 : STACK_TRIM);
+}
+
+static bool grow_stack(struct capw *w, struct wthread *t)
+{
+	uint32_t cap = t->cap < 16 ? 16 : t->cap < STACK_TRIM ? t->cap * 2 : t->cap / 2 * 3;
+	size_t more;
+
+	if (cap > CAP_DEPTH_MAX)
+		cap = CAP_DEPTH_MAX;
+	more = (cap - t->cap) * sizeof(t->stack[0]);
+	if (w->stacks_memory + more > STACKS_MEMORY_MAX && !w->stacks_trimmed) {
+		w->stacks_trimmed = true; /* not more often than once a chunk */
+		idtab__each(&w->threads, trim_stack, w);
+	}
+	if (!more || w->stacks_memory + more > STACKS_MEMORY_MAX)
+		return false;
+	return resize_stack(w, t, cap);
 }
 
 /*
@@ -291,6 +315,11 @@ static int end_hidden(struct capw *w, struct wthread *t)
 	return unhide(w, t, t->hidden_ns);
 }
 
+static void end_each_hidden(void *thread, void *w)
+{
+	end_hidden(w, thread); /* a failed write is kept in write_err */
+}
+
 void capw__retire_thread(struct capw *w, uint32_t thread)
 {
 	struct wthread *t = idtab__find(&w->threads, thread);
@@ -362,31 +391,13 @@ int capw__flush(struct capw *w, const struct trace_totals *totals)
 	return capw_chunk_write(w);
 }
 
-static int end_all_hidden(struct capw *w)
-{
-	int err = 0;
-
-	for (uint32_t i = 0; i < w->threads.page_cnt; i++) {
-		struct idtab_page *page = w->threads.pages[i];
-
-		for (uint32_t j = 0; page && j < IDTAB_PAGE; j++) {
-			struct wthread *t = page->slots[j];
-
-			if (t && !err)
-				err = end_hidden(w, t);
-		}
-	}
-	return err;
-}
-
 int capw__finish(struct capw *w, const struct trace_totals *totals)
 {
 	int err;
 
 	set_totals(w, totals);
-	err = end_all_hidden(w);
-	if (!err)
-		err = capw_chunk_write(w);
+	idtab__each(&w->threads, end_each_hidden, w);
+	err = capw_chunk_write(w);
 	if (!err)
 		err = capw_chunk_write_end(w);
 	return w->write_err ? w->write_err : err;

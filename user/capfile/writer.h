@@ -66,8 +66,8 @@ void capw__retire_thread(struct capw *w, uint32_t thread);
  * The hot path: no allocation and no system call but when a chunk is full. Matching of frames is the
  * caller's work; a leave without an open frame is -EINVAL, and so is a time stamp past 2^60.
  *
- * A thread deeper than 2^20 frames, or one that grows when the open frames of all threads take 12 MiB
- * (1.5 million frames), is shown as a gap until half of its frames are left; its events meanwhile are
+ * A thread deeper than 2^20 frames, or one that grows when the open frames of all threads take 16 MiB
+ * (2 million frames), is shown as a gap until half of its frames are left; its events meanwhile are
  * counted in capw__lost() and with the gap, and capw__depth() goes on counting.
  *
  * Return: 0, -ENOMEM, -EINVAL for an unknown id, or the error of write(); after a write error the

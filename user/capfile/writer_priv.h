@@ -23,7 +23,7 @@
 #define CHUNK_BYTES_MAX	  (8u << 20) /* keeps any payload below CAP_RAW_MAX */
 #define CHUNK_DEFS_MAX	  (4u << 20) /* bytes of definitions that end a chunk */
 #define DEFS_MEMORY_MAX	  (24u << 20) /* of all definitions that live */
-#define STACKS_MEMORY_MAX (12u << 20) /* of the open frames of all threads */
+#define STACKS_MEMORY_MAX (16u << 20) /* of the open frames of all threads */
 #define EVENT_BYTES_MAX	  (VARINT_MAX + 5)
 #define GAP_BYTES_MAX	  (VARINT_MAX + 3 + 3 * VARINT_MAX)
 
@@ -121,6 +121,7 @@ struct capw {
 	size_t stream_bytes; /* in full blocks */
 	size_t defs_bytes;
 	uint32_t block_cnt, block_max;
+	bool stacks_trimmed;
 	uint64_t written_before; /* of `written`, when the chunk began */
 	bool totals_changed;
 

@@ -75,6 +75,7 @@ struct decoder {
 	struct known threads; /* values: pointers */
 	size_t open_bytes; /* of the chunks that are open */
 	uint32_t frames_cap; /* of all stacks */
+	uint32_t trimmed_at; /* `next` when they were last trimmed */
 
 	struct heap_item *heap;
 	uint32_t heap_cnt, heap_cap;

@@ -11,6 +11,9 @@
 #include "capfile/format.h"
 #include "decode/decode_priv.h"
 
+#define STACK_TRIM     256u /* frames that a thread may keep room for */
+#define FRAMES_CAP_MAX (4 * CAP_FRAMES_MAX) /* room for open frames, of all threads */
+
 struct thread *dec_thread_get(struct decoder *d, uint32_t id)
 {
 	uint64_t *value = known__add(&d->threads, id);
@@ -56,25 +59,51 @@ void dec_thread_free(struct decoder *d, struct thread *t)
 	free(t);
 }
 
+static int resize_stack(struct decoder *d, struct thread *t, uint32_t cap)
+{
+	uint32_t *stack = reallocarray(t->stack, cap, sizeof(stack[0]));
+
+	if (!stack)
+		return -ENOMEM;
+	d->frames_cap -= t->cap;
+	d->frames_cap += cap;
+	t->stack = stack;
+	t->cap = cap;
+	return 0;
+}
+
+/* Take from threads that were deep once what they do not need; not more often than once a chunk. */
+static void trim_stacks(struct decoder *d)
+{
+	if (d->trimmed_at == d->next)
+		return;
+	d->trimmed_at = d->next;
+	for (uint32_t i = 0; i < d->threads.cap; i++) {
+		struct thread *t = (struct thread *)(uintptr_t)d->threads.slots[i].value;
+
+		if (!d->threads.slots[i].used || t->cap <= STACK_TRIM || t->len >= t->cap / 4)
+			continue;
+		if (resize_stack(d, t, t->len * 2 > STACK_TRIM ? t->len * 2 : STACK_TRIM))
+			return;
+	}
+}
+
 /* Room for @len open frames. Return: 1, 0 if no writer keeps so many, or -ENOMEM. */
 static int reserve_stack(struct decoder *d, struct thread *t, uint32_t len)
 {
 	uint32_t cap = t->cap ? t->cap : 16;
-	uint32_t *stack;
 
 	if (len <= t->cap)
 		return 1;
 	while (cap < len)
 		cap *= 2;
-	if (cap > CAP_DEPTH_MAX || d->frames_cap + (cap - t->cap) > 2 * CAP_FRAMES_MAX)
+	if (len > CAP_DEPTH_MAX)
 		return 0;
-	stack = reallocarray(t->stack, cap, sizeof(stack[0]));
-	if (!stack)
-		return -ENOMEM;
-	d->frames_cap += cap - t->cap;
-	t->stack = stack;
-	t->cap = cap;
-	return 1;
+	if (d->frames_cap + cap > FRAMES_CAP_MAX)
+		trim_stacks(d);
+	if (d->frames_cap + cap > FRAMES_CAP_MAX)
+		return 0;
+	return resize_stack(d, t, cap) ? -ENOMEM : 1;
 }
 
 /* The rest of the stream cannot be understood; the thread's next one shows what is missing. */
