@@ -255,6 +255,27 @@ def test_refusals(capture, tmp_path, args, code, said):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link.pb.gz", "there.pb.gz"]
 
 
+def test_parts(capture, tmp_path):
+    out = converted(capture, tmp_path, ".json.gz", "--split", "20000")
+    parts = sorted(p.name for p in tmp_path.iterdir())
+    assert parts == ["x-2.json.gz", "x-3.json.gz", "x.json.gz"]
+    for part in parts:
+        with gzip.open(tmp_path / part) as f:
+            assert json.load(f)["threads"]
+    whole = converted(capture, tmp_path, "-whole.json.gz")
+    assert len(list(tmp_path.iterdir())) == 4
+    # a part that is there is not overwritten, and what came before it stays
+    out.unlink()
+    (tmp_path / "x-3.json.gz").write_text("precious")
+    (tmp_path / "x-2.json.gz").unlink()
+    r = convert(capture[0], "-o", out, "--split", "20000")
+    assert r.returncode == 6 and b"x-3.json.gz exists" in r.stderr
+    assert (tmp_path / "x-3.json.gz").read_text() == "precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(parts + [whole.name])
+    r = convert(capture[0], "-o", out, "--split", "20000", "--force")
+    assert r.returncode == 0 and b"and 2 more parts" in r.stderr
+
+
 def test_a_full_disk(capture, tmp_path):
     with open("/dev/full", "wb") as full:
         r = subprocess.run([PYEBPF, "convert", capture[0], "-f", "ndjson", "-o", "-"], stdout=full,
