@@ -165,9 +165,8 @@ int main(int argc, char **argv)
 	capw__finish(w, &totals);
 	getrusage(RUSAGE_SELF, &usage);
 	bytes = capw__bytes(w);
-	printf("size    %6.2f bytes/event; writer's memory %ld KB (with the file, which is in memory: -%llu)\n",
-	       (double)bytes / (double)written, usage.ru_maxrss - before_kb,
-	       (unsigned long long)bytes / 1024);
+	printf("size    %6.2f bytes/event\n", (double)bytes / (double)written);
+	printf("memory  %6.1f MiB of the writer\n", (double)(usage.ru_maxrss - before_kb) / 1024);
 	capw__free(w);
 	free(events);
 	lseek(fd, 0, SEEK_SET);
