@@ -57,6 +57,8 @@ int BPF_PROG(on_exit_task, struct task_struct *task)
 	u32 pid = task_tgid(task);
 
 	thread_end(task);
+	/* a zombie is still in the kernel's list of tasks */
+	bpf_task_storage_delete(&threads, task);
 	if (BPF_CORE_READ(task, signal, live.counter) > 0)
 		return 0;
 	proc = bpf_map_lookup_elem(&procs, &pid);

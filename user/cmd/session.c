@@ -260,6 +260,9 @@ static int loop(struct session *s)
 		busy = drain(s, PASS_BATCHES);
 		if (busy < 0)
 			return busy;
+		/* calls are there, so the interpreter has started */
+		if (s->opts.command && capw__written(s->capw) && (err = targets_check_jit(s)))
+			return err;
 		if (time_is_up(s, now, &interrupted) || !targets_alive(s))
 			return 0;
 		progress(s, now, &next_progress);

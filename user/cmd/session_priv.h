@@ -20,6 +20,7 @@ struct target {
 	uint8_t minor;
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
+	bool jit_checked; /* again, after its start-up */
 };
 
 struct session {
@@ -55,6 +56,10 @@ int targets_control(struct session *s);
 
 /* targets_release - nobody is held any more; forks and ends that are still to be read are handled. */
 void targets_release(struct session *s);
+
+/* targets_check_jit - a launched interpreter has started: does a JIT run past the probes? 0 or the
+ * refusal, which is left in the session. */
+int targets_check_jit(struct session *s);
 
 /* targets_alive - any of those that were asked for? Looks at their pidfds. */
 bool targets_alive(struct session *s);

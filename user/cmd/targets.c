@@ -204,6 +204,26 @@ int targets_control(struct session *s)
 	return s->refused;
 }
 
+int targets_check_jit(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		struct err e = { 0 };
+		int err;
+
+		if (!t->launched || !t->has_interp || t->jit_checked || t->ended)
+			continue;
+		t->jit_checked = true;
+		err = interp__check_jit(t->pid.pid, &t->in, &e);
+		if (err != -PYE_EPLAN)
+			continue;
+		s->refused = err;
+		s->refusal = e;
+		return err;
+	}
+	return 0;
+}
+
 void targets_release(struct session *s)
 {
 	const struct pye_proc_rec *rec;

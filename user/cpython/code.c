@@ -137,7 +137,7 @@ static int decode_to(const struct code *c, uint64_t start, uint64_t addr, struct
 			return -ENOENT;
 		if (at + insn.size > addr)
 			return -ENOENT;
-		if (!insn.nop && insn.flow != FLOW_STOP)
+		if (!insn.nop)
 			*last = insn;
 	}
 	return 0;

@@ -350,7 +350,8 @@ static void set_pointer(struct insn *out, const cs_x86 *x)
 
 static bool is_nop(const struct disasm *d, const cs_x86 *x)
 {
-	return d->insn->id == X86_INS_NOP || d->insn->id == X86_INS_DATA16 ||
+	return d->insn->id == X86_INS_NOP || d->insn->id == X86_INS_INT3 ||
+	       d->insn->id == X86_INS_DATA16 ||
 	       (d->insn->id == X86_INS_XCHG && is_same_register(&x->operands[0], &x->operands[1]));
 }
 
@@ -437,26 +438,28 @@ static int add_branch(struct branch_list *list, const struct disasm_branch *bran
 	return 0;
 }
 
-/* Bytes that may be a direct jump or call. @b has at least 6 bytes. */
-static bool parse_branch(const uint8_t *b, uint64_t addr, struct disasm_branch *out)
+/* Distance from the end of a direct jump or call to its target, by the bytes; @size is its length, 0 if
+ * they are none. @b has at least 6 bytes. */
+static inline int64_t branch_distance(const uint8_t *b, size_t *size)
 {
 	int32_t wide;
 
-	out->addr = addr;
-	out->call = b[0] == 0xe8;
-	out->cond = (b[0] & 0xf0) == 0x70 || b[0] == 0x0f;
+	*size = 0;
 	if (b[0] == 0xe8 || b[0] == 0xe9) {
+		*size = 5;
 		memcpy(&wide, b + 1, 4);
-		out->target = addr + 5 + (uint64_t)(int64_t)wide;
-	} else if (b[0] == 0x0f && (b[1] & 0xf0) == 0x80) {
-		memcpy(&wide, b + 2, 4);
-		out->target = addr + 6 + (uint64_t)(int64_t)wide;
-	} else if (b[0] == 0xeb || (b[0] & 0xf0) == 0x70) {
-		out->target = addr + 2 + (uint64_t)(int64_t)(int8_t)b[1];
-	} else {
-		return false;
+		return wide;
 	}
-	return true;
+	if (b[0] == 0xeb || (b[0] & 0xf0) == 0x70) {
+		*size = 2;
+		return (int8_t)b[1];
+	}
+	if (b[0] == 0x0f && (b[1] & 0xf0) == 0x80) {
+		*size = 6;
+		memcpy(&wide, b + 2, 4);
+		return wide;
+	}
+	return 0;
 }
 
 struct scan {
@@ -466,24 +469,35 @@ struct scan {
 	struct branch_list list;
 };
 
+static bool is_wanted(const struct scan *s, uint64_t target)
+{
+	for (size_t k = 0; k < s->range_cnt; k++)
+		if (target >= s->ranges[k].start && target < s->ranges[k].end)
+			return true;
+	return false;
+}
+
 /* @code has 6 readable bytes past @size. */
 static int scan_bytes(struct scan *s, const uint8_t *code, uint64_t addr, size_t size)
 {
-	struct disasm_branch branch;
-	int err;
+	uint64_t extent = s->hull.end - s->hull.start, base = addr - s->hull.start;
 
 	for (size_t i = 0; i < size; i++) {
-		if (!parse_branch(code + i, addr + i, &branch) || branch.target < s->hull.start ||
-		    branch.target >= s->hull.end)
+		size_t length;
+		uint64_t distance = (uint64_t)branch_distance(code + i, &length);
+		uint64_t target = addr + i + length + distance;
+		int err;
+
+		if (!length || base + i + length + distance >= extent || !is_wanted(s, target))
 			continue;
-		for (size_t k = 0; k < s->range_cnt; k++) {
-			if (branch.target < s->ranges[k].start || branch.target >= s->ranges[k].end)
-				continue;
-			err = add_branch(&s->list, &branch);
-			if (err)
-				return err;
-			break;
-		}
+		err = add_branch(&s->list, &(struct disasm_branch){
+						   .addr = addr + i,
+						   .target = target,
+						   .call = code[i] == 0xe8,
+						   .cond = length == 6 || (code[i] & 0xf0) == 0x70,
+					   });
+		if (err)
+			return err;
 	}
 	return 0;
 }

@@ -267,7 +267,7 @@ static int add_edge(struct search *s, size_t index, bool taken, size_t depth, ui
 	if (at->flow == FLOW_COND)
 		site->cond = taken ? at->cond : at->cond ^ 1;
 	snprintf(site->name, sizeof(site->name), "%s",
-		 reached == REACHED_EARLY ? "eval refused" : "eval exit");
+		 reached == REACHED_EARLY ? "eval_refused" : "eval_exit");
 	return reached == REACHED_EARLY ? 0 : find_value(s, depth, &insn, &site->value_reg);
 }
 
@@ -314,7 +314,7 @@ static int add_tail_call(struct search *s, const struct body_insn *at)
 				     .source = PROBE_TOP,
 				     .reg = PREG_NONE,
 				     .kind = PROBE_EVAL_EXIT,
-				     .name = "eval exit" };
+				     .name = "eval_exit" };
 	site->cond = at->flow == FLOW_COND ? at->cond : COND_ALWAYS;
 	site->value_reg = machine_args[s->p->table.version->eval_frame_arg + 1];
 	return 0;

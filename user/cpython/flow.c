@@ -26,6 +26,11 @@ bool flow__is_same(struct flow_value a, struct flow_value b)
 	return a.root == b.root && a.disp == b.disp;
 }
 
+bool flow_place__is_same(const struct flow_place *a, const struct flow_place *b)
+{
+	return a->source == b->source && a->reg == b->reg && a->disp == b->disp;
+}
+
 static bool is_slot(uint8_t base, int64_t disp)
 {
 	return base == PREG_RSP || (base == PREG_RBP && disp < 0);

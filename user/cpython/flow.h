@@ -41,6 +41,8 @@ struct flow_place {
 	int32_t disp;
 };
 
+bool flow_place__is_same(const struct flow_place *a, const struct flow_place *b);
+
 /* flow__init - nothing is known but the names of the registers' values. */
 void flow__init(struct flow *f);
 

@@ -52,18 +52,21 @@ static enum jit by_flag(const struct proc_mem *mem, const struct layout *l, uint
 	return flag ? JIT_ON : JIT_OFF;
 }
 
-/* Where PyInterpreterState says it; 0: nowhere that is known for a structure of this size. */
-static uint32_t flag_offset(const struct proc_mem *mem, const struct interp *in,
-			    const struct layout *l)
+/* Is _PyRuntime there? A process that is held at its start has its code mapped first. */
+static bool is_loaded(const struct proc_mem *mem, const struct interp *in,
+		      struct version_debug *head)
 {
-	struct version_debug head;
 	uint8_t data[64];
 
-	if (proc_mem__read(mem, in->plan.runtime + in->bias, data, sizeof(data)) ||
-	    version_parse_debug(data, sizeof(data), &head))
-		return 0;
+	return !proc_mem__read(mem, in->plan.runtime + in->bias, data, sizeof(data)) &&
+	       !version_parse_debug(data, sizeof(data), head);
+}
+
+/* Where PyInterpreterState says it; 0: nowhere that is known for a structure of this size. */
+static uint32_t flag_offset(const struct version_debug *head, const struct layout *l)
+{
 	for (size_t i = 0; i < sizeof(l->jit) / sizeof(l->jit[0]); i++)
-		if (l->jit[i].is_size && l->jit[i].is_size == head.is_size)
+		if (l->jit[i].is_size && l->jit[i].is_size == head->is_size)
 			return l->jit[i].is_offset;
 	return 0;
 }
@@ -80,10 +83,14 @@ static enum jit by_environment(pid_t pid, enum jit otherwise)
 static enum jit find_state(pid_t pid, const struct proc_mem *mem, const struct interp *in,
 			   const struct layout *l)
 {
-	uint32_t offset = flag_offset(mem, in, l);
+	struct version_debug head;
 	enum jit worst = JIT_OFF;
+	uint32_t offset;
 	uint64_t is = 0;
 
+	if (!is_loaded(mem, in, &head))
+		return by_environment(pid, JIT_OFF);
+	offset = flag_offset(&head, l);
 	if (!in->interpreters || proc_mem__word(mem, in->interpreters, &is))
 		return by_environment(pid, JIT_UNKNOWN);
 	if (!is) /* nearly all builds leave it off unless told otherwise */

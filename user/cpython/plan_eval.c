@@ -40,7 +40,7 @@ static int add_returns(struct planner *p, const struct body *b, const char *why)
 					   .source = PROBE_TOP,
 					   .reg = PREG_NONE,
 					   .value_reg = MACHINE_RESULT,
-					   .name = "eval ret" };
+					   .name = "eval_ret" };
 		int err;
 
 		if ((at->flow == FLOW_JUMP || at->flow == FLOW_COND) && at->target &&

@@ -13,12 +13,8 @@
  * Whatever else leads to the frame is taken: the generator that contains it, or a copy. That a register
  * is a copy shows where the block, after it has read the caller from frame->previous, puts NULL there
  * through that register.
- *
- * A jump from one entry handler into another one is allowed (a specialised RESUME that gives up
- * continues in the general one): both report the same frame, and the BPF program drops the second. It is
- * only taken where the frame is read from its home, which holds it on both ways.
  */
-#include "cpython/planner.h"
+#include "cpython/handlers.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -26,23 +22,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-
-#define HANDLER_MAX	 12
-#define HANDLER_SIZE_MAX 4096 /* a jump from further behind a handler's start is not its own */
-
-struct handler {
-	const struct opcode_handler *op;
-	uint64_t start, point;
-	struct flow_place frame;
-};
-
-struct handlers {
-	struct handler items[HANDLER_MAX];
-	size_t cnt;
-	struct flow_place home;
-	struct disasm_branch *inbound;
-	size_t inbound_cnt;
-};
 
 static int collect(struct planner *p, struct handlers *h)
 {
@@ -122,11 +101,6 @@ static int find_home(const struct planner *p, uint64_t start, struct flow_place 
 	return -ENOENT;
 }
 
-static bool same_place(const struct flow_place *a, const struct flow_place *b)
-{
-	return a->source == b->source && a->reg == b->reg && a->disp == b->disp;
-}
-
 static int find_homes(struct planner *p, struct handlers *h)
 {
 	const struct handler *first = NULL;
@@ -136,7 +110,7 @@ static int find_homes(struct planner *p, struct handlers *h)
 
 		if (find_home(p, h->items[i].start, &home))
 			continue;
-		if (first && !same_place(&home, &h->home))
+		if (first && !flow_place__is_same(&home, &h->home))
 			return err_set(
 				p->e, -PYE_EPLAN,
 				"3.%u: the handlers of %s (0x%lx) and %s (0x%lx) do not hold "
@@ -216,61 +190,6 @@ static void find_point(struct planner *p, const struct flow_place *home, struct 
 	}
 }
 
-static int find_inbound(struct planner *p, struct handlers *h)
-{
-	struct disasm_range ranges[HANDLER_MAX];
-
-	for (size_t i = 0; i < h->cnt; i++)
-		ranges[i] = (struct disasm_range){ h->items[i].start, h->items[i].point + 1 };
-	return code__branches(&p->code, ranges, h->cnt, &h->inbound, &h->inbound_cnt);
-}
-
-/* The handler that an address belongs to, by the table: NULL if it is none of ours. */
-static const struct handler *owner(const struct planner *p, const struct handlers *h, uint64_t addr)
-{
-	const struct handler *found = NULL;
-	uint64_t nearest = 0;
-
-	for (size_t i = 0; i < OPTABLE_CNT; i++)
-		if (p->table.targets[i] <= addr && p->table.targets[i] > nearest)
-			nearest = p->table.targets[i];
-	for (size_t i = 0; i < h->cnt; i++)
-		if (h->items[i].start == nearest && addr - nearest < HANDLER_SIZE_MAX)
-			found = &h->items[i];
-	return found;
-}
-
-/* May control come from there to the probe? From one entry handler to another it may. */
-static bool is_allowed(const struct planner *p, const struct handlers *h, const struct handler *it,
-		       uint64_t from)
-{
-	const struct handler *source = owner(p, h, from);
-
-	return it->op->kind == PROBE_RESUME && source && source->op->kind == PROBE_RESUME &&
-	       same_place(&it->frame, &h->home);
-}
-
-/* Address of a jump that spoils a probe at @point of a handler, 0 if there is none. */
-static uint64_t spoiler(const struct planner *p, const struct handlers *h, const struct handler *it,
-			uint64_t point)
-{
-	struct insn before;
-
-	for (size_t i = 0; i < h->inbound_cnt; i++) {
-		const struct disasm_branch *b = &h->inbound[i];
-
-		if (b->target >= it->start && b->target <= point && !is_allowed(p, h, it, b->addr))
-			return b->addr;
-	}
-	/* Fallen into? A call there is one that does not come back. */
-	if (code__before(&p->code, it->start, &before) || !before.size)
-		return 0;
-	if ((before.flow == FLOW_NEXT || before.flow == FLOW_COND) &&
-	    !is_allowed(p, h, it, before.addr))
-		return before.addr;
-	return 0;
-}
-
 static bool is_wanted(const struct planner *p, const struct handler *it)
 {
 	return it->op->kind &&
@@ -280,12 +199,12 @@ static bool is_wanted(const struct planner *p, const struct handler *it)
 static int add_handler(struct planner *p, const struct handlers *h, struct handler *it)
 {
 	struct probe_site site = { .kind = it->op->kind, .value_reg = PREG_NONE };
-	uint64_t from = spoiler(p, h, it, it->point);
+	uint64_t from = handlers__intruder(p, h, it);
 
 	if (from && it->point != it->start) {
 		it->point = it->start;
 		it->frame = h->home;
-		from = spoiler(p, h, it, it->point);
+		from = handlers__intruder(p, h, it);
 	}
 	if (from)
 		return err_set(p->e, -PYE_EPLAN,
@@ -311,7 +230,7 @@ static int plan_all(struct planner *p, struct handlers *h)
 	for (size_t i = 0; !err && i < h->cnt; i++)
 		find_point(p, &h->home, &h->items[i]);
 	if (!err)
-		err = find_inbound(p, h);
+		err = handlers__find_inbound(p, h);
 	for (size_t i = 0; !err && i < h->cnt; i++)
 		if (is_wanted(p, &h->items[i]))
 			err = add_handler(p, h, &h->items[i]);
