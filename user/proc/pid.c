@@ -23,8 +23,9 @@
 
 /* A process does not appear in a /proc of a namespace below its own, and then there is no /proc/self
  * to ask. The namespace itself is at hand, though: it is that of the first process in there. */
-static int pid_by_namespace(pid_t given)
+static int pid_by_namespace(int pidfd, pid_t given)
 {
+	struct pollfd ended = { .fd = pidfd, .events = POLLIN };
 	auto_close int fd = open("/proc/1/ns/pid", O_RDONLY | O_CLOEXEC);
 	int pid;
 
@@ -32,7 +33,7 @@ static int pid_by_namespace(pid_t given)
 		return errno == EACCES ? -EACCES : -ENOENT;
 	pid = ioctl(fd, NSFS_GET_TGID_IN_PIDNS, given);
 	if (pid < 0)
-		return errno == ESRCH ? -ESRCH : -EXDEV;
+		return poll(&ended, 1, 0) > 0 ? -ESRCH : -EXDEV;
 	return pid;
 }
 
@@ -45,7 +46,7 @@ int proc_pid_shown(int fd, pid_t given)
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	f = fopen(path, "re");
 	if (!f)
-		return pid_by_namespace(given);
+		return pid_by_namespace(fd, given);
 	while (fgets(line, sizeof(line), f)) {
 		if (strncmp(line, "Pid:", 4) != 0)
 			continue;
