@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A probe in a handler counts right only if nothing but dispatch leads to it. One thing else may: another
+ * entry handler (a specialised RESUME that gives up continues in the general one), directly or by way of
+ * a few instructions that the compiler moved away. Both then report the same frame, and the BPF program
+ * drops the second. That is only taken where the frame is read from its home, which holds it on both ways.
+ */
+#include "cpython/handlers.h"
+
+#include <stdlib.h>
+
+#define HANDLER_SIZE_MAX 4096 /* a jump from further behind a handler's start is not its own */
+#define STUB_SIZE_MAX	 32 /* bytes of what a compiler moves away between a jump and its target */
+
+int handlers__find_inbound(struct planner *p, struct handlers *h)
+{
+	struct disasm_range ranges[HANDLER_MAX];
+
+	for (size_t i = 0; i < h->cnt; i++)
+		ranges[i] = (struct disasm_range){ h->items[i].start, h->items[i].point + 1 };
+	return code__branches(&p->code, ranges, h->cnt, &h->inbound, &h->inbound_cnt);
+}
+
+/* Does an address belong to an entry handler, by the table? */
+static bool is_entrys(const struct planner *p, const struct handlers *h, uint64_t addr)
+{
+	uint64_t nearest = 0;
+
+	for (size_t i = 0; i < OPTABLE_CNT; i++)
+		if (p->table.targets[i] <= addr && p->table.targets[i] > nearest)
+			nearest = p->table.targets[i];
+	for (size_t i = 0; i < h->cnt; i++)
+		if (h->items[i].start == nearest)
+			return h->items[i].op->kind == PROBE_RESUME &&
+			       addr - nearest < HANDLER_SIZE_MAX;
+	return false;
+}
+
+/* Does the code from @start lead straight to a jump at @from, leaving the frame in its home? */
+static bool is_straight(const struct planner *p, const struct flow_place *home, uint64_t start,
+			uint64_t from)
+{
+	struct flow_value frame;
+	struct insn insn;
+	struct flow f;
+	uint64_t at;
+
+	flow__init(&f);
+	frame = flow__at(&f, home);
+	for (at = start; at < from; at += insn.size) {
+		if (code__insn(&p->code, at, &insn) || insn.flow != FLOW_NEXT)
+			return false;
+		flow__step(&f, &insn);
+	}
+	return at == from && flow__is_same(flow__at(&f, home), frame);
+}
+
+/* A jump that lies apart: straight-line code that only entry handlers jump to. */
+static bool is_entrys_stub(const struct planner *p, const struct handlers *h, uint64_t from)
+{
+	struct disasm_range range = { from - STUB_SIZE_MAX, from + 1 };
+	uint64_t start = UINT64_MAX;
+	struct disasm_branch *in;
+	struct insn before;
+	size_t cnt;
+	bool ok;
+
+	if (code__branches(&p->code, &range, 1, &in, &cnt))
+		return false;
+	for (size_t i = 0; i < cnt; i++)
+		if (in[i].target < start && is_straight(p, &h->home, in[i].target, from))
+			start = in[i].target;
+	ok = start != UINT64_MAX && code__is_start(&p->code, start) &&
+	     !code__before(&p->code, start, &before) &&
+	     (before.flow == FLOW_JUMP || before.flow == FLOW_RETURN || before.flow == FLOW_STOP);
+	for (size_t i = 0; i < cnt; i++)
+		if (in[i].target >= start && !is_entrys(p, h, in[i].addr))
+			ok = false;
+	free(in);
+	return ok;
+}
+
+static bool is_allowed(const struct planner *p, const struct handlers *h, const struct handler *it,
+		       uint64_t from)
+{
+	if (it->op->kind != PROBE_RESUME || !flow_place__is_same(&it->frame, &h->home))
+		return false;
+	return is_entrys(p, h, from) || is_entrys_stub(p, h, from);
+}
+
+uint64_t handlers__intruder(const struct planner *p, const struct handlers *h,
+			    const struct handler *it)
+{
+	struct insn before;
+
+	for (size_t i = 0; i < h->inbound_cnt; i++) {
+		const struct disasm_branch *b = &h->inbound[i];
+
+		if (b->target >= it->start && b->target <= it->point &&
+		    !is_allowed(p, h, it, b->addr))
+			return b->addr;
+	}
+	/* Fallen into? A call there is one that does not come back. */
+	if (code__before(&p->code, it->start, &before))
+		return it->start;
+	if (before.size && (before.flow == FLOW_NEXT || before.flow == FLOW_COND) &&
+	    !is_allowed(p, h, it, before.addr))
+		return before.addr;
+	return 0;
+}
