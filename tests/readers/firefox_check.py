@@ -717,7 +717,7 @@ def main():
             for (pid, tid), rows in totals(profile).items():
                 print(f"pid {pid} tid {tid}")
                 for key, (mine, total) in sorted(rows.items(), key=lambda r: -r[1][0])[:20]:
-                    print(f"  {mine / 1e6:12.6f} {total / 1e6:12.6f}  {key[0]} {key[1]}:{key[2]}")
+                    print(f"  {mine / 1e6:12.6f} {total / 1e6:12.6f}  {key[0]!a} {key[1]!a}:{key[2]}")
     return 1 if wrong else 0
 
 

@@ -184,38 +184,45 @@ def test_parts_open_alone(files, name, count):
         assert before["meta"]["profilingEndTime"] == after["meta"]["profilingStartTime"]
 
 
+def add_up(parts):
+    added = {}
+    for part in parts:
+        for thread, rows in ff.totals(part).items():
+            sums = added.setdefault(thread, {})
+            for key, times in rows.items():
+                old = sums.get(key, (0, 0))
+                sums[key] = (old[0] + times[0], old[1] + times[1])
+    return added
+
+
 def test_parts_add_up(files):
     whole = ff.load(files / "long.json.gz")
     parts = parts_of(files, "split")
     for label in ("Events in this file", "Events lost in this file"):
         assert sum(ff.entry(part, label) for part in parts) == ff.entry(whole, label)
-    added = {}
-    for part in parts:
-        for thread, rows in ff.totals(part).items():
-            for key, times in rows.items():
-                old = added.setdefault(thread, {}).get(key, (0, 0))
-                added[thread][key] = (old[0] + times[0], old[1] + times[1])
-    assert added == ff.totals(whole)
+    assert add_up(parts) == ff.totals(whole)
 
 
 def replay(path):
-    """{tid: {function key: (self, total)}} in ns, from the events of the same trace."""
-    threads, end_ns = {}, 0
+    """{tid: [time, open frames, {function key: (self, total)}]} from the events of the trace."""
+    threads, start_ns = {}, 0
     with open(path, encoding="utf-8") as f:
-        events = [json.loads(line) for line in f]
-    for e in events:
-        if e["ev"] == "meta":
-            continue
-        now, stack, rows = threads.setdefault(e["tid"], [e["ts_ns"], [], {}])
-        account(rows, stack, e["ts_ns"] - now)
-        threads[e["tid"]][0] = end_ns = e["ts_ns"]
-        if e["ev"] == "gap":
-            stack.clear()
-        elif e["ev"] in ("return", "yield", "unwind"):
-            stack.pop()
-        else:
-            stack.append((e["func"], e["file"] or None, e["line"] or None))
-    return threads, end_ns
+        for line in f:
+            e = json.loads(line)
+            if e["ev"] == "meta":
+                start_ns = e["start_ns"]
+                continue
+            thread = threads.setdefault(e["tid"], [e["ts_ns"], [], {}])
+            now, stack, rows = thread
+            account(rows, stack, e["ts_ns"] - now)
+            thread[0] = e["ts_ns"]
+            if e["ev"] == "gap":
+                stack.clear()
+            elif e["ev"] in ("return", "yield", "unwind"):
+                stack.pop()
+            else:
+                stack.append((e["func"], e["file"] or None, e["line"] or None))
+    return threads, start_ns
 
 
 def account(rows, stack, ns):
@@ -224,18 +231,22 @@ def account(rows, stack, ns):
         rows[key] = (mine + (ns if key == stack[-1] else 0), total + ns)
 
 
-@pytest.mark.parametrize("name", ["twice", "categories", "gaps", "long"])
-def test_totals_are_those_of_the_events(files, name):
-    profile = ff.load(files / f"{name}.json.gz")
-    threads, _ = replay(files / f"{name}.ndjson")
-    end_ns = 1000 + round(profile["meta"]["profilingEndTime"] * 1e6)
+def compare_events(profile, ndjson):
+    threads, start_ns = replay(ndjson)
+    end_ns = start_ns + round(profile["meta"]["profilingEndTime"] * 1e6)
     found = {tid: rows for (_, tid), rows in ff.totals(profile).items()}
+    assert set(found) == set(threads)
     for tid, (now, stack, rows) in threads.items():
         account(rows, stack, end_ns - now)
         assert set(rows) == set(found[tid])
         for key, times in rows.items():
             # two events at one moment are shown 1 ns apart
             assert found[tid][key] == pytest.approx(times, rel=1e-6, abs=20)
+
+
+@pytest.mark.parametrize("name", ["twice", "categories", "gaps", "long"])
+def test_totals_are_those_of_the_events(files, name):
+    compare_events(ff.load(files / f"{name}.json.gz"), files / f"{name}.ndjson")
 
 
 def test_functions_have_place_and_package(files):
@@ -250,6 +261,37 @@ def test_functions_have_place_and_package(files):
     assert found["get"][2:] == ("requests", "site-packages")
     assert found["JSONEncoder.encode"][2:] == ("json", "stdlib")
     assert found["_find_spec"][2:] == ("importlib", "importlib")
+
+
+# --- through `pyebpf convert` ---
+
+@pytest.fixture(scope="session")
+def converted(tmp_path_factory):
+    """Folder with a capture of two processes as one file, in parts and as ndjson."""
+    folder = tmp_path_factory.mktemp("convert")
+    capture = folder / "capture.pyebpf"
+    subprocess.run([BUILD / "tests" / "readers" / "gen_capture", capture, "50000"], check=True,
+                   stdout=subprocess.DEVNULL)
+    for name, *args in (("whole.json.gz",), ("parts.json.gz", "--split", "9000"), ("x.ndjson",)):
+        subprocess.run([BUILD / "pyebpf", "convert", capture, "-q", "-o", folder / name, *args],
+                       check=True)
+    return folder
+
+
+def test_converted_files_are_right(converted):
+    paths = list(converted.glob("*.json.gz"))
+    assert len(paths) == 7
+    for path in paths:
+        assert ff.check(ff.load(path)) == []
+
+
+def test_converted_parts_add_up(converted):
+    whole = ff.load(converted / "whole.json.gz")
+    assert add_up(parts_of(converted, "parts")) == ff.totals(whole)
+
+
+def test_converted_totals_are_those_of_the_events(converted):
+    compare_events(ff.load(converted / "whole.json.gz"), converted / "x.ndjson")
 
 
 # --- the viewer's own loader ---
@@ -286,7 +328,7 @@ def cli():
         reader.run("stop", text=True)
 
 
-def compare(cli, path):
+def compare_cli(cli, path):
     profile = ff.load(path)
     cli.run("load", str(path), text=True)
     for index, thread in enumerate(profile["threads"]):
@@ -303,7 +345,11 @@ def compare(cli, path):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "empty"] + ["split-3"])
 def test_profiler_cli_has_the_same_totals(files, cli, name):
-    compare(cli, files / f"{name}.json.gz")
+    compare_cli(cli, files / f"{name}.json.gz")
+
+
+def test_profiler_cli_agrees_on_a_converted_capture(converted, cli):
+    compare_cli(cli, converted / "whole.json.gz")
 
 
 def test_profiler_cli_shows_losses_and_markers(files, cli):
