@@ -50,8 +50,8 @@ static int open_input(const char *path, struct err *e)
 	char shown[512];
 	struct stat st;
 
-	fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC)
-			       : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+	fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC)
+				    : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (fd >= 0 && !fstat(fd, &st)) {
 		if (!S_ISDIR(st.st_mode))
 			return take_fd(&fd);
@@ -73,7 +73,7 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 
 	if (err)
 		return err;
-	if (!out && strcmp(in, "-")) {
+	if (!out && strcmp(in, "-") != 0) {
 		err = emit_path_with(beside, sizeof(beside), in, format->extensions[0]);
 		if (err)
 			return err_set(e, -PYE_EOUTPUT, "the name of the output is too long");

@@ -49,7 +49,7 @@ int emit_format(const struct output_opts *opts, const char *path, const struct e
 	char names[256] = "";
 
 	if (!opts->format) {
-		found = path && strcmp(path, "-") ? exporter_by_path(path) : NULL;
+		found = path && strcmp(path, "-") != 0 ? exporter_by_path(path) : NULL;
 		*format = found ? found : exporter_at(0);
 		return 0;
 	}
@@ -73,7 +73,7 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 	const char *extension = format->extensions[0];
 	size_t len = strlen(extension);
 
-	if (strcmp(path, "-"))
+	if (strcmp(path, "-") != 0)
 		return outfile_check(path, opts->force, e);
 	if (len > 3 && !strcmp(extension + len - 3, ".gz") && isatty(STDOUT_FILENO))
 		return err_set(e, -PYE_EUSAGE, "%s is compressed and stdout is a terminal",

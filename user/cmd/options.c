@@ -154,7 +154,7 @@ static int unknown_option(const struct opt_command *cmd, char **argv, int got)
 static int split_command(int argc, char **argv, struct opt_rest *rest)
 {
 	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--"))
+		if (strcmp(argv[i], "--") != 0)
 			continue;
 		rest->command = argv + i + 1;
 		rest->command_cnt = argc - i - 1;
@@ -177,7 +177,7 @@ static int parse_all(const struct opt_command *cmd, const struct flat *f, int ar
 			return OPTIONS_DONE;
 		}
 		row = got < FIRST_VALUE ? row_by_letter(f, got) : got - FIRST_VALUE;
-		err = take_option(cmd, f, row, optarg);
+		err = row < 0 ? -EINVAL : take_option(cmd, f, row, optarg);
 	}
 	return err;
 }

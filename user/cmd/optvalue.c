@@ -35,7 +35,7 @@ static int read_value(const char *s, const struct unit *units, uint64_t *out)
 		if (s == first)
 			return -EINVAL;
 	}
-	for (; units->name && strcmp(units->name, s); units++)
+	for (; units->name && strcmp(units->name, s) != 0; units++)
 		;
 	if (!units->name || (part && units->factor == 1))
 		return -EINVAL;

@@ -55,7 +55,7 @@ char *json_fmt_i64(char *out, int64_t value)
 
 char *json_fmt_ms(char *out, uint64_t ns)
 {
-	uint32_t part = (uint32_t)(ns % 1000000);
+	size_t part = ns % 1000000;
 	char *end = json_fmt_u64(out, ns / 1000000);
 
 	if (!part)
@@ -114,9 +114,7 @@ static void put_special(struct outbuf *b, const char *s, size_t n, uint32_t cp)
 		outbuf__put(b, "\\n", 2);
 	else if (cp == '\t')
 		outbuf__put(b, "\\t", 2);
-	else if (text_harmless(cp))
-		outbuf__put(b, s, n);
-	else if (cp < 0x10000)
+	else if (cp < 0x10000 && !text_harmless(cp))
 		put_u_escape(b, cp);
 	else
 		outbuf__put(b, s, n);
