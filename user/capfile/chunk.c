@@ -180,8 +180,8 @@ static void put_header(struct capw *w, enum cap_chunk_type type, size_t stored, 
 	le64_put(h + CAP_CHUNK_AT_SEQ, w->chunk_seq);
 	le64_put(h + CAP_CHUNK_AT_MIN_TS, min_ns);
 	le64_put(h + CAP_CHUNK_AT_MAX_TS, max_ns);
-	le64_put(h + CAP_CHUNK_AT_PAYLOAD, XXH64(h + CAP_CHUNK_HEADER_SIZE, stored, 0));
-	le64_put(h + CAP_CHUNK_AT_SUM, XXH64(h, CAP_CHUNK_AT_SUM, 0));
+	le64_put(h + CAP_CHUNK_AT_PAYLOAD, cap_sum(h + CAP_CHUNK_HEADER_SIZE, stored, 0));
+	le64_put(h + CAP_CHUNK_AT_SUM, cap_sum(h, CAP_CHUNK_AT_SUM, 0));
 }
 
 /* Compress w->raw and write it as one chunk. */
@@ -255,7 +255,7 @@ static int write_file_header(struct capw *w)
 	memcpy(h, CAP_MAGIC, CAP_AT_MAJOR);
 	le16_put(h + CAP_AT_MAJOR, CAP_MAJOR);
 	le16_put(h + CAP_AT_MINOR, CAP_MINOR);
-	le32_put(h + CAP_AT_SUM, (uint32_t)XXH64(h, CAP_AT_SUM, 0));
+	le32_put(h + CAP_AT_SUM, (uint32_t)cap_sum(h, CAP_AT_SUM, 0));
 	return write_all(w, h, sizeof(h));
 }
 

@@ -87,7 +87,7 @@ void capw_defs_use_thread(struct capw *w, struct wthread *t)
 		return;
 	t->epoch = w->epoch;
 	list_add(&w->used_threads, &t->used);
-	w->defs_bytes += t->body.len + 4 * VARINT_MAX;
+	w->defs_bytes += t->body.len + (size_t)4 * VARINT_MAX;
 }
 
 /* Make sure that @size more bytes of definitions are allowed; a chunk written now frees some. */

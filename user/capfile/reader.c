@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL /* its state can then lie on the stack */
+#include <xxhash.h>
 #include <zstd.h>
 
 #include "base/cleanup.h"
@@ -130,7 +132,7 @@ static int check_file_header(const struct capr *r, struct err *e)
 		return err_set(e, -PYE_EFORMAT, "this is no pyebpf capture");
 	if (n < CAP_HEADER_SIZE)
 		return err_set(e, -PYE_EFORMAT, "the capture is cut inside its file header");
-	if (!SUM_OK((uint32_t)XXH64(h, CAP_AT_SUM, 0), le32_get(h + CAP_AT_SUM)))
+	if (!SUM_OK((uint32_t)cap_sum(h, CAP_AT_SUM, 0), le32_get(h + CAP_AT_SUM)))
 		return err_set(e, -PYE_EFORMAT, "the capture's file header is damaged");
 	if (le16_get(h + CAP_AT_MAJOR) != CAP_MAJOR)
 		return err_set(e, -PYE_EFORMAT,
@@ -143,7 +145,7 @@ static int check_file_header(const struct capr *r, struct err *e)
 static bool parse_header(const uint8_t *h, struct capr_chunk *chunk)
 {
 	if (le32_get(h + CAP_CHUNK_AT_MAGIC) != CAP_CHUNK_MAGIC ||
-	    !SUM_OK(XXH64(h, CAP_CHUNK_AT_SUM, 0), le64_get(h + CAP_CHUNK_AT_SUM)))
+	    !SUM_OK(cap_sum(h, CAP_CHUNK_AT_SUM, 0), le64_get(h + CAP_CHUNK_AT_SUM)))
 		return false;
 	*chunk = (struct capr_chunk){
 		.type = le16_get(h + CAP_CHUNK_AT_TYPE),
@@ -338,7 +340,7 @@ int capr__load(struct capr *r, const struct capr_chunk *chunk, struct bytes *raw
 	n = read_at(r->fd, stored, chunk->stored, chunk->offset);
 	if (n < 0)
 		return (int)n;
-	if ((size_t)n < chunk->stored || !SUM_OK(XXH64(stored, chunk->stored, 0), chunk->sum))
+	if ((size_t)n < chunk->stored || !SUM_OK(cap_sum(stored, chunk->stored, 0), chunk->sum))
 		return -PYE_EFORMAT;
 	return uncompress(chunk, stored, raw);
 }

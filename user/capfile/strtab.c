@@ -34,7 +34,7 @@ static size_t size_of(const struct wstring *s)
 struct wstring *strtab__get(struct strtab *t, const char *text, size_t *memory)
 {
 	size_t len = bytes_string_length(text);
-	uint32_t hash = (uint32_t)XXH64(text, len, 0);
+	uint32_t hash = (uint32_t)cap_sum(text, len, 0);
 	struct wstring *s;
 
 	if (t->cnt >= t->bucket_cnt && !rehash(t) && !t->bucket_cnt)

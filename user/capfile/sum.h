@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XXH64, compiled in: no library is needed where pyebpf runs, and a state can lie on the stack. */
+/* XXH64, compiled in from the header of libxxhash: no library is needed where pyebpf runs. */
 #ifndef PYEBPF_CAPFILE_SUM_H
 #define PYEBPF_CAPFILE_SUM_H
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* cap_sum - XXH64 of @len bytes. */
+uint64_t cap_sum(const void *data, size_t len, uint64_t seed) __attribute__((nonnull));
 
 #endif

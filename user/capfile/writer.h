@@ -43,9 +43,9 @@ int capw__new(struct capw **out, int fd, const struct capw_opts *opts,
  * Return: 0; -EINVAL for an unknown process; -ENOMEM, also when all definitions that live would take
  * more than 24 MiB.
  */
-int capw__process(struct capw *w, const struct trace_process *process);
-int capw__thread(struct capw *w, const struct trace_thread *thread);
-int capw__func(struct capw *w, const struct trace_func *func);
+int capw__process(struct capw *w, const struct trace_process *def);
+int capw__thread(struct capw *w, const struct trace_thread *def);
+int capw__func(struct capw *w, const struct trace_func *def);
 
 /**
  * capw__retire_func - the code object is gone: the id will not be entered again

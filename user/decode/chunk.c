@@ -32,12 +32,12 @@ static void tables_done(struct tables *t)
 
 static uint64_t hash_string(const char *s, uint64_t seed)
 {
-	return XXH64(s, strlen(s), seed);
+	return cap_sum(s, strlen(s), seed);
 }
 
 static uint64_t hash_numbers(const uint64_t *numbers, size_t cnt)
 {
-	uint64_t h = XXH64(numbers, cnt * sizeof(numbers[0]), 0);
+	uint64_t h = cap_sum(numbers, cnt * sizeof(numbers[0]), 0);
 
 	return h ? h : 1;
 }
