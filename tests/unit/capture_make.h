@@ -183,7 +183,8 @@ static inline struct maker *maker_new(size_t chunk_bytes)
 
 static inline int maker_finish(struct maker *m)
 {
-	struct trace_totals totals = { .generated = capw__written(m->w) + capw__lost(m->w) };
+	struct trace_totals totals = { .generated = capw__written(m->w) + capw__lost(m->w),
+				       .lost = { [LOSS_USER] = capw__lost(m->w) } };
 	int err = capw__finish(m->w, &totals);
 
 	capw__free(m->w);

@@ -39,7 +39,8 @@ static void put_totals(struct capw *w)
 	bytes_varint(b, w->written);
 	bytes_varint(b, LOSS_CNT);
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
-		bytes_varint(b, w->totals.lost[i] + (i == LOSS_USER ? w->lost : 0));
+		bytes_varint(b,
+			     w->totals.lost[i] + (i == LOSS_USER ? w->lost - w->totals_lost : 0));
 }
 
 static void put_threads(struct capw *w)

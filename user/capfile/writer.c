@@ -383,6 +383,7 @@ static void set_totals(struct capw *w, const struct trace_totals *totals)
 		return;
 	w->totals_changed |= memcmp(&w->totals, totals, sizeof(*totals)) != 0;
 	w->totals = *totals;
+	w->totals_lost = w->lost;
 }
 
 int capw__flush(struct capw *w, const struct trace_totals *totals)

@@ -91,8 +91,8 @@ uint64_t capw__bytes(const struct capw *w);
 /**
  * capw__flush - write what is there as a chunk of its own
  * @totals: the counters so far, kept for this chunk and those that follow; NULL: as they were.
- *          The writer puts its own number in `written`, and adds what it dropped (capw__lost()) to
- *          lost[LOSS_USER], so the caller leaves that out
+ *          lost[LOSS_USER] includes capw__lost(); what the writer drops later it adds itself, and it
+ *          always stores its own number as `written`
  *
  * Return: 0, -ENOMEM, or the error of write().
  */

@@ -132,6 +132,7 @@ struct capw {
 	size_t out_cap;
 
 	struct trace_totals totals;
+	uint64_t totals_lost; /* `lost` that totals include */
 	uint64_t written, lost;
 	uint64_t chunk_seq;
 	uint64_t file_bytes;
