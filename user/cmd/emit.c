@@ -281,3 +281,13 @@ void emit_report(FILE *f, const char *path, const struct exporter *format,
 		fprintf(f, "wrote %s (%.1f MB)\n", shown, mb);
 	print_next(f, path, format);
 }
+
+void emit_report_capture(FILE *f, const char *path, uint64_t bytes)
+{
+	char shown[PATH_MAX];
+
+	text_escape(shown, sizeof(shown), path, strlen(path));
+	fprintf(f, "wrote %s (%.1f MB)\nnext: pyebpf convert ", shown, (double)bytes / 1e6);
+	print_quoted(f, path);
+	fputc('\n', f);
+}

@@ -72,6 +72,9 @@ int emit_capture(int fd, const struct output_opts *opts, const char *path,
 void emit_report(FILE *f, const char *path, const struct exporter *format,
 		 const struct emit_result *result);
 
+/* emit_report_capture - the same for a capture that is kept as it is. */
+void emit_report_capture(FILE *f, const char *path, uint64_t bytes);
+
 /**
  * emit_path_with - a path with its known extension replaced
  * @path:      of a capture or an output

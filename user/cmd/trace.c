@@ -17,8 +17,10 @@
 #include "cmd/emit.h"
 #include "cmd/session.h"
 #include "decode/decode.h"
+#include "export/summary.h"
 
-#define PIDS_MAX 256
+#define PIDS_MAX    256
+#define SUMMARY_TOP 10
 
 struct pid_list {
 	pid_t pids[PIDS_MAX];
@@ -184,18 +186,8 @@ static int choose_names(const struct trace_opts *o, const struct opt_rest *rest,
 	return err ? err : outfile_check(n->capture, o->output.force, e);
 }
 
-/* The summary needs a pass over the capture even when it is all that is wanted. */
-static int summarize_capture(int fd, struct aggregate *agg, struct emit_result *result, struct err *e)
-{
-	struct trace_consumer consumer = aggregate_consumer;
-	int err = decode_file(fd, &consumer, agg, e);
-
-	memset(result, 0, sizeof(*result));
-	return err;
-}
-
 static int produce(const struct trace_opts *o, const struct names *n, struct outfile *capture,
-		   const struct session_result *run, struct err *e)
+		   struct err *e)
 {
 	struct aggregate_opts agg_opts = { .raw = o->output.raw };
 	struct aggregate *agg = NULL;
@@ -210,11 +202,11 @@ static int produce(const struct trace_opts *o, const struct names *n, struct out
 	else if (!n->capture_only)
 		err = emit_capture(fd, &o->output, n->output, n->format, agg, &result, e);
 	else if (agg)
-		err = summarize_capture(fd, agg, &result, e);
+		err = decode_file(fd, &aggregate_consumer, agg, e); /* for the summary */
 	if (!err && agg) {
-		(void)run;
+		summary_print(stderr, agg, SUMMARY_TOP);
 		if (n->capture_only)
-			fprintf(stderr, "wrote %s\nnext: pyebpf convert %s\n", n->capture, n->capture);
+			emit_report_capture(stderr, n->capture, (uint64_t)lseek(fd, 0, SEEK_END));
 		else
 			emit_report(stderr, n->output, n->format, &result);
 	}
@@ -249,6 +241,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	auto_fn(session__freep) struct session *session = NULL;
 	auto_fn(outfile__freep) struct outfile *capture = NULL;
 	struct names names;
+	char shown[512];
 	int err = choose_names(o, rest, &names, e);
 
 	if (err)
@@ -268,9 +261,12 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		fprintf(stderr, "pyebpf trace: interrupted; what was captured is in %s\n", names.capture);
 		return 0;
 	}
-	err = produce(o, &names, capture, run, e);
+	err = produce(o, &names, capture, e);
 	if (!err && !names.capture_only && !o->keep_capture)
 		outfile__remove(capture);
+	else if (err && !names.capture_only)
+		log_warn("the capture is kept in %s",
+			 text_escape(shown, sizeof(shown), names.capture, strlen(names.capture)));
 	return err;
 }
 
