@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,8 +26,8 @@
 #include "proc/pid.h"
 #include "proc/threads.h"
 
-/* A child that waits until it is killed; its name is @comm. */
-static pid_t start(const char *comm)
+/* A child that waits until it is killed; its name is @comm, its root @root if that is not NULL. */
+static pid_t start_in(const char *comm, const char *root)
 {
 	int pipes[2];
 	pid_t pid;
@@ -37,16 +38,23 @@ static pid_t start(const char *comm)
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		prctl(PR_SET_NAME, comm);
+		if (root && (chroot(root) || chdir("/")))
+			_exit(1);
 		if (write(pipes[1], "r", 1) != 1)
 			_exit(1);
 		for (;;)
 			pause();
 	}
 	assert_true(pid > 0);
+	close(pipes[1]);
 	assert_int_equal(read(pipes[0], &ready, 1), 1);
 	close(pipes[0]);
-	close(pipes[1]);
 	return pid;
+}
+
+static pid_t start(const char *comm)
+{
+	return start_in(comm, NULL);
 }
 
 static void stop(pid_t pid)
@@ -271,6 +279,38 @@ static void test_mapped_file__only_regular_files(void **state)
 	close(fd);
 }
 
+/* A target that lives in a folder and has put a link at the path of the mapping: followed in the usual
+ * way it leads to a file of the host. */
+static void test_mapped_file__links_stay_inside_of_the_root(void **state)
+{
+	char folder[] = "/tmp/pyebpf-root-XXXXXX", path[64], up[64];
+	struct mapping m = { .start = 4096, .end = 8192, .path = "/link" };
+	struct stat st;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/link", folder);
+	snprintf(up, sizeof(up), "%s/up", folder);
+	assert_int_equal(symlink("/etc/passwd", path), 0);
+	assert_int_equal(symlink("../../../../../../etc/passwd", up), 0);
+	pid = start_in("jailed", folder);
+	assert_int_equal(stat("/etc/passwd", &st), 0);
+	m.dev = st.st_dev;
+	m.ino = st.st_ino; /* even where the inode is the one that is asked for */
+	assert_int_equal(mapped_file_by_path(pid, &m), -ENOENT);
+	m.path = "/up";
+	assert_int_equal(mapped_file_by_path(pid, &m), -ENOENT);
+	m.path = "/proc/self/root/etc/passwd";
+	assert_int_equal(mapped_file_by_path(pid, &m), -ENOENT);
+	stop(pid);
+	unlink(path);
+	unlink(up);
+	rmdir(folder);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,6 +325,7 @@ int main(void)
 		cmocka_unit_test(test_mem__a_dead_process),
 		cmocka_unit_test(test_mapped_file__is_the_mapped_inode),
 		cmocka_unit_test(test_mapped_file__only_regular_files),
+		cmocka_unit_test(test_mapped_file__links_stay_inside_of_the_root),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

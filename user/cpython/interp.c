@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,7 +29,9 @@
 /* The smallest interpreter has well over 1 MB of code; most libraries have less than this. */
 #define CODE_BYTES_MIN (256u << 10)
 
-#define FILES_MAX      4096
+/* A process that maps more than this is out to keep us busy. */
+#define FILES_MAX   1024
+#define PYTHONS_MAX 16
 
 /* One placed interpreter. */
 struct candidate {
@@ -49,6 +52,7 @@ struct search {
 	int file_err; /* of a file that holds an interpreter but cannot be used; 0 = none */
 	struct err file_e;
 	const char *file_path; /* borrowed from the maps */
+	unsigned int interpreter_cnt; /* files with an interpreter, usable or not */
 	unsigned int unopened; /* files that could not be opened */
 	int open_err;
 };
@@ -65,35 +69,13 @@ static bool is_code(const struct mapping *m)
 	return m->ino && m->flags & MAPPING_EXEC;
 }
 
-/* Is @idx the first code mapping of its file? Then: how much code of that file is mapped. */
-static uint64_t code_bytes(const struct maps *maps, size_t idx)
-{
-	const struct mapping *of = &maps->items[idx];
-	uint64_t bytes = 0;
-
-	for (size_t i = 0; i < maps->cnt; i++) {
-		const struct mapping *m = &maps->items[i];
-
-		if (!is_code(m) || !mapping_same_file(m, of))
-			continue;
-		if (i < idx)
-			return 0;
-		bytes += m->end - m->start;
-	}
-	return bytes;
-}
-
 /* The loader maps a file's code first and its data a moment later: until then other pages of the file
  * lie, read-only, where the data will be. A process that is held at its start is looked at then. */
 static bool data_is_there(const struct maps *maps, uint64_t addr)
 {
-	for (size_t i = 0; i < maps->cnt; i++) {
-		const struct mapping *m = &maps->items[i];
+	const struct mapping *m = maps__find(maps, addr);
 
-		if (addr >= m->start && addr < m->end)
-			return m->flags & MAPPING_WRITE;
-	}
-	return false;
+	return m && m->flags & MAPPING_WRITE;
 }
 
 static bool has_started(const struct search *s, const struct interp_file *file, uint64_t bias)
@@ -156,6 +138,7 @@ static int consider(struct search *s, const struct mapping *m)
 		return err == -ESRCH ? err : 0;
 	}
 	c.file = interp_file__get(s->cache, c.open.path, s->engine);
+	s->interpreter_cnt += c.file && c.file->err != -PYE_ENOTPYTHON;
 	if (c.file && !c.file->err && c.file->plan.site_cnt && place(s, m, &c) &&
 	    better(&c, &s->best)) {
 		mapped_file__close(&s->best.open);
@@ -168,21 +151,55 @@ static int consider(struct search *s, const struct mapping *m)
 	return c.file ? 0 : -ENOMEM;
 }
 
-static int consider_all(struct search *s)
+static int compare_files(const void *a, const void *b)
+{
+	const struct mapping *x = *(const struct mapping *const *)a;
+	const struct mapping *y = *(const struct mapping *const *)b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* Each file once, by its first code mapping. */
+static int consider_sorted(struct search *s, const struct mapping *const *code, size_t cnt)
 {
 	unsigned int files = 0;
 
-	for (size_t i = 0; i < s->maps.cnt && files < FILES_MAX; i++) {
+	for (size_t i = 0, end; i < cnt && files < FILES_MAX && s->interpreter_cnt < PYTHONS_MAX;
+	     i = end) {
+		uint64_t bytes = 0;
 		int err;
 
-		if (!is_code(&s->maps.items[i]) || code_bytes(&s->maps, i) < CODE_BYTES_MIN)
+		for (end = i; end < cnt && mapping_same_file(code[i], code[end]); end++)
+			bytes += code[end]->end - code[end]->start;
+		if (bytes < CODE_BYTES_MIN)
 			continue;
 		files++;
-		err = consider(s, &s->maps.items[i]);
+		err = consider(s, code[i]);
 		if (err)
 			return err;
 	}
 	return 0;
+}
+
+static int consider_all(struct search *s)
+{
+	auto_free const struct mapping **code = NULL;
+	size_t cnt = 0;
+
+	if (!s->maps.cnt)
+		return 0;
+	code = calloc(s->maps.cnt, sizeof(const struct mapping *));
+	if (!code)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->maps.cnt; i++)
+		if (is_code(&s->maps.items[i]))
+			code[cnt++] = &s->maps.items[i];
+	qsort(code, cnt, sizeof(const struct mapping *), compare_files);
+	return consider_sorted(s, code, cnt);
 }
 
 /* An 0xcc in memory is a breakpoint of somebody, us included. */

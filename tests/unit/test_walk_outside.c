@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The walker over structures made up in our own memory, most of them hostile. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cpython/interp.h"
+#include "cpython/layouts.h"
+#include "cpython/walk_outside.h"
+#include "proc/mem.h"
+
+enum {
+	FRAMES = 70000
+};
+
+/* Sizes are those of 3.12 and larger; fields lie where its layout says. */
+struct world {
+	uint64_t head;
+	uint8_t is[2][128], ts[3][256], cframe[3][16];
+	uint8_t frames[FRAMES][80];
+};
+
+static struct proc_mem mem;
+static struct world *w;
+static struct interp *in;
+static const struct pye_pylayout *const l = &layout_3_12.py;
+
+static uint64_t addr(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+static void put(void *object, unsigned int offset, uint64_t value)
+{
+	memcpy((char *)object + offset, &value, sizeof(value));
+}
+
+/* One interpreter with one thread, whose stack is the first @depth frames; the code of frame i is at
+ * 0x1000 + 16 * i. */
+static void make_world(uint32_t depth)
+{
+	memset(w, 0, sizeof(*w));
+	w->head = addr(w->is[0]);
+	put(w->is[0], l->is_threads, addr(w->ts[0]));
+	put(w->ts[0], l->ts_interp, addr(w->is[0]));
+	put(w->ts[0], l->ts_frame, addr(w->cframe[0]));
+	put(w->ts[0], l->ts_thread_id, 0x7000);
+	put(w->ts[0], l->ts_native_id, 77);
+	if (depth)
+		put(w->cframe[0], l->cframe_frame, addr(w->frames[0]));
+	for (uint32_t i = 0; i < depth; i++) {
+		put(w->frames[i], l->f_code, 0x1000 + 16 * i);
+		if (i + 1 < depth)
+			put(w->frames[i], l->f_previous, addr(w->frames[i + 1]));
+	}
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	w = calloc(1, sizeof(*w));
+	in = calloc(1, sizeof(*in));
+	if (!w || !in)
+		return -1;
+	in->layout = *l;
+	in->interpreters = addr(&w->head);
+	return proc_mem__open(getpid(), &mem);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	proc_mem__close(&mem);
+	free(in);
+	free(w);
+	return 0;
+}
+
+/* Walks and gives the only thread. */
+static struct outside_thread walk_one(struct outside_stacks *s)
+{
+	assert_int_equal(walk_outside(&mem, in, s), 0);
+	assert_int_equal(s->cnt, 1);
+	return s->threads[0];
+}
+
+static void test_walk_outside__a_stack(void **state)
+{
+	struct outside_stacks s;
+	struct outside_thread t;
+
+	(void)state;
+	make_world(5);
+	w->frames[1][l->f_owner] = 3; /* an entry from C */
+	put(w->frames[2], l->f_code, 0x1021); /* with a tag */
+	t = walk_one(&s);
+	assert_int_equal(t.status, OUTSIDE_AGREED);
+	assert_int_equal(t.thread_id, 0x7000);
+	assert_int_equal(t.native_id, 77);
+	assert_int_equal(t.frame_cnt, 4);
+	assert_false(t.truncated || s.truncated);
+	assert_int_equal(t.frames[0].frame, addr(w->frames[0]));
+	assert_int_equal(t.frames[0].code, 0x1000);
+	assert_int_equal(t.frames[1].frame, addr(w->frames[2]));
+	assert_int_equal(t.frames[1].code, 0x1020);
+	assert_int_equal(t.frames[3].code, 0x1040);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__no_frames(void **state)
+{
+	struct outside_stacks s;
+
+	(void)state;
+	make_world(0);
+	assert_int_equal(walk_one(&s).status, OUTSIDE_AGREED);
+	outside_stacks__done(&s);
+	put(w->ts[0], l->ts_frame, 0);
+	assert_int_equal(walk_one(&s).frame_cnt, 0);
+	outside_stacks__done(&s);
+	w->head = 0; /* before start-up */
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_int_equal(s.cnt, 0);
+	outside_stacks__done(&s);
+	in->interpreters = 0;
+	assert_int_equal(walk_outside(&mem, in, &s), -EFAULT);
+	in->interpreters = 8;
+	assert_int_equal(walk_outside(&mem, in, &s), -EFAULT);
+	in->interpreters = addr(&w->head);
+}
+
+static void test_walk_outside__cycles_of_frames(void **state)
+{
+	(void)state;
+	for (uint32_t back = 0; back < 40; back++) {
+		struct outside_stacks s;
+		struct outside_thread t;
+
+		make_world(40);
+		put(w->frames[39], l->f_previous, addr(w->frames[back]));
+		t = walk_one(&s);
+		assert_int_equal(t.status, OUTSIDE_BROKEN);
+		assert_null(t.frames);
+		outside_stacks__done(&s);
+	}
+}
+
+static void test_walk_outside__broken_frames(void **state)
+{
+	static const uint64_t wild[] = { 1,
+					 8,
+					 0x7fffffffffff,
+					 0x800000000000,
+					 UINT64_MAX,
+					 UINT64_MAX - 79,
+					 (uint64_t)INT64_MAX - 3 };
+	struct outside_stacks s;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wild) / sizeof(*wild); i++) {
+		make_world(3);
+		put(w->frames[2], l->f_previous, wild[i]);
+		assert_int_equal(walk_one(&s).status, OUTSIDE_BROKEN);
+		outside_stacks__done(&s);
+		make_world(3);
+		put(w->ts[0], l->ts_frame, wild[i]);
+		assert_int_equal(walk_one(&s).status, OUTSIDE_BROKEN);
+		outside_stacks__done(&s);
+	}
+	make_world(3);
+	put(w->frames[1], l->f_code, 0);
+	assert_int_equal(walk_one(&s).status, OUTSIDE_BROKEN);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__very_deep(void **state)
+{
+	struct outside_stacks s;
+	struct outside_thread t;
+
+	(void)state;
+	make_world(OUTSIDE_FRAMES_MAX);
+	t = walk_one(&s);
+	assert_int_equal(t.frame_cnt, OUTSIDE_FRAMES_MAX);
+	assert_false(t.truncated);
+	outside_stacks__done(&s);
+	make_world(FRAMES);
+	t = walk_one(&s);
+	assert_int_equal(t.frame_cnt, OUTSIDE_FRAMES_MAX);
+	assert_true(t.truncated);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__lists_of_threads(void **state)
+{
+	struct outside_stacks s;
+
+	(void)state;
+	make_world(2);
+	for (int i = 1; i < 3; i++) {
+		put(w->ts[i - 1], l->ts_next, addr(w->ts[i]));
+		put(w->ts[i], l->ts_interp, addr(w->is[0]));
+	}
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_int_equal(s.cnt, 3);
+	assert_false(s.truncated);
+	outside_stacks__done(&s);
+	put(w->ts[2], l->ts_next, addr(w->ts[1])); /* a cycle */
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_true(s.cnt < 16 && s.truncated);
+	outside_stacks__done(&s);
+	put(w->ts[2], l->ts_next, 8); /* nowhere */
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_int_equal(s.cnt, 3);
+	assert_true(s.truncated);
+	outside_stacks__done(&s);
+	put(w->ts[1], l->ts_interp, 0); /* freed */
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_int_equal(s.cnt, 1);
+	assert_true(s.truncated);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__lists_of_interpreters(void **state)
+{
+	struct outside_stacks s;
+
+	(void)state;
+	make_world(2);
+	put(w->is[0], l->is_next, addr(w->is[1]));
+	put(w->is[1], l->is_threads, addr(w->ts[1]));
+	put(w->ts[1], l->ts_interp, addr(w->is[1]));
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_int_equal(s.cnt, 2);
+	assert_int_equal(s.threads[1].interp, addr(w->is[1]));
+	outside_stacks__done(&s);
+	put(w->is[1], l->is_next, addr(w->is[0]));
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	assert_true(s.truncated && s.cnt < 5000);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__all_together_are_bounded(void **state)
+{
+	struct outside_stacks s;
+	int too_much = 0;
+
+	(void)state;
+	make_world(60000);
+	/* an interpreter that comes again and again, with a deep stack each time */
+	put(w->is[0], l->is_next, addr(w->is[0]));
+	assert_int_equal(walk_outside(&mem, in, &s), 0);
+	for (size_t i = 0; i < s.cnt; i++)
+		too_much += s.threads[i].status == OUTSIDE_TOO_MUCH;
+	assert_true(too_much > 0 && s.truncated);
+	outside_stacks__done(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_walk_outside__a_stack),
+		cmocka_unit_test(test_walk_outside__no_frames),
+		cmocka_unit_test(test_walk_outside__cycles_of_frames),
+		cmocka_unit_test(test_walk_outside__broken_frames),
+		cmocka_unit_test(test_walk_outside__very_deep),
+		cmocka_unit_test(test_walk_outside__lists_of_threads),
+		cmocka_unit_test(test_walk_outside__lists_of_interpreters),
+		cmocka_unit_test(test_walk_outside__all_together_are_bounded),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
