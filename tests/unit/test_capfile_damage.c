@@ -228,6 +228,30 @@ static void test_decode__what_is_no_capture(void **state)
 	close(fd);
 }
 
+/* Garbage that looks like the beginning of a chunk everywhere takes no longer than other garbage. */
+static void test_decode__garbage_full_of_magics(void **state)
+{
+	enum {
+		LEN = 16 << 20
+	};
+	static struct image image;
+	uint8_t *data = malloc(LEN);
+	uint64_t all, written;
+	size_t cut;
+
+	(void)state;
+	make_image(&image, 0, 240);
+	all = count_events(&image);
+	cut = nth_chunk(&image, 2) + 100;
+	memcpy(data, image.data, cut);
+	for (size_t i = cut; i + 4 <= LEN; i += 4)
+		le32_put(data + i, CAP_CHUNK_MAGIC);
+	memcpy(data + LEN - 5000, image.data + nth_chunk(&image, 3), 500); /* a chunk or more */
+	assert_int_equal(check_incomplete(data, LEN, all, &written), 0);
+	assert_true(written > 60 && written < all);
+	free(data);
+}
+
 /* Append a chunk with right checksums and any payload, not compressed. */
 static void add_chunk(struct image *image, uint16_t type, uint64_t seq, const struct bytes *payload)
 {
@@ -372,6 +396,7 @@ int main(void)
 		cmocka_unit_test(test_decode__cut_at_every_byte),
 		cmocka_unit_test(test_decode__bits_flipped_at_every_byte),
 		cmocka_unit_test(test_decode__damage_is_a_gap_with_its_number),
+		cmocka_unit_test(test_decode__garbage_full_of_magics),
 		cmocka_unit_test(test_decode__other_versions),
 		cmocka_unit_test(test_decode__what_is_no_capture),
 		cmocka_unit_test(test_decode__streams_that_make_no_sense),

@@ -185,24 +185,37 @@ static int check_payload(const struct capr *r, const struct capr_chunk *chunk, u
 	return SUM_OK(XXH64_digest(&state), chunk->sum);
 }
 
-/* The next place from @offset on that may be a chunk; the file's size if there is none. */
-static int64_t find_chunk(const struct capr *r, uint64_t offset, uint8_t *buf)
+/* The first place in @buf that may begin a chunk, as far as it can be seen there; NULL if none. */
+static const uint8_t *search(const uint8_t *buf, size_t len)
 {
+	const uint8_t *at = buf, *end = buf + len;
+	struct capr_chunk ignored;
 	uint8_t magic[4];
 
 	le32_put(magic, CAP_CHUNK_MAGIC);
+	while ((at = memmem(at, (size_t)(end - at), magic, sizeof(magic)))) {
+		if ((size_t)(end - at) < CAP_CHUNK_HEADER_SIZE || parse_header(at, &ignored))
+			return at;
+		at++;
+	}
+	return NULL;
+}
+
+/* The next place from @offset on that may be a chunk; the file's size if there is none. */
+static int64_t find_chunk(const struct capr *r, uint64_t offset, uint8_t *buf)
+{
 	while (offset < r->size) {
 		ssize_t n = read_at(r->fd, buf, PIECE_BYTES, offset);
 		const uint8_t *at;
 
 		if (n < 0)
 			return n;
-		at = memmem(buf, (size_t)n, magic, sizeof(magic));
+		at = search(buf, (size_t)n);
 		if (at)
 			return (int64_t)offset + (at - buf);
 		if ((size_t)n < PIECE_BYTES)
 			break;
-		offset += (size_t)n - (sizeof(magic) - 1);
+		offset += (size_t)n - 3; /* a magic may lie across the pieces */
 	}
 	return (int64_t)r->size;
 }
