@@ -22,7 +22,8 @@ enum jit {
 	JIT_UNKNOWN
 };
 
-/* 3.13: the optimizer's type is called "noop_optimizer" or "uop_optimizer". */
+/* 3.13: the optimizer's type is called "noop_optimizer" or "uop_optimizer"; without the second tier
+ * of the interpreter there is none. */
 static enum jit by_optimizer(const struct proc_mem *mem, const struct pye_pylayout *l,
 			     uint64_t object)
 {
@@ -31,6 +32,8 @@ static enum jit by_optimizer(const struct proc_mem *mem, const struct pye_pylayo
 	char name[16] = "";
 	uint64_t at;
 
+	if (!object)
+		return JIT_OFF;
 	if (proc_mem__word(mem, object + ob_type, &at) || proc_mem__word(mem, at + tp_name, &at) ||
 	    proc_mem__read_some(mem, at, name, sizeof(name)) < (ssize_t)sizeof(name))
 		return JIT_UNKNOWN;

@@ -74,7 +74,8 @@ const struct layout layout_3_13 = {
 		.resume_skip       = 0xff,
 	},
 	.jit_is_object = true,
-	.jit = { { 194968, 193104 }, { 194984, 193120 } },
+	/* 3.13.0, its debug build, 3.13.5, its debug build */
+	.jit = { { 194968, 193104 }, { 194984, 193120 }, { 194976, 193104 }, { 194992, 193120 } },
 	.debug = debug_offsets,
 };
 
