@@ -16,6 +16,10 @@
 
 #define INTERPRETERS_MAX 1024
 
+/* In every build ob_type and tp_name lie this far before tp_dealloc. */
+#define OB_TYPE_BEFORE 40
+#define TP_NAME_BEFORE 24
+
 enum jit {
 	JIT_OFF,
 	JIT_ON,
@@ -27,8 +31,8 @@ enum jit {
 static enum jit by_optimizer(const struct proc_mem *mem, const struct pye_pylayout *l,
 			     uint64_t object)
 {
-	uint16_t ob_type = l->flags & PYE_LAYOUT_FREE_THREADED ? 24 : 8;
-	uint16_t tp_name = (uint16_t)(l->type_dealloc - 24);
+	uint16_t ob_type = l->type_dealloc - OB_TYPE_BEFORE;
+	uint16_t tp_name = l->type_dealloc - TP_NAME_BEFORE;
 	char name[16] = "";
 	uint64_t at;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cpython/layouts.h"
 #include "cpython/plan.h"
 #include "elf/elf_file.h"
 
@@ -133,10 +134,11 @@ int version_text(const struct elf_file *elf, const struct probe_plan *plan, char
 bool version_has_jit(const struct elf_file *elf, const struct probe_plan *plan)
 {
 	static const char name[] = "\0PYTHON_JIT";
+	const struct layout *l = layout_find(plan->minor, plan->free_threaded);
 	auto_free char *data = NULL;
 	size_t len = 0;
 
-	if (plan->minor < 13)
+	if (!l || !l->jit[0].is_size)
 		return false;
 	data = read_rodata(elf, &len);
 	return data && memmem(data, len, name, sizeof(name));
