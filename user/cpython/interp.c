@@ -10,6 +10,7 @@
 #include "cpython/interp.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,8 +226,9 @@ static int check_code(const struct search *s, struct err *e)
 			return err;
 		if (err || !same_code(code, c->file->code[i], c->file->code_len[i])) {
 			err_set(e, 0,
-				"the file on disk is not the one that runs: they differ at %s (0x%llx)",
-				site->name, (unsigned long long)(site->vaddr + c->bias));
+				"the file on disk is not the one that runs: they differ at %s "
+				"(0x%" PRIx64 ")",
+				site->name, site->vaddr + c->bias);
 			err_hint(e,
 				 "restart the program, so that it runs the file that is there now");
 			return -PYE_EPLAN;

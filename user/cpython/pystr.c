@@ -48,7 +48,8 @@ static size_t put(char *out, uint32_t cp)
 {
 	if (cp)
 		return text_put_code_point(out, cp);
-	memcpy(out, "\xc0\x80", 2);
+	out[0] = (char)0xc0;
+	out[1] = (char)0x80;
 	return 2;
 }
 

@@ -40,6 +40,9 @@ static int read_all(int fd, size_t cap, char **buf, size_t *len)
 	int err;
 
 	*len = 0;
+	err = grow(buf, &size, cap);
+	if (err)
+		return err;
 	for (;;) {
 		if (*len + 1 >= size && *len < cap) {
 			err = grow(buf, &size, cap);
