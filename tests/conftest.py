@@ -43,12 +43,6 @@ def pytest_configure(config):
         config.addinivalue_line("markers", line)
 
 
-def pytest_generate_tests(metafunc):
-    """A test that takes `interpreter` runs once for each."""
-    if "interpreter" in metafunc.fixturenames:
-        metafunc.parametrize("interpreter", pythons.names(), indirect=True)
-
-
 def is_quick(item):
     params = item.callspec.params.values() if hasattr(item, "callspec") else ()
     left_out = {p for p in params if isinstance(p, str) and p in pythons.names() and p not in QUICK}
@@ -123,8 +117,9 @@ def interpreter_named(name):
     return Interpreter(name, pythons.found()[name], pythons.version(name))
 
 
-@pytest.fixture
+@pytest.fixture(params=pythons.names())
 def interpreter(request):
+    """A test that takes this runs once for each interpreter."""
     return interpreter_named(request.param)
 
 
