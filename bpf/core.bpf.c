@@ -125,7 +125,7 @@ __hidden void thread_end(struct task_struct *task)
 	u32 tix, seq;
 	void *ring;
 
-	if (!t)
+	if (!t || !t->pix)
 		return;
 	tix = t->tix;
 	seq = t->seq;
@@ -160,7 +160,7 @@ int list_threads(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!t)
+	if (!t || !t->pix) /* process 0: pyebpf measuring itself */
 		return 0;
 	out[0] = t->tix;
 	out[1] = t->seq;

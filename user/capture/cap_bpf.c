@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "capture/attach.h"
 #include "capture/bpf_load.h"
+#include "capture/calibrate.h"
 #include "capture/ring.h"
 #include "trace.skel.h"
 
@@ -127,6 +128,17 @@ void cap_bpf__free(struct cap_bpf *c)
 	free(c);
 }
 
+void cap_bpf__calibrate(struct cap_bpf *c, struct trace_cost *out)
+{
+	const uint8_t *data;
+	int err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, out);
+
+	if (err)
+		log_debug("the cost of an event could not be measured: %s", strerror(-err));
+	while (ring__next(&c->defs, &data, BATCH_BYTES))
+		;
+}
+
 static int layout_index(struct cap_bpf *c, const struct pye_pylayout *layout, uint16_t *index)
 {
 	uint32_t i;
@@ -134,7 +146,7 @@ static int layout_index(struct cap_bpf *c, const struct pye_pylayout *layout, ui
 	for (i = 0; i < c->layout_cnt; i++)
 		if (!memcmp(&c->layouts[i], layout, sizeof(*layout)))
 			break;
-	if (i == PYE_LAYOUTS_MAX)
+	if (i == PYE_LAYOUTS_MAX - 1) /* the last one is for calibrating */
 		return -E2BIG;
 	if (i == c->layout_cnt) {
 		if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.layouts), &i, layout, BPF_ANY))

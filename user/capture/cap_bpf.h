@@ -30,6 +30,10 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 /* cap_bpf__free - detaches first; NULL is fine. */
 void cap_bpf__free(struct cap_bpf *c);
 
+/* cap_bpf__calibrate - measure what an event costs, before the first process is traced. All zero when
+ * that is not possible. */
+void cap_bpf__calibrate(struct cap_bpf *c, struct trace_cost *out);
+
 /**
  * cap_bpf__trace - record a process from now on
  * @pid:   in our pid namespace

@@ -69,6 +69,14 @@ static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 0;
 }
 
+uint64_t feature_self_offset(const void *address)
+{
+	struct find_self find = { .address = (uintptr_t)address };
+
+	dl_iterate_phdr(find_offset, &find);
+	return find.offset;
+}
+
 /* A program that adds one to element 0 of an array map. */
 static int counting_program(int map_fd)
 {
@@ -107,8 +115,8 @@ static bool fires_from_thread(int map_fd)
 
 bool feature_uprobe_multi(bool *per_process)
 {
-	struct find_self find = { .address = (uintptr_t)probed };
-	struct uprobe_multi_opts opts = { .path = "/proc/self/exe", .offsets = &find.offset, .cnt = 1,
+	uint64_t offset = feature_self_offset((const void *)(uintptr_t)probed);
+	struct uprobe_multi_opts opts = { .path = "/proc/self/exe", .offsets = &offset, .cnt = 1,
 					  .pid = (uint32_t)getpid() };
 	int map_fd, prog_fd = -1, link_fd = -1;
 	bool has;
@@ -117,7 +125,7 @@ bool feature_uprobe_multi(bool *per_process)
 	map_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pye_feature", 4, 8, 1, NULL);
 	if (map_fd >= 0)
 		prog_fd = counting_program(map_fd);
-	if (prog_fd >= 0 && dl_iterate_phdr(find_offset, &find))
+	if (prog_fd >= 0 && offset)
 		link_fd = uprobe_multi_link(prog_fd, &opts);
 	has = link_fd >= 0;
 	if (has)

@@ -20,6 +20,9 @@ struct uprobe_multi_opts {
  * link's descriptor or a negative errno. */
 int uprobe_multi_link(int prog_fd, const struct uprobe_multi_opts *opts);
 
+/* feature_self_offset - file offset of an address in our own executable, 0 if it is not in it. */
+uint64_t feature_self_offset(const void *address);
+
 /**
  * feature_uprobe_multi - does the kernel have uprobe_multi links?
  * @per_process: does their filter let every thread of the process through? (Some kernels compare the

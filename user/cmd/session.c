@@ -20,6 +20,7 @@
 #define POLL_MS	      5
 #define PASS_BATCHES  64 /* batches between two looks at signals and processes */
 #define GRACE_NS      (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
+#define FLUSH_NS      1000000000ull
 #define PROGRESS_NS   1000000000ull
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
 
@@ -93,8 +94,10 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	err = find_targets(s, e);
 	if (!err)
 		err = cap_bpf__new(&s->cap, &cap, e);
-	if (!err)
+	if (!err) {
+		cap_bpf__calibrate(s->cap, &s->cost);
 		err = watch_signals(s);
+	}
 	if (err) {
 		session__free(s);
 		return err;
@@ -119,28 +122,27 @@ void session__free(struct session *s)
 	free(s);
 }
 
-static int open_capture(struct session *s, int fd)
+int session_open_capture(struct session *s, const char *engine)
 {
 	struct utsname uts = { 0 };
 	struct trace_info info = {
 		.start_ns = now_ns(),
 		.start_unix_ns = wall_ns(),
-		.engine = s->opts.engine,
+		.engine = engine,
 		.version = PYEBPF_VERSION,
 		.hostname = uts.nodename,
 		.kernel = uts.release,
 		.cpu = "",
 		.cpu_cnt = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
 		.arguments = s->opts.arguments ? s->opts.arguments : "",
+		.cost = s->cost,
 	};
 	int err;
 
 	uname(&uts);
-	if (s->target_cnt && s->targets[0]->has_interp)
-		info.engine = s->targets[0]->in.plan.engine;
 	s->start_ns = info.start_ns;
 	s->start_unix_ns = info.start_unix_ns;
-	err = capw__new(&s->capw, fd, NULL, &info);
+	err = capw__new(&s->capw, s->fd, NULL, &info);
 	return err ? err : assembler__new(&s->as, s->capw);
 }
 
@@ -214,7 +216,7 @@ static int drain(struct session *s, size_t batches)
 static void progress(struct session *s, uint64_t now, uint64_t *next)
 {
 	static const char *const units[] = { "", "k", "M", "G" };
-	double events = (double)capw__written(s->capw);
+	double events = s->capw ? (double)capw__written(s->capw) : 0;
 	unsigned int unit = 0, elapsed = (unsigned int)((now - s->start_ns) / 1000000000u);
 	bool tty = isatty(STDERR_FILENO);
 
@@ -227,7 +229,7 @@ static void progress(struct session *s, uint64_t now, uint64_t *next)
 	}
 	fprintf(stderr, "%s%02u:%02u | %.1f%s events | %u threads | ring %u%% | lost %llu%s",
 		tty ? "\r" : "pyebpf: ", elapsed / 60, elapsed % 60, events, units[unit],
-		assembler__threads(s->as), cap_bpf__backlog(s->cap),
+		s->as ? assembler__threads(s->as) : 0, cap_bpf__backlog(s->cap),
 		(unsigned long long)cap_bpf__counter(s->cap, 0), tty ? "\033[K" : "\n");
 }
 
@@ -235,7 +237,7 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 {
 	if (s->opts.duration_ns && now - s->start_ns >= s->opts.duration_ns)
 		return true;
-	if (s->opts.max_events && capw__written(s->capw) >= s->opts.max_events)
+	if (s->opts.max_events && s->capw && capw__written(s->capw) >= s->opts.max_events)
 		return true;
 	if (!s->interrupts)
 		return false;
@@ -245,9 +247,22 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 	return !s->opts.command || s->interrupts > 1 || now - *interrupted >= GRACE_NS;
 }
 
+static void flush(struct session *s, uint64_t now)
+{
+	struct trace_totals totals;
+	uint64_t lost[LOSS_CNT];
+
+	cap_bpf__losses(s->cap, lost);
+	assembler__totals(s->as, lost, &totals);
+	totals.end_ns = now;
+	/* a full disk is reported at the end, with the number of events it cost */
+	capw__flush(s->capw, &totals);
+}
+
 static int loop(struct session *s)
 {
-	uint64_t next_progress = s->start_ns + PROGRESS_NS, interrupted = 0;
+	uint64_t next_progress = s->start_ns + PROGRESS_NS, next_flush = s->start_ns + FLUSH_NS;
+	uint64_t interrupted = 0;
 	struct epoll_event events[4];
 	int err, busy = 0;
 
@@ -257,15 +272,21 @@ static int loop(struct session *s)
 		err = targets_control(s);
 		if (err)
 			return err;
-		busy = drain(s, PASS_BATCHES);
+		busy = s->as ? drain(s, PASS_BATCHES) : 0;
 		if (busy < 0)
 			return busy;
 		/* calls are there, so the interpreter has started */
-		if (s->opts.command && capw__written(s->capw) && (err = targets_check_jit(s)))
+		if (s->opts.command && s->capw && capw__written(s->capw) &&
+		    (err = targets_check_jit(s)))
 			return err;
 		if (time_is_up(s, now, &interrupted) || !targets_alive(s))
 			return 0;
 		progress(s, now, &next_progress);
+		if (s->capw && now >= next_flush) {
+			/* what happened a second ago survives a SIGKILL */
+			flush(s, now);
+			next_flush = now + FLUSH_NS;
+		}
 		epoll_wait(s->epoll_fd, events, 4, busy ? 0 : POLL_MS);
 		read_signals(s);
 	}
@@ -337,14 +358,30 @@ static void abandon_command(struct session *s)
 	waitpid(s->launch.pid, &s->child_status, 0);
 }
 
+/* The command ended, or we were interrupted, before an interpreter was seen in it. */
+static int never_python(struct session *s, struct session_result *result, struct err *e)
+{
+	int failed;
+
+	targets_release(s);
+	wait_for_child(s, result);
+	failed = launch__failed(&s->launch);
+	if (failed)
+		return err_set(e, failed, "cannot execute %.200s: %s", s->opts.command[0],
+			       strerror(-failed));
+	err_set(e, 0, "%.200s is not Python: no interpreter was seen in it", s->opts.command[0]);
+	err_hint(e, "pyebpf list shows the Python processes of this machine; -s follows the children of a command");
+	return -PYE_ENOTPYTHON;
+}
+
 int session__run(struct session *s, int fd, struct session_result *result, struct err *e)
 {
 	int err;
 
 	memset(result, 0, sizeof(*result));
-	err = open_capture(s, fd);
-	if (!err)
-		err = start(s, e);
+	s->fd = fd;
+	s->start_ns = now_ns();
+	err = start(s, e);
 	if (!err)
 		err = loop(s);
 	if (s->refused)
@@ -353,6 +390,8 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 		abandon_command(s);
 		return err;
 	}
+	if (!s->capw)
+		return never_python(s, result, e);
 	if (!s->opts.quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
 	err = finish(s, result);
@@ -362,6 +401,5 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 	memcpy(result->comm, s->comm, sizeof(result->comm));
 	if (s->target_cnt)
 		result->pid = s->targets[0]->pid.given;
-	result->exec_error = launch__failed(&s->launch);
 	return err;
 }

@@ -38,7 +38,6 @@ struct session_result {
 	pid_t pid;
 	int64_t start_unix_ns;
 	int child_status;  /* of waitpid(), with a command */
-	int exec_error;	   /* the command could not be executed: -errno, else 0 */
 	bool aborted;	   /* the second Ctrl-C */
 };
 

@@ -26,11 +26,13 @@ struct target {
 struct session {
 	struct session_opts opts;
 	struct cap_bpf *cap;
-	struct capw *capw;
+	struct capw *capw; /* NULL until the first process is recorded */
 	struct assembler *as;
 	struct target **targets;
 	size_t target_cnt;
 	struct launch launch;
+	struct trace_cost cost;
+	int fd; /* of the capture */
 	int signal_fd, epoll_fd;
 	uint64_t start_ns;
 	int64_t start_unix_ns;
@@ -43,6 +45,9 @@ struct session {
 };
 
 uint64_t now_ns(void);
+
+/* session_open_capture - begin the capture file: the first process's engine is known. */
+int session_open_capture(struct session *s, const char *engine);
 
 /* target_add - a process by its pid; NULL with the sentence in @e. Owned by the session. */
 struct target *target_add(struct session *s, pid_t pid, struct err *e);

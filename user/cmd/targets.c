@@ -70,6 +70,10 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	char python[16];
 	int err;
 
+	err = s->capw ? 0 : session_open_capture(s, t->in.plan.engine);
+	if (err)
+		return err_set(e, err == -ENOMEM ? err : -PYE_EOUTPUT,
+			       "the capture cannot be written: %s", strerror(-err));
 	err = cap_bpf__trace(s->cap, t->pid.given, &t->in, flags, &t->pix);
 	if (err)
 		return err_set(e, err, "too many processes or Python versions are traced at once");
@@ -186,10 +190,11 @@ int targets_control(struct session *s)
 	const struct pye_proc_rec *rec;
 
 	while ((rec = cap_bpf__control(s->cap))) {
-		switch (rec->head.kind) {
-		case PYE_REC_HELD:
+		if (rec->head.kind == PYE_REC_HELD)
 			on_held(s, rec);
-			break;
+		if (!s->as)
+			continue; /* nothing is recorded yet */
+		switch (rec->head.kind) {
 		case PYE_REC_FORK:
 			on_fork(s, rec);
 			break;
@@ -234,7 +239,7 @@ void targets_release(struct session *s)
 	while ((rec = cap_bpf__control(s->cap))) {
 		if (rec->head.kind == PYE_REC_HELD)
 			let_go((pid_t)rec->pid);
-		else if (rec->head.kind == PYE_REC_PROC_END)
+		else if (rec->head.kind == PYE_REC_PROC_END && s->as)
 			assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
 	}
 }

@@ -309,7 +309,8 @@ int cmd_trace(int argc, char **argv)
 	if (err) {
 		int code = cmd_fail(command.name, err, &e);
 
-		return rest.command && !run.child_status ? 125 : code;
+		/* what could not be executed has said so by its status: 126 or 127 */
+		return !rest.command ? code : run.child_status ? child_exit_code(&run) : 125;
 	}
 	return rest.command ? child_exit_code(&run) : 0;
 }

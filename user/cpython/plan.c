@@ -192,11 +192,17 @@ static int make(struct planner *p, const char *engine)
 static int explain(const struct elf_file *elf, struct err *e)
 {
 	struct elf_symbol symbol;
+	struct disasm *disasm;
 	bool loop = !elf_file__symbol(elf, loop_symbol, &symbol);
 	uint64_t runtime = find_runtime(elf);
+	int err;
 
 	if (!loop && !runtime)
 		return err_set(e, -PYE_ENOTPYTHON, "the file holds no CPython interpreter loop");
+	err = disasm__new(elf, &disasm, e);
+	if (err)
+		return err;
+	disasm__free(disasm);
 	return err_set(
 		e, -PYE_EVERSION,
 		"the file has %s, but no dispatch table of CPython %s: either another version, "
@@ -219,6 +225,9 @@ int plan_make(const struct elf_file *elf, const char *engine, struct probe_plan 
 	if (!err)
 		err = make(&p, engine);
 	code__done(&p.code);
+	if (err == -EFAULT || err == -E2BIG)
+		err = err_set(e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",
+			      plan->minor, err_str(err));
 	if (err)
 		return err;
 	*out = *plan;
