@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Plans of made-up interpreters: 3.12 and 3.10 reduced to a dispatch table, the handlers and functions
+ * that the planner looks at, and one byte of code for everything else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+#include "cpython/opcodes.h"
+#include "cpython/plan.h"
+#include "elf_make.h"
+
+#define TEXT make_vaddr(MAKE_TEXT)
+#define DATA make_vaddr(MAKE_DATA)
+
+/* Distances from the start of the code. */
+enum {
+	AT_UNKNOWN = 0x20,
+	AT_OTHERS = 0x100, /* 16 bytes each */
+	AT_HANDLERS = 0x1200, /* 64 bytes each, in the order of the version's row */
+	AT_CLEAR = 0x1800,
+	AT_UNWIND = 0x1840,
+	AT_DEALLOC = 0x1880,
+	AT_EVAL = 0x1900,
+	AT_CHECK = 0x1a00,
+	AT_STUB = 0x1b00,
+	AT_TYPE = 0x900, /* in the data: PyCode_Type, _PyRuntime */
+	AT_RUNTIME = 0xa00,
+};
+
+enum {
+	RESUME,
+	INSTR_RESUME,
+	RETURN_VALUE,
+	RETURN_CONST,
+	INSTR_RETURN,
+	INSTR_CONST,
+	YIELD,
+	INSTR_YIELD
+};
+
+static struct elf_make made;
+static struct probe_plan plan;
+static struct err err;
+
+static void put(size_t at, const char *bytes, size_t size)
+{
+	memcpy(made.bytes + MAKE_TEXT + at, bytes, size);
+}
+
+#define PUT(at, bytes) put(at, bytes, sizeof(bytes) - 1)
+
+/* A jump or call with 32 bits at @at. */
+static void put_branch(size_t at, uint8_t opcode, size_t to)
+{
+	int32_t distance = (int32_t)(to - (at + 5));
+
+	made.bytes[MAKE_TEXT + at] = opcode;
+	memcpy(made.bytes + MAKE_TEXT + at + 1, &distance, 4);
+}
+
+static size_t handler_at(size_t index)
+{
+	return AT_HANDLERS + 64 * index;
+}
+
+static void put_word(size_t at, uint64_t word)
+{
+	memcpy(made.bytes + MAKE_DATA + at, &word, 8);
+}
+
+static void put_table(const struct python_version *version)
+{
+	bool unused[256] = { false };
+	char *end;
+
+	for (const char *at = version->unused; *at; at = *end == ',' ? end + 1 : end) {
+		unsigned long lo = strtoul(at, &end, 10), hi = lo;
+
+		if (*end == '-')
+			hi = strtoul(end + 1, &end, 10);
+		for (; lo <= hi; lo++)
+			unused[lo] = true;
+	}
+	for (size_t i = 0; i < 256; i++) {
+		PUT(AT_OTHERS + 16 * i, "\x0f\x0b"); /* ud2 */
+		put_word(8 * i, TEXT + (unused[i] ? AT_UNKNOWN : AT_OTHERS + 16 * i));
+	}
+	for (size_t i = 0; version->handlers[i].name; i++)
+		put_word(8 * version->handlers[i].number, TEXT + handler_at(i));
+}
+
+static const struct python_version *version_of(uint8_t minor)
+{
+	for (size_t i = 0; i < python_version_cnt; i++)
+		if (python_versions[i].minor == minor)
+			return &python_versions[i];
+	return NULL;
+}
+
+static void make_common(uint8_t minor)
+{
+	make_init(&made, ET_EXEC);
+	memset(made.bytes + MAKE_TEXT, 0xcc, MAKE_DATA - MAKE_TEXT);
+	PUT(AT_UNKNOWN, "\x0f\x0b");
+	PUT(AT_DEALLOC, "\x53\x5b\xc3"); /* push rbx; pop rbx; ret */
+	put_table(version_of(minor));
+	put_word(AT_TYPE + 48, TEXT + AT_DEALLOC);
+	make_symbol(&made, "PyCode_Type", DATA + AT_TYPE, STT_OBJECT);
+	make_symbol(&made, "_PyRuntime", DATA + AT_RUNTIME, STT_OBJECT);
+}
+
+/* mov [rbx+56], rcx; test eax, eax; je +0; jmp rax: the probe is at +6 */
+#define ENTRY "\x48\x89\x4b\x38\x85\xc0\x74\x00\xff\xe0"
+
+static void make_312(void)
+{
+	make_common(12);
+	PUT(handler_at(RESUME), ENTRY);
+	PUT(handler_at(INSTR_RESUME), ENTRY);
+	for (size_t i = RETURN_VALUE; i <= INSTR_CONST; i++) {
+		PUT(handler_at(i), "\x48\x89\x4b\x38");
+		put_branch(handler_at(i) + 4, 0xe8, AT_CLEAR);
+		PUT(handler_at(i) + 9, "\xff\xe0");
+	}
+	/* mov [rbx+56], rcx; lea rdx, [rbx-72]; mov rbx, [rbx+8]; je +0; jmp rax */
+	PUT(handler_at(YIELD), "\x48\x89\x4b\x38\x48\x8d\x53\xb8\x48\x8b\x5b\x08\x74\x00\xff\xe0");
+	PUT(handler_at(INSTR_YIELD), ENTRY);
+	PUT(AT_CLEAR, "\x55\x5d\xc3"); /* push rbp; pop rbp; ret */
+	put_branch(AT_UNWIND, 0xe8, AT_CLEAR);
+	PUT(AT_UNWIND + 5, "\xc3");
+}
+
+/* The loop of 3.10: rdi thread state, rsi frame, edx throwflag. */
+static void make_310(void)
+{
+	make_common(10);
+	PUT(AT_EVAL, "\x55" /* push rbp */
+		     "\x48\x89\xf3" /* mov rbx, rsi */
+		     "\x83\x7f\x20\x05" /* cmp dword [rdi+32], 5 */
+		     "\x7f\x16" /* jg +0x20 */
+		     "\x48\x89\x5f\x18" /* mov [rdi+24], rbx */
+		     "\xff\xe0"); /* jmp rax */
+	PUT(AT_EVAL + 0x10, "\x48\x8b\x54\x24\x08"); /* mov rdx, [rsp+8] */
+	put_branch(AT_EVAL + 0x15, 0xe8, AT_CHECK);
+	PUT(AT_EVAL + 0x1a, "\x5d\xc3\x90\x90\x90\x90" /* pop rbp; ret */
+			    "\x31\xc0\xeb\xf6"); /* +0x20: xor eax, eax; jmp +0x1a */
+	PUT(AT_CHECK, "\x48\x89\xd0\xc3");
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x24;
+	make_symbol(&made, "_Py_CheckFunctionResult", TEXT + AT_CHECK, STT_FUNC);
+}
+
+static int make_plan(const char *engine)
+{
+	struct elf_file *elf = NULL;
+	int ret;
+
+	memset(&plan, 0, sizeof(plan));
+	memset(&err, 0, sizeof(err));
+	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
+	ret = plan_make(elf, engine, &plan, &err);
+	assert_int_equal(plan_is_interpreter(elf), ret != -PYE_ENOTPYTHON);
+	elf_file__free(elf);
+	return ret;
+}
+
+static const struct probe_site *site(const char *name)
+{
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		if (!strcmp(plan.sites[i].name, name))
+			return &plan.sites[i];
+	fail_msg("no site %s", name);
+	return &plan.sites[0];
+}
+
+static void expect(const char *name, enum probe_kind kind, size_t at, uint8_t reg, int32_t disp)
+{
+	const struct probe_site *s = site(name);
+
+	assert_int_equal(s->kind, kind);
+	assert_int_equal(s->vaddr, TEXT + at);
+	assert_int_equal(s->offset, MAKE_TEXT + at);
+	assert_int_equal(s->source, PROBE_IN_REG);
+	assert_int_equal(s->reg, reg);
+	assert_int_equal(s->disp, disp);
+}
+
+static void refused(int code, const char *why)
+{
+	assert_int_equal(make_plan("uprobe"), code);
+	if (!strstr(err.what, why))
+		fail_msg("\"%s\" is not in \"%s\"", why, err.what);
+	assert_int_equal(plan.site_cnt, 0);
+}
+
+static void test_plan__handlers(void **state)
+{
+	(void)state;
+	make_312();
+	assert_int_equal(make_plan("auto"), 0);
+	assert_string_equal(plan.engine, "uprobe");
+	assert_int_equal(plan.minor, 12);
+	assert_int_equal(plan.table, DATA);
+	assert_int_equal(plan.runtime, DATA + AT_RUNTIME);
+	assert_int_equal(plan.site_cnt, 6);
+	expect("RESUME", PROBE_RESUME, handler_at(RESUME) + 6, PREG_RBX, 0);
+	expect("INSTRUMENTED_RESUME", PROBE_RESUME, handler_at(INSTR_RESUME) + 6, PREG_RBX, 0);
+	expect("YIELD_VALUE", PROBE_YIELD, handler_at(YIELD) + 12, PREG_RDX, 72);
+	expect("_PyEvalFrameClearAndPop", PROBE_CLEAR, AT_CLEAR, PREG_RSI, 0);
+	expect("code_dealloc", PROBE_CODE_DEALLOC, AT_DEALLOC, PREG_RDI, 0);
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		assert_false(plan.sites[i].single_step);
+	assert_string_equal(site("RESUME")->insn, "je 0x402208");
+}
+
+static void test_plan__no_emulated_instruction(void **state)
+{
+	(void)state;
+	make_312();
+	PUT(handler_at(RESUME), "\x48\x89\x4b\x38\xff\xe0");
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("RESUME", PROBE_RESUME, handler_at(RESUME), PREG_RBX, 0);
+	assert_true(site("RESUME")->single_step);
+}
+
+static void test_plan__yield_whose_frame_only_a_copy_has(void **state)
+{
+	(void)state;
+	make_312();
+	/* mov [rbx+56], rcx; mov rbx, [rbx+8]; mov qword [rbp+8], 0; jmp +0 */
+	PUT(handler_at(YIELD),
+	    "\x48\x89\x4b\x38\x48\x8b\x5b\x08\x48\xc7\x45\x08\x00\x00\x00\x00\xeb\x00\xff\xe0");
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("YIELD_VALUE", PROBE_YIELD, handler_at(YIELD) + 16, PREG_RBP, 0);
+	/* without that store nothing shows what rbp is */
+	PUT(handler_at(YIELD),
+	    "\x48\x89\x4b\x38\x48\x8b\x5b\x08\x48\xc7\x45\x10\x00\x00\x00\x00\xeb\x00\xff\xe0");
+	make_312();
+	PUT(handler_at(YIELD),
+	    "\x48\x89\x4b\x38\x48\x8b\x5b\x08\x48\xc7\x45\x10\x00\x00\x00\x00\xeb\x00\xff\xe0");
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("YIELD_VALUE", PROBE_YIELD, handler_at(YIELD), PREG_RBX, 0);
+	assert_true(site("YIELD_VALUE")->single_step);
+}
+
+static void test_plan__jumps_into_handlers(void **state)
+{
+	(void)state;
+	/* from another entry handler: allowed, its frame is dropped as a double */
+	make_312();
+	put_branch(handler_at(INSTR_RESUME) + 16, 0xe9, handler_at(RESUME) + 4);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("RESUME", PROBE_RESUME, handler_at(RESUME) + 6, PREG_RBX, 0);
+	/* the same by way of a few instructions that lie apart */
+	make_312();
+	put_branch(handler_at(INSTR_RESUME) + 16, 0xe9, AT_STUB + 6);
+	PUT(AT_STUB, "\x74\x00\xff\xe0\xcc\xcc\x4d\x89\xfc");
+	put_branch(AT_STUB + 9, 0xe9, handler_at(RESUME) + 4);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("RESUME", PROBE_RESUME, handler_at(RESUME) + 6, PREG_RBX, 0);
+	/* from elsewhere: not, so the probe moves to the start */
+	make_312();
+	put_branch(AT_STUB, 0xe9, handler_at(RESUME) + 4);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("RESUME", PROBE_RESUME, handler_at(RESUME), PREG_RBX, 0);
+	assert_true(site("RESUME")->single_step);
+	/* and if the start is jumped to as well there is none */
+	put_branch(AT_STUB + 8, 0xe9, handler_at(RESUME));
+	make_312();
+	put_branch(AT_STUB, 0xe9, handler_at(RESUME));
+	refused(-PYE_EPLAN, "the handler of RESUME (0x402200) is entered from 0x402b00");
+}
+
+static void test_plan__fallen_into(void **state)
+{
+	(void)state;
+	make_312();
+	memset(made.bytes + MAKE_TEXT + handler_at(RESUME) + 6, 0x90, 58); /* into the next one */
+	assert_int_equal(make_plan("uprobe"), 0);
+	make_312();
+	memset(made.bytes + MAKE_TEXT + handler_at(INSTR_CONST) + 9, 0x90, 55);
+	PUT(handler_at(INSTR_CONST) + 9, "\x31\xc0");
+	refused(-PYE_EPLAN, "YIELD_VALUE");
+}
+
+static void test_plan__frame_in_two_places(void **state)
+{
+	(void)state;
+	make_312();
+	PUT(handler_at(RESUME), "\x48\x89\x4d\x38"); /* rbp, not rbx */
+	refused(-PYE_EPLAN, "do not hold the frame in the same place");
+}
+
+static void test_plan__frame_in_a_slot(void **state)
+{
+	const struct probe_site *s;
+
+	(void)state;
+	make_312();
+	/* mov rbx, [rsp+8] first */
+	for (size_t i = 0; i <= INSTR_YIELD; i++) {
+		char code[32];
+
+		memcpy(code, made.bytes + MAKE_TEXT + handler_at(i), 25);
+		PUT(handler_at(i), "\x48\x8b\x5c\x24\x08");
+		put(handler_at(i) + 5, code, 25);
+		if (i >= RETURN_VALUE && i <= INSTR_CONST)
+			put_branch(handler_at(i) + 9, 0xe8, AT_CLEAR);
+	}
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("RESUME", PROBE_RESUME, handler_at(RESUME) + 11, PREG_RBX, 0);
+	/* at the first byte it still is in the slot */
+	PUT(handler_at(RESUME) + 9, "\xff\xe0");
+	make_312();
+	for (size_t i = 0; i <= INSTR_YIELD; i++) {
+		PUT(handler_at(i), "\x48\x8b\x5c\x24\x08\x48\x89\x4b\x38");
+		put_branch(handler_at(i) + 9, 0xe8, AT_CLEAR);
+		PUT(handler_at(i) + 14, "\xff\xe0");
+	}
+	PUT(handler_at(RESUME) + 9, "\xff\xe0");
+	assert_int_equal(make_plan("uprobe"), 0);
+	s = site("RESUME");
+	assert_true(s->single_step);
+	assert_int_equal(s->source, PROBE_IN_SLOT);
+	assert_int_equal(s->reg, PREG_RSP);
+	assert_int_equal(s->disp, 8);
+}
+
+static void test_plan__returns_that_are_not_seen(void **state)
+{
+	(void)state;
+	make_312();
+	PUT(handler_at(RETURN_CONST) + 4, "\xff\xe0");
+	refused(-PYE_EPLAN, "RETURN_CONST");
+	make_312();
+	PUT(AT_UNWIND, "\xc3");
+	refused(-PYE_EPLAN, "by an exception");
+	make_312();
+	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_UNWIND, STT_FUNC);
+	refused(-PYE_EPLAN, "is not seen to call");
+}
+
+/* A symbol that points into an instruction must not lead to a probe there. */
+static void test_plan__lying_symbol(void **state)
+{
+	(void)state;
+	make_310();
+	made.symbols[3].st_value += 2;
+	refused(-PYE_EPLAN, "not an instruction start");
+	make_312();
+	put_word(AT_TYPE + 48, TEXT + handler_at(RESUME) + 1);
+	refused(-PYE_EPLAN, "code_dealloc");
+	make_312();
+	put_word(AT_TYPE + 48, DATA);
+	refused(-PYE_EPLAN, "deallocator");
+}
+
+static void test_plan__eval(void **state)
+{
+	const struct probe_site *s;
+
+	(void)state;
+	make_310();
+	assert_int_equal(make_plan("auto"), 0);
+	assert_int_equal(plan.tstate_current, DATA + AT_RUNTIME + 568);
+	assert_int_equal(plan.site_cnt, 4);
+	expect("_PyEval_EvalFrameDefault", PROBE_EVAL_ENTRY, AT_EVAL, PREG_RSI, 0);
+	assert_int_equal(site("_PyEval_EvalFrameDefault")->value_reg, PREG_RDX);
+	s = site("eval_exit");
+	assert_int_equal(s->vaddr, TEXT + AT_EVAL + 0x15);
+	assert_int_equal(s->value_reg, PREG_RDX);
+	assert_int_equal(s->source, PROBE_TOP);
+	s = site("eval_refused");
+	assert_int_equal(s->kind, PROBE_EVAL_REFUSED);
+	assert_int_equal(s->vaddr, TEXT + AT_EVAL + 0x22);
+	assert_string_equal(plan.notes, "");
+}
+
+static void test_plan__eval_conditional_edge(void **state)
+{
+	const struct probe_site *s;
+
+	(void)state;
+	make_310();
+	/* what returns: test rdx, rdx; mov rax, rdx; jne away; pop rbp; ret. Away comes back. */
+	PUT(AT_EVAL + 0x10, "\x48\x85\xd2\x48\x89\xd0\x75\x0c\x90\x90\x5d\xc3\x90\x90\x90\x90"
+			    "\x31\xc0\xeb\xf6\x48\x89\xc8\xeb\xf1");
+	made.symbols[3].st_size = 0x29;
+	assert_int_equal(make_plan("uprobe"), 0);
+	s = site("eval_exit");
+	/* not in address order: the edges by jumps come first */
+	assert_int_equal(plan.site_cnt, 5);
+	for (uint32_t i = 0; i < plan.site_cnt; i++) {
+		s = &plan.sites[i];
+		if (s->vaddr == TEXT + AT_EVAL + 0x16) {
+			assert_int_equal(s->cond, COND_X86 | 4); /* counts when not taken */
+			assert_int_equal(s->value_reg, PREG_RAX);
+		} else if (s->vaddr == TEXT + AT_EVAL + 0x27) {
+			assert_int_equal(s->value_reg, PREG_RAX);
+			assert_int_equal(s->kind, PROBE_EVAL_EXIT);
+		}
+	}
+}
+
+static void test_plan__eval_falls_back_to_the_ret(void **state)
+{
+	(void)state;
+	make_310();
+	made.symbol_cnt--; /* without _Py_CheckFunctionResult its result is just some value */
+	assert_int_equal(make_plan("auto"), 0);
+	assert_int_equal(site("eval_ret")->vaddr, TEXT + AT_EVAL + 0x1b);
+	assert_int_equal(site("eval_ret")->value_reg, PREG_RAX);
+	assert_true(site("eval_ret")->single_step);
+	assert_non_null(strstr(plan.notes, "single-stepped"));
+}
+
+static void test_plan__eval_without_end(void **state)
+{
+	(void)state;
+	make_310();
+	put_branch(AT_EVAL + 0x15, 0xe9, AT_STUB); /* goes on somewhere else */
+	PUT(AT_STUB, "\xc3");
+	refused(-PYE_EPLAN, "goes on to 0x402b00");
+}
+
+static void test_plan__usdt(void **state)
+{
+	(void)state;
+	make_312();
+	assert_int_equal(make_plan("usdt"), -PYE_EPLAN);
+	assert_non_null(strstr(err.what, "USDT"));
+	make_310();
+	assert_int_equal(make_plan("usdt"), -PYE_EPLAN);
+	assert_non_null(strstr(err.what, "0 probes python:function__entry"));
+}
+
+static void test_plan__what_is_no_python(void **state)
+{
+	(void)state;
+	make_312();
+	put_word(8 * 200, TEXT + AT_OTHERS); /* an unused number that has a handler */
+	refused(-PYE_EVERSION, "no dispatch table of CPython 3.6 to 3.15");
+	make_312();
+	put_word(8 * 200, TEXT + AT_OTHERS);
+	made.symbol_cnt = 1;
+	refused(-PYE_ENOTPYTHON, "no CPython interpreter loop");
+	make_312();
+	make_header(&made)->e_machine = EM_AARCH64;
+	refused(-PYE_EVERSION, "x86-64");
+	make_312();
+	memcpy(made.bytes + MAKE_DATA + 0x1000, made.bytes + MAKE_DATA, 2048);
+	refused(-PYE_EPLAN, "2 dispatch tables");
+}
+
+/* Whatever is wrong in the file, a plan's sites are instruction starts inside its code. */
+static void test_plan__every_bit(void **state)
+{
+	size_t size;
+
+	(void)state;
+	for (int which = 0; which < 2; which++) {
+		if (which)
+			make_310();
+		else
+			make_312();
+		size = make_finish(&made);
+		for (size_t at = 0; at < size; at++) {
+			struct elf_file *elf = NULL;
+
+			/* padding and the many handlers that nobody looks at */
+			if (made.bytes[at] == 0xcc || (at > 256 && !made.bytes[at]) ||
+			    (at >= MAKE_TEXT && at < MAKE_TEXT + AT_HANDLERS) ||
+			    (at >= MAKE_DATA && at < MAKE_DATA + 2048 && at % 7))
+				continue;
+			made.bytes[at] ^= (uint8_t)(1 << (at % 8));
+			if (!make_open_bytes(made.bytes, size, &elf, NULL) &&
+			    !plan_make(elf, "uprobe", &plan, &err))
+				for (uint32_t i = 0; i < plan.site_cnt; i++)
+					assert_true(elf_file__is_code(elf, plan.sites[i].vaddr));
+			elf_file__free(elf);
+			made.bytes[at] ^= (uint8_t)(1 << (at % 8));
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plan__handlers),
+		cmocka_unit_test(test_plan__no_emulated_instruction),
+		cmocka_unit_test(test_plan__yield_whose_frame_only_a_copy_has),
+		cmocka_unit_test(test_plan__jumps_into_handlers),
+		cmocka_unit_test(test_plan__fallen_into),
+		cmocka_unit_test(test_plan__frame_in_two_places),
+		cmocka_unit_test(test_plan__frame_in_a_slot),
+		cmocka_unit_test(test_plan__returns_that_are_not_seen),
+		cmocka_unit_test(test_plan__lying_symbol),
+		cmocka_unit_test(test_plan__eval),
+		cmocka_unit_test(test_plan__eval_conditional_edge),
+		cmocka_unit_test(test_plan__eval_falls_back_to_the_ret),
+		cmocka_unit_test(test_plan__eval_without_end),
+		cmocka_unit_test(test_plan__usdt),
+		cmocka_unit_test(test_plan__what_is_no_python),
+		cmocka_unit_test(test_plan__every_bit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
