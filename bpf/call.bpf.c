@@ -190,11 +190,10 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
 }
 
 /*
- * A generator yields that we did not see running, and its site lies behind the point where it was
- * unlinked from its caller. If we know the stack, the generator ran on top of it: thrown into. Else
+ * A generator leaves that we did not see running, and it is not (any more) linked to its caller. If we know the stack, the generator ran on top of it: thrown into. Else
  * nothing can be shown yet: the thread's trace begins with its next event.
  */
-static __always_inline int exit_yielded(struct thread *t, struct pye_pylayout *l, u64 frame,
+static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l, u64 frame,
 					u64 top)
 {
 	u32 id;
@@ -238,7 +237,7 @@ __noinline int exit_unknown(u64 frame)
 	if (owner >= OWNER_ENTRY || code_is_hidden(l, frame_code(t, l)))
 		return false;
 	if (!frame_previous(t, l) && owner == OWNER_GENERATOR)
-		return exit_yielded(t, l, frame, top);
+		return show_thrown(t, l, frame, top);
 	if (t->flags & T_KNOWN && frame != top) {
 		frame_load(t, frame);
 		if (owner == 0 && frame_real(frame_previous(t, l)) == top) {
@@ -421,6 +420,28 @@ int probe_usdt_return(struct pt_regs *ctx)
 	read_user(&exception, 8, tstate + l->ts_exception);
 	sub = exception ? PYE_EXIT_UNWIND : eval_suspended(l, frame);
 	on_exit(t, ts, frame, sub);
+	return 0;
+}
+
+/* _PyFrame_ClearExceptCode(frame) on behalf of gen_close(): it need not run the frame when no handler
+ * would see the exception, but the interpreter's own monitoring sees a throw and an unwind there. */
+SEC("uprobe")
+int probe_gen_close(struct pt_regs *ctx)
+{
+	u64 frame;
+	u16 word = 0;
+
+	PROBE_BEGIN;
+	frame = where(ctx, cookie);
+	if ((t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN || frame_load(t, frame))
+		return 0;
+	read_user(&word, 2, frame_word(t, l->f_instr));
+	if (!(word >> 8 & l->resume_depth1))
+		return 0; /* never started */
+	if (!show_thrown(t, l, frame, SLOT_FRAME(stack_top(t))))
+		return 0;
+	stack_pop(t, frame);
+	exit_send(t, ts, frame, PYE_EXIT_UNWIND);
 	return 0;
 }
 

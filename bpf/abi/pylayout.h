@@ -66,8 +66,12 @@ struct pye_pylayout {
 	/* RESUME's argument, 3.11 on: what it says under the mask: 0 call, 1 to 3 resume;
 	 * resume_skip: a value that is no event (3.15: prologue of a generator expression) or 0xff */
 	__u8 resume_mask, resume_skip;
+	/* bit of RESUME's argument: nothing but the outermost handler is active, so close() may
+	 * drop the frame without running it (3.14 on, where monitoring tools see a throw then); or 0 */
+	__u8 resume_depth1;
+	__u8 pad[3];
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 80, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 84, "struct pye_pylayout is part of the ABI");
 
 #endif

@@ -46,6 +46,8 @@ static const struct bpf_program *program_of(const struct trace_bpf *skel, enum p
 		return skel->progs.probe_eval_exit;
 	case PROBE_CODE_DEALLOC:
 		return skel->progs.probe_code_dealloc;
+	case PROBE_GEN_CLOSE:
+		return skel->progs.probe_gen_close;
 	case PROBE_USDT_ENTRY:
 		return skel->progs.probe_usdt_entry;
 	case PROBE_USDT_RETURN:

@@ -71,6 +71,7 @@ const struct layout layout_3_14 = {
 		.type_dealloc      = 48,
 
 		.resume_mask       = 3,
+		.resume_depth1     = 4,
 		.resume_skip       = 0xff,
 	},
 	.jit = { { 225864, 223184 }, { 225880, 223200 } },
@@ -121,6 +122,7 @@ const struct layout layout_3_14t = {
 		.type_dealloc      = 64,
 
 		.resume_mask       = 3,
+		.resume_depth1     = 4,
 		.resume_skip       = 0xff,
 	},
 	.jit = { { 249976, 228976 }, { 250040, 229000 } },

@@ -71,6 +71,7 @@ const struct layout layout_3_15 = {
 		.type_dealloc      = 48,
 
 		.resume_mask       = 7,
+		.resume_depth1     = 8,
 		.resume_skip       = 4,
 	},
 	.jit = { { 226240, 223408 }, { 226256, 223424 } },
@@ -121,6 +122,7 @@ const struct layout layout_3_15t = {
 		.type_dealloc      = 64,
 
 		.resume_mask       = 7,
+		.resume_depth1     = 8,
 		.resume_skip       = 4,
 	},
 	.jit = { { 250336, 229144 }, { 250400, 229168 } },

@@ -68,6 +68,7 @@ const struct python_version python_versions[] = {
 	}, {
 		.minor = 14, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
 		.debug_offsets = 760, .clear_symbol = "_PyEval_FrameClearAndPop",
+		.close_skips = true, .type_methods = 232, .type_methods_nogil = 248,
 		.unused = "121-127,212-233",
 		.handlers = {
 			ENTRY(RESUME, 128), ENTRY(RESUME_CHECK, 196), ENTRY(INSTRUMENTED_RESUME, 245),
@@ -77,6 +78,7 @@ const struct python_version python_versions[] = {
 	}, {
 		.minor = 15, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
 		.debug_offsets = 888, .clear_symbol = "_PyEval_FrameClearAndPop",
+		.close_skips = true, .type_methods = 232, .type_methods_nogil = 248,
 		.unused = "120-127,219-232",
 		.handlers = {
 			ENTRY(RESUME, 128), ENTRY(RESUME_CHECK, 200), ENTRY(RESUME_CHECK_JIT, 201),

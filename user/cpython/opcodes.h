@@ -44,6 +44,9 @@ struct python_version {
 				  * _Py_CheckFunctionResult */
 	uint8_t dealloc; /* PyTypeObject.tp_dealloc */
 	uint8_t dealloc_nogil; /* the same in free-threaded builds; 0 = there are none */
+	bool close_skips; /* gen_close() may drop a suspended frame without running it, in which the
+			   * interpreter's own monitoring sees a throw and an unwind */
+	uint16_t type_methods, type_methods_nogil; /* PyTypeObject.tp_methods, with close_skips */
 	bool usdt; /* function__entry and function__return see every frame */
 	const char *clear_symbol; /* EXIT_CLEAR: its name, if not stripped */
 	const char *tstate_symbol; /* variable with the thread state that holds the GIL, or NULL */

@@ -120,6 +120,8 @@ static int plan_uprobe(struct planner *p)
 		err = plan_handlers(p);
 		if (!err)
 			err = plan_clear(p);
+		if (!err && p->table.version->close_skips)
+			err = plan_gen_close(p);
 		break;
 	}
 	return err ? err : plan_code_dealloc(p);

@@ -59,6 +59,7 @@ int plan_unwind(struct planner *p); /* 3.11: the exit by exception */
 int plan_clear(struct planner *p); /* >= 3.12: the exits */
 int plan_eval(struct planner *p); /* <= 3.10 */
 int plan_usdt(struct planner *p); /* -ENOENT where the probes are not complete */
+int plan_gen_close(struct planner *p); /* >= 3.14: generators dropped without running */
 int plan_code_dealloc(struct planner *p); /* the death of code objects */
 
 #endif
