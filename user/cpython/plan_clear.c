@@ -109,7 +109,25 @@ static int check_returns(struct planner *p, uint64_t function, uint64_t *called)
 	return 0;
 }
 
-/* Some call of it lies in none of the return handlers: those are at most 512 bytes long. */
+/* Does an address belong to a return handler: near behind its start, no other handler or function between? */
+static bool is_returns(const struct planner *p, uint64_t addr)
+{
+	const struct opcode_handler *op = NULL;
+	uint64_t nearest = 0, start, end;
+
+	for (size_t i = 0; i < OPTABLE_CNT; i++)
+		if (p->table.targets[i] <= addr && p->table.targets[i] > nearest)
+			nearest = p->table.targets[i];
+	if (addr - nearest >= PLANNER_BLOCK_MAX ||
+	    (!code__function(&p->code, addr, &start, &end) && start > nearest))
+		return false;
+	while ((op = next_return(p, op)))
+		if (p->table.targets[op->number] == nearest)
+			return true;
+	return false;
+}
+
+/* Some call of it lies in none of the return handlers. */
 static int check_unwinding(struct planner *p, uint64_t function, uint64_t called)
 {
 	const struct disasm_range ranges[] = { { function, function + 1 }, { called, called + 1 } };
@@ -119,13 +137,8 @@ static int check_unwinding(struct planner *p, uint64_t function, uint64_t called
 
 	if (err)
 		return err;
-	for (size_t i = 0; i < cnt; i++) {
-		const struct opcode_handler *op = next_return(p, NULL);
-
-		while (op && calls[i].addr - p->table.targets[op->number] >= PLANNER_BLOCK_MAX)
-			op = next_return(p, op);
-		others += !op;
-	}
+	for (size_t i = 0; i < cnt; i++)
+		others += !is_returns(p, calls[i].addr);
 	free(calls);
 	if (others)
 		return 0;
