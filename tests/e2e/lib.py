@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end tests share: the program under test, the interpreters, traces and their events."""
+import collections
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import pythons
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+BINARY = os.environ.get("PYEBPF") or str(pythons.BUILD / "pyebpf")
+LONG = os.environ.get("PYEBPF_LONG") == "1"
+
+sys.path.insert(0, str(HERE.parent / "accept"))
+import ndjson  # noqa: E402
+import trace_exact  # noqa: E402
+
+ENTER, LEAVE = ndjson.ENTER, ndjson.LEAVE
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+long_only = pytest.mark.skipif(not LONG, reason="takes long: PYEBPF_LONG=1")
+
+
+# --- interpreters ---
+
+def family(name):
+    return re.search(r"3\.\d+t?", name).group()
+
+
+@functools.lru_cache(maxsize=None)
+def families():
+    """One interpreter of each family: the one built here rather than the one of a distribution."""
+    best = {}
+    for name in sorted(pythons.names(), key=lambda n: (not n.startswith("pyenv"), len(n), n)):
+        best.setdefault(family(name), name)
+    return sorted(best.values(), key=lambda n: (pythons.version(n), n))
+
+
+def every():
+    return pythons.names()
+
+
+def pick(*wanted):
+    """The interpreters of these families that are there; all families in the long form."""
+    if LONG:
+        return families()
+    return [n for n in families() if family(n) in wanted]
+
+
+def command(name):
+    return pythons.found()[name]
+
+
+def executable(name):
+    """The file of the interpreter, not the loader or shim that starts it."""
+    return command(name)[-1]
+
+
+def any_python():
+    """An interpreter that is a plain file."""
+    return next(command(n) for n in families() if len(command(n)) == 1)
+
+
+# --- running ---
+
+def sh(cmd, **kw):
+    kw.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([str(c) for c in cmd], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=kw.pop("timeout", 300), **kw)
+
+
+def trace(args, out, **kw):
+    """pyebpf trace -o OUT ARGS; not checked."""
+    return sh([BINARY, "trace", "-o", out] + [str(a) for a in args], **kw)
+
+
+def text(raw):
+    return raw.decode("utf-8", "replace")
+
+
+def convert(capture, form="ndjson"):
+    done = sh([BINARY, "convert", capture, "--format", form, "-o", "-"])
+    assert done.returncode == 0, text(done.stderr)
+    return done.stdout
+
+
+class Trace:
+    """A capture, read."""
+
+    def __init__(self, capture):
+        lines = convert(capture).decode("utf-8").splitlines()
+        self.events = [json.loads(line) for line in lines]
+        assert self.events and self.events[-1]["ev"] == "meta", "no meta line at the end"
+        self.meta = self.events.pop()
+        ndjson.check_nesting(self.events)
+
+    @property
+    def gaps(self):
+        return [e for e in self.events if e["ev"] == "gap"]
+
+    @property
+    def lost(self):
+        return sum(self.meta["dropped"].values())
+
+    def whole(self):
+        """Nothing lost: returns itself."""
+        assert self.lost == 0 and not [g for g in self.gaps if g["n"]], (self.meta, self.gaps[:3])
+        assert self.meta["generated"] == self.meta["written"]
+        assert self.meta["written"] == sum(e["ev"] in ENTER | LEAVE for e in self.events)
+        return self
+
+    def of(self, file):
+        return [e for e in self.events if e.get("file") == str(file)]
+
+    def count(self, file, ev=None):
+        """{name: number of events} of a file; `ev`: one kind or a set of them (default: enter)."""
+        kinds = {ev} if isinstance(ev, str) else ev or ENTER
+        return collections.Counter(e["name"] for e in self.of(file) if e["ev"] in kinds)
+
+    def pids(self):
+        return {e["pid"] for e in self.events if e["ev"] in ENTER | LEAVE | {"open"}}
+
+
+def traced(cmd, tmp, *options, status=0, **kw):
+    """Runs a command under trace and returns its Trace (nothing lost) and the finished process."""
+    cap = pathlib.Path(tmp) / "t.pyebpf"
+    with contextlib.suppress(FileNotFoundError):
+        cap.unlink()
+    done = trace(list(options) + ["--"] + list(cmd), cap, **kw)
+    assert done.returncode == status, (done.returncode, text(done.stderr)[-2000:])
+    return Trace(cap), done
+
+
+def run_program(name, program, tmp, *args, options=(), **kw):
+    """A program of programs/ under trace."""
+    prog = program if os.path.isabs(str(program)) else PROGRAMS / program
+    return traced(command(name) + [prog] + list(args), tmp, *options, **kw)
+
+
+# --- processes ---
+
+@contextlib.contextmanager
+def started(cmd, **kw):
+    """A process that is ended by its pid when the test is over."""
+    kw.setdefault("stdin", subprocess.DEVNULL)
+    kw.setdefault("stdout", subprocess.PIPE)
+    process = subprocess.Popen([str(c) for c in cmd], **kw)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+        process.wait(30)
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+
+def until(condition, what, seconds=30):
+    """Waits for something that comes; fails with `what` when it does not."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        got = condition()
+        if got:
+            return got
+        time.sleep(0.01)
+    raise AssertionError("waited in vain for " + what)
+
+
+def attached(pid):
+    """Has a tracer placed probes in this process? The kernel maps a page for them."""
+    with contextlib.suppress(OSError):
+        return "[uprobes]" in pathlib.Path("/proc/%d/maps" % pid).read_text()
+    return False
+
+
+def attach(pids, out, *options, **kw):
+    """pyebpf trace -p PIDS, started; wait for `attached()` where events matter."""
+    given = ",".join(map(str, pids)) if isinstance(pids, (list, tuple)) else str(pids)
+    kw.setdefault("stderr", subprocess.PIPE)
+    return started([BINARY, "trace", "-o", out] + list(options) + ["-p", given], **kw)
+
+
+def finish(process, expect=0, seconds=60):
+    """Waits for a pyebpf to end; its stderr."""
+    err = process.communicate(timeout=seconds)[1]
+    assert process.returncode == expect, (process.returncode, text(err or b"")[-2000:])
+    return text(err or b"")
+
+
+def stop(process, expect=0, number=signal.SIGINT):
+    """Ctrl-C for a running pyebpf; its stderr."""
+    process.send_signal(number)
+    return finish(process, expect)
+
+
+def status_field(pid, field):
+    for line in pathlib.Path("/proc/%d/status" % pid).read_text().splitlines():
+        if line.startswith(field + ":"):
+            return line.split(":", 1)[1].strip()
+    raise KeyError(field)
+
+
+def nothing_left():
+    """P7: no pinned object, no probe in tracefs."""
+    for folder in ("/sys/fs/bpf",):
+        if os.path.isdir(folder):
+            assert os.listdir(folder) == []
+    for path in ("/sys/kernel/tracing/uprobe_events", "/sys/kernel/debug/tracing/uprobe_events"):
+        with contextlib.suppress(OSError):
+            assert pathlib.Path(path).read_text() == ""
+
+
+def shell_words(cmd):
+    return " ".join(shlex.quote(str(c)) for c in cmd)
