@@ -159,9 +159,9 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 		b.ring_fds[i] = -1;
 	ring_sizes(&b, opts->ring_bytes);
 	b.multi = !opts->force_classic && feature_uprobe_multi(&b.per_process);
-	b.sleepable = true;
+	b.sleepable = !opts->force_classic;
 	err = try_load(&b, opts);
-	if (err && err != -EPERM && err != -EACCES) {
+	if (err && b.sleepable && err != -EPERM && err != -EACCES) {
 		b.sleepable = false;
 		err = try_load(&b, opts);
 	}

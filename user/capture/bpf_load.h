@@ -17,7 +17,7 @@ struct trace_bpf; /* the generated skeleton */
 struct bpf_load_opts {
 	size_t ring_bytes; /* all rings together */
 	bool launch;	   /* load the programs that hold our own children */
-	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
+	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */
 };
 
 struct bpf_loaded {
