@@ -27,6 +27,7 @@
 #define DEPTH_MAX 6
 #define EARLY_MAX 512 /* instructions before the frame is stored */
 #define RANGE_MAX 64
+#define TODO_MAX  24
 
 /* Straight-line code from one address up to an instruction that jumps on, or to the exit. */
 struct segment {
@@ -127,7 +128,7 @@ static int walk_early(struct search *s, struct todo *todo, size_t *todo_cnt, siz
 /* The instructions that run before the frame is stored into the thread state. */
 static int find_early(struct search *s)
 {
-	auto_free struct todo *todo = calloc(DEPTH_MAX * 4, sizeof(*todo));
+	auto_free struct todo *todo = calloc(TODO_MAX, sizeof(*todo));
 	size_t cnt = 1;
 
 	if (!todo)
@@ -135,7 +136,7 @@ static int find_early(struct search *s)
 	todo[0].addr = s->body->entry;
 	flow__init(&todo[0].flow);
 	while (cnt)
-		if (walk_early(s, todo, &cnt, DEPTH_MAX * 4))
+		if (walk_early(s, todo, &cnt, TODO_MAX))
 			return give_up(s,
 				       "where it stores the frame into the thread state cannot be "
 				       "told");

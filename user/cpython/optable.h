@@ -9,7 +9,7 @@
 
 struct elf_file;
 
-#define OPTABLE_CNT 256
+#define OPTABLE_CNT 256u
 
 struct optable {
 	const struct python_version *version;
