@@ -3,7 +3,7 @@
  * What an event of the uprobe engine costs the traced program, against an empty BPF program at the
  * same instructions with the same kind of link: the kernel's trap is the floor.
  *
- *	probe_cost [-j] [-r ROUNDS] [-n CALLS/10000] [-e ENGINE] [-d] -- PYTHON cost_target.py
+ *	probe_cost [-j] [-r ROUNDS] [-n CALLS/10000] [-e ENGINE] [-d] [-w WAY] -- PYTHON cost_target.py
  *
  * One Python process runs the same loop again and again while the probes change, so that noise and
  * the layout of memory are the same for all ways; each round has every way once. Time is the CPU time
@@ -13,6 +13,9 @@
  * The real programs work only together (an exit is known by its entry), so the share of each is
  * taken from the kernel's run-time statistics (BPF_STATS_RUN_TIME) in runs of their own: the
  * difference between real and empty programs, split as the statistics say.
+ *
+ * -d reads the rings after a run and not meanwhile; -w runs one way only (its number in way_names),
+ * to be looked at with perf: perf record -e cpu-clock -C 1.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -67,6 +70,7 @@ struct bench {
 	int empty[2], empty_sleepable; /* program per family, so that each has its statistics */
 	unsigned int rounds, loops;
 	bool json, drain_after;
+	int only; /* one way, or -1 */
 	double ns[WAY_CNT][ROUNDS_MAX]; /* per call */
 	double stats[2][2][ROUNDS_MAX]; /* empty and real; entry and exit: ns per hit */
 	uint64_t events;
@@ -191,7 +195,7 @@ static int attach_way(struct bench *b, enum way way, int fds[2], struct err *e)
 	switch (way) {
 	case WAY_REAL:
 	case WAY_REAL_STATS:
-		return cap_bpf__attach(b->cap, in, b->target.pid, e);
+		return cap_bpf__attach(b->cap, in, b->target.pid, false, e);
 	case WAY_EMPTY_ENTRY:
 		first = FAMILY_ENTRY;
 		break;
@@ -347,18 +351,18 @@ static int set_up(struct bench *b, char **argv, const char *engine)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: probe_cost [-j] [-d] [-r ROUNDS] [-n CALLS/10000] [-e ENGINE] -- "
-			"PYTHON cost_target.py\n");
+	fprintf(stderr, "usage: probe_cost [-j] [-d] [-r ROUNDS] [-n CALLS/10000] [-e ENGINE] [-w WAY] "
+			"-- PYTHON cost_target.py\n");
 	return 2;
 }
 
 int main(int argc, char **argv)
 {
-	static struct bench b = { .rounds = 9, .loops = 15 };
+	static struct bench b = { .rounds = 9, .loops = 15, .only = -1 };
 	const char *engine = "auto";
 	int c, err;
 
-	while ((c = getopt(argc, argv, "+jdr:n:e:")) != -1) {
+	while ((c = getopt(argc, argv, "+jdr:n:e:w:")) != -1) {
 		if (c == 'j')
 			b.json = true;
 		else if (c == 'd')
@@ -369,6 +373,8 @@ int main(int argc, char **argv)
 			b.loops = (unsigned int)atoi(optarg);
 		else if (c == 'e')
 			engine = optarg;
+		else if (c == 'w')
+			b.only = atoi(optarg);
 		else
 			return usage();
 	}
@@ -377,8 +383,9 @@ int main(int argc, char **argv)
 	err = set_up(&b, argv + optind, engine);
 	for (unsigned int round = 0; !err && round < b.rounds; round++)
 		for (int way = 0; !err && way < WAY_CNT; way++)
-			err = measure(&b, (enum way)((way + round) % WAY_CNT), round);
-	if (!err)
+			if (b.only < 0 || b.only == (int)((way + round) % WAY_CNT))
+				err = measure(&b, (enum way)((way + round) % WAY_CNT), round);
+	if (!err && b.only < 0)
 		report(&b, b.target.interp.version);
 	cap_bpf__free(b.cap);
 	interp__done(&b.target.interp);

@@ -125,8 +125,11 @@ __noinline u64 entry_caller(u64 caller)
 
 	if (!t)
 		return CALLER_LOST;
-	real = frame_real(caller);
+	/* from 3.11 on who makes a RESUME runs; to 3.10 a frame that is thrown into has its entry, too */
+	real = frame_real(caller, !(l->flags & PYE_LAYOUT_FRAME_OBJECT));
 	top = SLOT_FRAME(stack_top(t));
+	if (real == FRAME_CUT)
+		real = t->flags & T_KNOWN ? top : 0;
 	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
 		/* nothing below a thread's first frame: nothing to show */
 		if (!real && !(t->flags & T_NEED_WALK)) {
@@ -240,7 +243,7 @@ __noinline int exit_unknown(u64 frame)
 		return show_thrown(t, l, frame, top);
 	if (t->flags & T_KNOWN && frame != top) {
 		frame_load(t, frame);
-		if (owner == 0 && frame_real(frame_previous(t, l)) == top) {
+		if (owner == 0 && frame_real(frame_previous(t, l), 0) == top) {
 			count(CNT_STRAY_EXIT);
 			return false;
 		}

@@ -25,6 +25,7 @@ struct defs_map defs SEC(".maps");
 
 __u32 next_tix = 1;
 __u32 next_pix = 1;
+__u32 stopped; /* the probes are being taken out, one link after the other: nothing counts any more */
 
 static __always_inline u32 pid_number(struct pid *pid)
 {
@@ -102,6 +103,8 @@ __hidden struct thread *thread_get(void)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 
+	if (stopped)
+		return NULL;
 	if (t && t->flags & T_ANNOUNCED)
 		return t;
 	if (!t)
@@ -165,5 +168,29 @@ int list_threads(struct bpf_iter__task *ctx)
 	out[0] = t->tix;
 	out[1] = t->seq;
 	bpf_seq_write(ctx->meta->seq, out, sizeof(out));
+	return 0;
+}
+
+/* The threads of traced processes: which of them pthread_self() is whose. */
+SEC("iter/task")
+int list_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct pye_task_rec rec = {};
+	struct pye_proc *proc;
+	u32 pid;
+
+	if (!task)
+		return 0;
+	pid = task_tgid(task);
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	if (!proc || !(proc->flags & PYE_PROC_TRACED))
+		return 0;
+	rec.pid = pid;
+	rec.tid = task_pid(task);
+	rec.pix = proc->pix;
+	rec.fsbase = BPF_CORE_READ(task, thread.fsbase);
+	BPF_CORE_READ_STR_INTO(&rec.comm, task, comm);
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
 	return 0;
 }

@@ -16,6 +16,8 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (!proc || !(proc->flags & PYE_PROC_FOLLOW) || !child_pid || child_pid == pid)
 		return 0;
 	copy = *proc;
+	if (!(copy.flags & PYE_PROC_SHARED))
+		copy.flags &= ~PYE_PROC_TRACED; /* until user space has placed its probes */
 	copy.pix = __sync_fetch_and_add(&next_pix, 1);
 	bpf_map_update_elem(&procs, &child_pid, &copy, BPF_ANY);
 	rec.pix = copy.pix;

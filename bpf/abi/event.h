@@ -160,6 +160,14 @@ struct pye_proc_rec {
  * thread nor sequence number. */
 enum pye_held { PYE_HELD_EXEC = 0, PYE_HELD_MAP = 1 };
 
+/* What list_tasks (an iterator, not a ring) says of each thread of a traced process. */
+struct pye_task_rec {
+	__u32 pid, tid; /* in the pid namespace of pyebpf */
+	__u32 pix, pad;
+	__u64 fsbase; /* pthread_self() */
+	char comm[PYE_COMM];
+};
+
 struct pye_retire_rec {
 	struct pye_head head; /* frame: address of the code object */
 	__u32 code;
@@ -175,6 +183,7 @@ _Static_assert(sizeof(struct pye_walk_rec) == 32 + 16 * PYE_WALK_FRAMES, "ABI");
 _Static_assert(sizeof(struct pye_thread_rec) == 72, "ABI");
 _Static_assert(sizeof(struct pye_thread_end_rec) == 48, "ABI");
 _Static_assert(sizeof(struct pye_proc_rec) == 64, "ABI");
+_Static_assert(sizeof(struct pye_task_rec) == 40, "ABI");
 _Static_assert(sizeof(struct pye_retire_rec) == 32, "ABI");
 
 #endif

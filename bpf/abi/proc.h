@@ -8,6 +8,7 @@
 #define PYE_PROC_TRACED	  1 /* its probes record */
 #define PYE_PROC_LAUNCHED 2 /* our own child: held at exec and at mappings of code */
 #define PYE_PROC_FOLLOW	  4 /* its children are traced too */
+#define PYE_PROC_SHARED	  16 /* the probes are in its file for everybody: a child has them too */
 #define PYE_PROC_WATCH_MAP 8 /* stop it when it maps code: its interpreter is not found yet */
 
 /* Value of the table of processes; key: its pid in pyebpf's pid namespace. */

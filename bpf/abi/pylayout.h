@@ -31,6 +31,8 @@ struct pye_pylayout {
 	__u16 f_owner;	   /* byte; >= 3 is an entry from C, no Python frame. None to 3.10 */
 	__u16 f_state;	   /* to 3.10: f_stacktop (pointer) or f_state (int8); else none */
 	__u16 f_gen;	   /* to 3.10: f_gen; else none */
+	__u16 f_stack;	   /* to 3.10: f_stacktop (pointer), or f_stackdepth (int32) of 3.10: not NULL, not
+			    * negative while suspended; else none */
 
 	/* code object */
 	__u16 co_filename, co_name, co_qualname; /* co_qualname: none before 3.11 */
@@ -69,9 +71,13 @@ struct pye_pylayout {
 	/* bit of RESUME's argument: nothing but the outermost handler is active, so close() may
 	 * drop the frame without running it (3.14 on, where monitoring tools see a throw then); or 0 */
 	__u8 resume_depth1;
-	__u8 pad[3];
+	/* What a suspended frame's instruction pointer shows, 3.11 on: RESUME (one of the opcodes, 0xff:
+	 * none), so many bytes ahead of it, with an argument of 2 or 3: yield from, await */
+	__u8 resume_ahead;
+	__u8 resume_ops[4];
+	__u8 pad[4];
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 84, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 92, "struct pye_pylayout is part of the ABI");
 
 #endif

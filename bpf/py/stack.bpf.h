@@ -86,22 +86,58 @@ static __always_inline struct thread *self(struct pye_pylayout **l)
 }
 
 /*
- * frame_real - the frame itself, or the next one below it that is a Python frame: entries from C and
- * the interpreter's own shims are skipped. It is left in t->frame. 0 at the root of the stack or
- * when something cannot be read.
+ * Throwing into a generator that delegates to another one (yield from, await) links its frame into the
+ * thread's chain although it does not run: it is still suspended. Such a frame shows no call.
  */
-__noinline u64 frame_real(u64 frame)
+static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayout *l, u64 frame)
+{
+	u16 word = 0;
+	s32 depth = -1;
+
+	if (l->flags & PYE_LAYOUT_FRAME_STATE) {
+		read_user(&depth, 4, frame + l->f_stack);
+		return depth >= 0;
+	}
+	if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
+		return frame_word(t, l->f_stack) != 0;
+	if (frame_owner(t, l) != OWNER_GENERATOR ||
+	    read_user(&word, 2, frame_word(t, l->f_instr) + l->resume_ahead))
+		return false;
+	if ((word >> 8 & l->resume_mask & 3) < 2)
+		return false;
+	word &= 0xff;
+	return word == l->resume_ops[0] || word == l->resume_ops[1] || word == l->resume_ops[2] ||
+	       word == l->resume_ops[3];
+}
+
+/* The chain ends at a linked frame (3.9 does not link it to its caller): what is below is not said. */
+#define FRAME_CUT 1
+
+/*
+ * frame_real - the frame itself, or the next one below it that is a running Python frame: entries from
+ * C, the interpreter's own shims and linked generators are skipped. It is left in t->frame.
+ * @sure: the frame itself is known to run
+ *
+ * Return: 0 at the root of the stack or when something cannot be read; or FRAME_CUT.
+ */
+__noinline u64 frame_real(u64 frame, u32 sure)
 {
 	struct pye_pylayout *l;
 	struct thread *t = self(&l);
+	u64 end = 0;
 
 	if (!t)
 		return 0;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 8; i++) {
 		if (!frame || frame_load(t, frame))
-			return 0;
-		if (frame_owner(t, l) < OWNER_ENTRY && !code_is_hidden(l, frame_code(t, l)))
-			return frame;
+			return end;
+		end = 0;
+		if (frame_owner(t, l) < OWNER_ENTRY && !code_is_hidden(l, frame_code(t, l))) {
+			if (sure || !frame_is_linked(t, l, frame))
+				return frame;
+			end = FRAME_CUT;
+		}
+		sure = 0;
 		frame = frame_previous(t, l);
 	}
 	return 0;
@@ -166,8 +202,8 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 
 	if (!t)
 		return 1;
-	w->frame = frame_real(w->frame);
-	if (!w->frame)
+	w->frame = frame_real(w->frame, !w->n);
+	if (w->frame <= FRAME_CUT)
 		return 1;
 	if (!w->failed && walk_add(t, l, w->frame, &id))
 		w->failed = 1;
@@ -228,10 +264,10 @@ __noinline int walk_near(u64 frame)
 		return -1;
 	anchor = SLOT_FRAME(stack_top(t));
 	for (int i = 0; i < NEAR_FRAMES; i++) {
-		at = frame_real(at);
+		at = frame_real(at, !i);
 		if (at == anchor)
 			break;
-		if (!at)
+		if (at <= FRAME_CUT)
 			return -2;
 		at = frame_previous(t, l);
 		n++;
@@ -243,8 +279,8 @@ __noinline int walk_near(u64 frame)
 	base = t->pos;
 	at = frame;
 	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
-		at = frame_real(at);
-		if (!at || walk_add(t, l, at, &id))
+		at = frame_real(at, !i);
+		if (at <= FRAME_CUT || walk_add(t, l, at, &id))
 			return -1;
 		t->stack[SLOT(base + n - 1 - i)] =
 			at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
@@ -276,8 +312,8 @@ static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
 
 	if (!t || r->n >= PYE_STACK_SLOTS)
 		return 1;
-	r->frame = frame_real(r->frame);
-	if (!r->frame)
+	r->frame = frame_real(r->frame, 0);
+	if (r->frame <= FRAME_CUT)
 		return 1;
 	read_user(&flags, 4, frame_code(t, l) + l->co_flags);
 	t->stack[SLOT(t->pos - 1 - r->n)] = r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0);

@@ -2,6 +2,7 @@
 #include "assemble/assemble.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,13 +57,35 @@ static struct asm_thread *thread_find(struct assembler *a, uint32_t tix)
 	return t;
 }
 
+static struct asm_thread *find_idle(struct assembler *a, uint32_t pix, uint32_t tid)
+{
+	struct asm_thread *t;
+
+	if (!a->idle_cnt)
+		return NULL;
+	for (t = a->threads; t; t = t->hh.next)
+		if (t->idle && t->process->pix == pix && t->trace.tid == tid)
+			return t;
+	return NULL;
+}
+
 static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 {
-	struct asm_thread *t = calloc(1, sizeof(*t));
+	struct asm_thread *t = find_idle(a, rec->pix, rec->tid);
 
+	if (t) {
+		/* it runs now: its records come under another number */
+		HASH_DEL(a->threads, t);
+		a->idle_cnt--;
+		t->idle = false;
+		t->tix = rec->head.tix;
+		HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
+		return 0;
+	}
+	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->tix = rec->head.tix;
+	t->tix = t->id = rec->head.tix;
 	t->fresh = true;
 	t->process = asm_process_get(a, rec->pix, rec->pid);
 	if (!t->process || thread_find(a, t->tix)) {
@@ -77,6 +100,11 @@ static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 					  .start_ns = rec->head.ts_ns, .name = t->name };
 	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
 	return capw__thread(a->w, &t->trace);
+}
+
+int assembler__func(struct assembler *a, const struct trace_func *func)
+{
+	return capw__func(a->w, func);
 }
 
 static int stack_push(struct asm_thread *t, uint64_t frame)
@@ -103,7 +131,7 @@ static int enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_
 	int err = stack_push(t, frame);
 
 	if (!err)
-		err = capw__enter(a->w, t->tix, ts, kind, code & PYE_CODE_ID);
+		err = capw__enter(a->w, t->id, ts, kind, code & PYE_CODE_ID);
 	if (err == -EINVAL || err == -E2BIG) {
 		/* a code object whose definition did not arrive: the stack is not known any more */
 		a->odd.mismatched++;
@@ -118,7 +146,7 @@ static int gap(struct assembler *a, struct asm_thread *t, uint64_t until,
 	       enum trace_gap_reason reason, uint64_t lost)
 {
 	struct trace_gap g = { .ts_ns = t->last_ns, .until_ns = until, .lost = lost,
-			       .thread = t->tix, .reason = (uint8_t)reason };
+			       .thread = t->id, .reason = (uint8_t)reason };
 
 	t->depth = 0;
 	return capw__gap(a->w, &g);
@@ -158,6 +186,17 @@ static int apply_thrown(struct assembler *a, struct asm_thread *t, uint64_t ts)
 	return err;
 }
 
+/* Was what we saw of an idle thread from outside what it found when it ran again? */
+static bool same_stack(const struct asm_thread *t)
+{
+	if (!t->depth || t->walk.cnt != t->depth)
+		return false;
+	for (uint32_t i = 0; i < t->depth; i++)
+		if (t->stack[i] != t->walk.frames[t->depth - 1 - i].frame)
+			return false;
+	return true;
+}
+
 /*
  * What must be done before an event: events missing in front of it are a gap, frames that a walk
  * found are shown.
@@ -178,13 +217,49 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 		t->walk.pending = false;
 		if (t->walk.flags & PYE_WALK_ANCHORED)
 			return apply_thrown(a, t, head->ts_ns);
-		if (!missing && !t->fresh)
+		if (!missing && t->fresh && same_stack(t)) {
+			t->fresh = false;
+			return 0;
+		}
+		if (!missing && (!t->fresh || t->depth))
 			err = gap(a, t, head->ts_ns,
-				  t->walk.reason == PYE_WALK_SWITCH ? GAP_SWITCH : GAP_LOSS, 0);
+				  t->fresh				       ? GAP_ATTACH
+				  : t->walk.reason == PYE_WALK_SWITCH ? GAP_SWITCH
+								      : GAP_LOSS,
+				  0);
 		if (!err)
 			err = apply_whole(a, t, head->ts_ns);
 	}
 	t->fresh = false;
+	return err;
+}
+
+int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
+{
+	struct asm_process *p = asm_process_get(a, idle->pix, 0);
+	struct asm_thread *t;
+	int err;
+
+	for (t = a->threads; t; t = t->hh.next)
+		if (t->process->pix == idle->pix && t->trace.tid == idle->tid)
+			return 0;
+	t = p ? calloc(1, sizeof(*t)) : NULL;
+	if (!t)
+		return -ENOMEM;
+	t->tix = t->id = idle->id;
+	t->process = p;
+	t->fresh = t->idle = true;
+	t->last_ns = idle->ts_ns;
+	snprintf(t->name, sizeof(t->name), "%s", idle->comm);
+	t->trace = (struct trace_thread){ .id = t->id, .process = p->pix, .tid = idle->tid,
+					  .is_main = idle->tid == p->pid, .start_ns = idle->ts_ns,
+					  .name = t->name };
+	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
+	a->idle_cnt++;
+	err = capw__thread(a->w, &t->trace);
+	for (uint32_t i = 0; !err && i < idle->frame_cnt; i++)
+		err = enter(a, t, idle->ts_ns, idle->frames[i].frame, TRACE_OPEN,
+			    idle->frames[i].code);
 	return err;
 }
 
@@ -245,7 +320,7 @@ static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
 		return t->depth ? gap(a, t, rec->head.ts_ns, GAP_SWITCH, 1) : 0;
 	}
 	t->depth--;
-	return capw__leave(a->w, t->tix, rec->head.ts_ns, kinds[rec->head.sub & 3]);
+	return capw__leave(a->w, t->id, rec->head.ts_ns, kinds[rec->head.sub & 3]);
 }
 
 static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
@@ -316,7 +391,7 @@ static int on_thread_end(struct assembler *a, const struct pye_thread_end_rec *r
 	memcpy(t->name, rec->comm, PYE_COMM);
 	if (!err)
 		err = capw__thread(a->w, &t->trace);
-	capw__retire_thread(a->w, t->tix);
+	capw__retire_thread(a->w, t->id);
 	thread_free(a, t);
 	return err;
 }

@@ -56,6 +56,35 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch);
 /* assembler__final - final sequence number of a thread, when all its records were fed. */
 void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq);
 
+/* An open frame that was read from outside. */
+struct assembler_frame {
+	uint64_t frame;
+	uint32_t code; /* id given to assembler__func() */
+};
+
+/* A thread that has not run Python code since tracing began. */
+struct assembler_idle {
+	uint32_t id; /* new number */
+	uint32_t pix, tid;
+	const char *comm;
+	uint64_t ts_ns;
+	const struct assembler_frame *frames; /* outermost first */
+	uint32_t frame_cnt;
+};
+
+/* assembler__func - a code object that was read from outside. 0 or -ENOMEM. */
+int assembler__func(struct assembler *a, const struct trace_func *func);
+
+/**
+ * assembler__idle - show the stack of a thread that does not run
+ *
+ * Does nothing if records of the thread came already. When they come later, its stack is compared
+ * with the one shown here.
+ *
+ * Return: 0, -ENOMEM, or the error of the capture file.
+ */
+int assembler__idle(struct assembler *a, const struct assembler_idle *idle);
+
 /* assembler__finish - events held back go out; after the last feed and final. */
 int assembler__finish(struct assembler *a);
 

@@ -32,11 +32,13 @@ struct asm_walk {
 };
 
 struct asm_thread {
-	uint32_t tix;
+	uint32_t tix; /* number in the records */
+	uint32_t id;  /* number in the capture: the same, but for a thread that was idle at first */
 	uint32_t next_seq; /* of the event expected */
 	uint32_t numbered; /* part of it that is in the assembler's sum already */
 	struct asm_process *process;
 	bool fresh; /* no event yet */
+	bool idle;  /* shown from outside, no record yet */
 	bool held; /* entry below waits whether it is taken back */
 	struct pye_entry_rec entry;
 	uint64_t last_ns;
@@ -59,6 +61,7 @@ struct assembler {
 	struct capw *w;
 	struct asm_process *processes;
 	struct asm_thread *threads;
+	uint32_t idle_cnt; /* of them with `idle` */
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
 	uint64_t holes;	   /* events missing by their numbers */

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -15,18 +16,25 @@
 #include <bpf/libbpf.h>
 
 #include "abi/limits.h"
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "capture/feature.h"
 #include "trace.skel.h"
 
+/* A line at a time: what the verifier says of a program is one text of many lines, and the reason is in
+ * the last ones. */
 static int print_debug(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
-	char line[1024];
+	char *text = NULL, *rest, *line;
 
 	(void)level;
-	vsnprintf(line, sizeof(line), fmt, ap);
-	line[strcspn(line, "\n")] = '\0';
-	log_debug("%s", line);
+	if (vasprintf(&text, fmt, ap) < 0)
+		return 0;
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			log_debug("%s", line);
+	free(text);
 	return 0;
 }
 
@@ -116,16 +124,44 @@ static int make_rings(struct bpf_loaded *b)
 	return 0;
 }
 
+/*
+ * Called when a program is complete, just before the kernel sees it. Programs that may not sleep never
+ * reach bpf_copy_from_user(), but newer verifiers refuse it in a global function all the same: they look
+ * before dead code is gone. The helper that takes its place has the same arguments.
+ */
+static int never_sleep(struct bpf_program *prog, struct bpf_prog_load_opts *opts, long cookie)
+{
+	size_t cnt = bpf_program__insn_cnt(prog);
+	auto_free struct bpf_insn *insns = malloc(cnt * sizeof(*insns));
+
+	(void)opts;
+	(void)cookie;
+	if (!insns)
+		return -ENOMEM;
+	memcpy(insns, bpf_program__insns(prog), cnt * sizeof(*insns));
+	for (size_t i = 0; i < cnt; i++)
+		if (insns[i].code == (BPF_JMP | BPF_CALL) && !insns[i].src_reg &&
+		    insns[i].imm == BPF_FUNC_copy_from_user)
+			insns[i].imm = BPF_FUNC_probe_read_user;
+	return bpf_program__set_insns(prog, insns, cnt);
+}
+
 static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
 {
-	int err;
+	LIBBPF_OPTS(libbpf_prog_handler_opts, handler, .prog_prepare_load_fn = never_sleep);
+	int err, id = -1;
 
+	if (!b->sleepable)
+		id = libbpf_register_prog_handler("uprobe", BPF_PROG_TYPE_KPROBE, 0, &handler);
 	b->skel = trace_bpf__open();
-	if (!b->skel)
-		return -errno;
-	configure(b->skel, opts, b);
-	err = trace_bpf__load(b->skel);
-	if (err) {
+	err = b->skel ? 0 : -errno;
+	if (!err) {
+		configure(b->skel, opts, b);
+		err = trace_bpf__load(b->skel);
+	}
+	if (id >= 0)
+		libbpf_unregister_prog_handler(id);
+	if (err && b->skel) {
 		trace_bpf__destroy(b->skel);
 		b->skel = NULL;
 	}

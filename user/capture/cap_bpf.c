@@ -107,6 +107,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 
 void cap_bpf__detach(struct cap_bpf *c)
 {
+	c->bpf.skel->bss->stopped = 1;
 	for (size_t i = 0; i < c->attached_cnt; i++)
 		attach_close(&c->attached[i]);
 	c->attached_cnt = 0;
@@ -116,7 +117,8 @@ void cap_bpf__free(struct cap_bpf *c)
 {
 	if (!c)
 		return;
-	cap_bpf__detach(c);
+	if (c->bpf.skel)
+		cap_bpf__detach(c);
 	for (size_t i = 0; i < c->life_cnt; i++)
 		bpf_link__destroy(c->life[i]);
 	for (uint32_t i = 0; i < PYE_RINGS_MAX; i++)
@@ -165,7 +167,7 @@ static int procs_fd(const struct cap_bpf *c)
 int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32_t flags,
 		   uint32_t *pix)
 {
-	struct pye_proc proc = { .flags = (uint16_t)(flags | PYE_PROC_TRACED) };
+	struct pye_proc proc = { .flags = (uint16_t)flags };
 	uint32_t key = (uint32_t)pid;
 	int err;
 
@@ -196,15 +198,20 @@ void cap_bpf__forget(struct cap_bpf *c, pid_t pid)
 	bpf_map_delete_elem(procs_fd(c), &key);
 }
 
-void cap_bpf__settle(struct cap_bpf *c, pid_t pid)
+static void set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
 {
 	uint32_t key = (uint32_t)pid;
 	struct pye_proc proc;
 
 	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
 		return;
-	proc.flags &= (uint16_t)~PYE_PROC_WATCH_MAP;
+	proc.flags = (uint16_t)((proc.flags | set) & ~clear);
 	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
+}
+
+void cap_bpf__settle(struct cap_bpf *c, pid_t pid)
+{
+	set_flags(c, pid, 0, PYE_PROC_WATCH_MAP);
 }
 
 bool cap_bpf__per_process(const struct cap_bpf *c)
@@ -212,9 +219,8 @@ bool cap_bpf__per_process(const struct cap_bpf *c)
 	return c->bpf.multi && c->bpf.per_process;
 }
 
-int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, struct err *e)
+static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, struct err *e)
 {
-	uint32_t filter = cap_bpf__per_process(c) ? (uint32_t)pid : 0;
 	struct attached *more;
 	int err;
 
@@ -231,6 +237,19 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, struc
 	err = attach_plan(&c->bpf, in, filter, &more[c->attached_cnt], e);
 	if (!err)
 		c->attached_cnt++;
+	return err;
+}
+
+int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared, struct err *e)
+{
+	uint32_t filter = !shared && cap_bpf__per_process(c) ? (uint32_t)pid : 0;
+	int err;
+
+	c->bpf.skel->bss->stopped = 0;
+	err = place(c, in, filter, e);
+	/* only now: with a part of the probes there are exits without entries */
+	if (!err)
+		set_flags(c, pid, PYE_PROC_TRACED | (filter ? 0u : PYE_PROC_SHARED), 0);
 	return err;
 }
 
@@ -310,11 +329,14 @@ unsigned int cap_bpf__backlog(const struct cap_bpf *c)
 	return most;
 }
 
-static int finals_alive(struct cap_bpf *c, void (*cb)(void *, uint32_t, uint32_t), void *ctx)
+/* Run an iterator program; its output is made of records of one size. */
+static int iterate(struct bpf_program *prog, size_t size, int (*cb)(void *ctx, const void *rec),
+		   void *ctx)
 {
+	struct bpf_link *link = bpf_program__attach_iter(prog, NULL);
 	auto_close int iter = -1;
-	struct bpf_link *link = bpf_program__attach_iter(c->bpf.skel->progs.list_threads, NULL);
-	uint32_t pairs[512][2];
+	_Alignas(8) uint8_t buf[4096];
+	size_t have = 0;
 	ssize_t n;
 
 	if (!link)
@@ -323,15 +345,69 @@ static int finals_alive(struct cap_bpf *c, void (*cb)(void *, uint32_t, uint32_t
 	bpf_link__destroy(link);
 	if (iter < 0)
 		return -errno;
-	while ((n = read(iter, pairs, sizeof(pairs))) > 0)
-		for (size_t i = 0; i < (size_t)n / sizeof(pairs[0]); i++)
-			cb(ctx, pairs[i][0], pairs[i][1]);
+	while ((n = read(iter, buf + have, sizeof(buf) - have)) > 0) {
+		size_t at = 0;
+
+		have += (size_t)n;
+		for (; have - at >= size; at += size) {
+			int err = cb(ctx, buf + at);
+
+			if (err)
+				return err;
+		}
+		have -= at;
+		memmove(buf, buf + at, have);
+	}
 	return n < 0 ? -errno : 0;
+}
+
+struct finals {
+	void (*cb)(void *ctx, uint32_t tix, uint32_t seq);
+	void *ctx;
+};
+
+static int final_one(void *ctx, const void *rec)
+{
+	const struct finals *f = ctx;
+	const uint32_t *pair = rec;
+
+	f->cb(f->ctx, pair[0], pair[1]);
+	return 0;
+}
+
+struct tasks {
+	int (*cb)(void *ctx, const struct pye_task_rec *task);
+	void *ctx;
+};
+
+static int task_one(void *ctx, const void *rec)
+{
+	const struct tasks *t = ctx;
+
+	return t->cb(t->ctx, rec);
+}
+
+int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task), void *ctx)
+{
+	struct tasks t = { cb, ctx };
+
+	return iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one, &t);
+}
+
+uint32_t cap_bpf__new_thread(struct cap_bpf *c)
+{
+	return __atomic_fetch_add(&c->bpf.skel->data->next_tix, 1, __ATOMIC_RELAXED);
+}
+
+uint32_t cap_bpf__new_code(struct cap_bpf *c)
+{
+	return __atomic_fetch_add(&c->bpf.skel->data->next_code, 1, __ATOMIC_RELAXED) & PYE_CODE_ID;
 }
 
 int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq), void *ctx)
 {
 	int fd = bpf_map__fd(c->bpf.skel->maps.ends);
+	struct finals f = { cb, ctx };
 	uint32_t *at = NULL, key, seq;
 
 	while (!bpf_map_get_next_key(fd, at, &key)) {
@@ -339,7 +415,7 @@ int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint3
 			cb(ctx, key, seq);
 		at = &key;
 	}
-	return finals_alive(c, cb, ctx);
+	return iterate(c->bpf.skel->progs.list_threads, 2 * sizeof(uint32_t), final_one, &f);
 }
 
 uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)

@@ -41,7 +41,7 @@ void cap_bpf__calibrate(struct cap_bpf *c, struct trace_cost *out);
  * @flags: PYE_PROC_FOLLOW, PYE_PROC_LAUNCHED
  * @pix:   the number under which its records come
  *
- * The probes must be there or come afterwards: cap_bpf__attach().
+ * Recording begins when cap_bpf__attach() has placed all probes.
  *
  * Return: 0; -E2BIG when the table of processes or layouts is full.
  */
@@ -59,14 +59,15 @@ void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
 
 /**
  * cap_bpf__attach - place the probes of an interpreter's plan
- * @pid: only this process, where the kernel can; 0 = every process that uses the file (the programs
- *	 then ignore those that are not traced)
+ * @pid:    the process, known by cap_bpf__trace() or as the child of one that is followed
+ * @shared: for every process that uses the file (the programs ignore those that are not traced): a
+ *	    child has its probes from its first call on. Else only for this one, where the kernel can
  *
  * A file that has its probes for everybody, or for this process, is left as it is.
  *
  * Return: 0, or the kernel's refusal with its sentence in @e.
  */
-int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, struct err *e);
+int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared, struct err *e);
 
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);
@@ -91,6 +92,13 @@ unsigned int cap_bpf__backlog(const struct cap_bpf *c);
  * @cb: called for each; the threads that are alive and those whose last record found no room
  */
 int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq), void *ctx);
+
+/* cap_bpf__tasks - the threads of all traced processes; @cb may return a negative number to stop. */
+int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task), void *ctx);
+
+/* cap_bpf__new_thread, cap_bpf__new_code - a number that the kernel side will not give. */
+uint32_t cap_bpf__new_thread(struct cap_bpf *c);
+uint32_t cap_bpf__new_code(struct cap_bpf *c);
 
 /* cap_bpf__losses - events lost by reason as the programs and the kernel counted them. */
 void cap_bpf__losses(const struct cap_bpf *c, uint64_t lost[LOSS_CNT]);

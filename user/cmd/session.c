@@ -172,6 +172,7 @@ static int start(struct session *s, struct err *e)
 
 		if (err)
 			return err;
+		idle_begin(s->targets[i]);
 	}
 	return 0;
 }
@@ -284,6 +285,7 @@ static int loop(struct session *s)
 		progress(s, now, &next_progress);
 		if (s->capw && now >= next_flush) {
 			/* what happened a second ago survives a SIGKILL */
+			idle_show(s);
 			flush(s, now);
 			next_flush = now + FLUSH_NS;
 		}
@@ -303,6 +305,7 @@ static int finish(struct session *s, struct session_result *result)
 	uint64_t lost[LOSS_CNT];
 	int err;
 
+	idle_show(s);
 	cap_bpf__detach(s->cap);
 	targets_release(s);
 	while ((err = drain(s, PASS_BATCHES)) > 0 && s->interrupts < 2)

@@ -10,6 +10,8 @@
 #include "cpython/interp.h"
 #include "proc/pid.h"
 
+struct outside_stacks;
+
 /* A process that was asked for, or a child of one. */
 struct target {
 	struct proc_pid pid;
@@ -21,6 +23,7 @@ struct target {
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
 	bool jit_checked; /* again, after its start-up */
+	struct outside_stacks *stacks; /* as read at the attach; NULL: none or shown by now */
 };
 
 struct session {
@@ -69,5 +72,11 @@ int targets_check_jit(struct session *s);
 /* targets_alive - any of those that were asked for? Looks at their pidfds. */
 bool targets_alive(struct session *s);
 void targets_free(struct session *s);
+
+/* idle_begin - read the stacks at the attach; idle_show - a second later, show those of threads that
+ * have not moved; idle_free - forget them. */
+void idle_begin(struct target *t);
+void idle_show(struct session *s);
+void idle_free(struct target *t);
 
 #endif

@@ -64,7 +64,7 @@ int target_start(struct session *s, struct target *t, struct err *e)
 {
 	uint32_t flags = (s->opts.subprocesses ? PYE_PROC_FOLLOW : 0u) |
 			 (t->launched ? PYE_PROC_LAUNCHED : 0u);
-	bool whole_file = s->opts.subprocesses && t->launched;
+	bool shared = s->opts.subprocesses && t->launched;
 	struct assembler_process p;
 	struct proc_info info;
 	char python[16];
@@ -80,7 +80,7 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	describe(s, t, &p, &info, python, sizeof(python));
 	err = assembler__process(s->as, &p);
 	if (!err)
-		err = cap_bpf__attach(s->cap, &t->in, whole_file ? 0 : t->pid.given, e);
+		err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
 	return err;
@@ -147,7 +147,7 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 	if (!parent->launched && parent->has_interp &&
 	    interp__find(t->pid.pid, s->opts.engine, &t->in, &e) == 0) {
 		t->has_interp = true;
-		if (cap_bpf__attach(s->cap, &t->in, t->pid.given, &e))
+		if (cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
 			log_warn("child %d: %s", t->pid.given, e.what);
 	}
 }
@@ -266,6 +266,7 @@ void targets_free(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		if (s->targets[i]->has_interp)
 			interp__done(&s->targets[i]->in);
+		idle_free(s->targets[i]);
 		proc_pid__close(&s->targets[i]->pid);
 		free(s->targets[i]);
 	}

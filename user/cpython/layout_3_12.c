@@ -14,6 +14,7 @@ const struct layout layout_3_12 = {
 		.f_owner           = 70,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -48,6 +49,8 @@ const struct layout layout_3_12 = {
 
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
+		.resume_ahead      = 2,
+		.resume_ops        = { 151, 240, 255, 255 },
 	},
 };
 /* clang-format on */

@@ -38,6 +38,7 @@ const struct layout layout_3_13 = {
 		.f_owner           = 70,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -72,6 +73,8 @@ const struct layout layout_3_13 = {
 
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
+		.resume_ahead      = 0,
+		.resume_ops        = { 149, 207, 236, 255 },
 	},
 	.jit_is_object = true,
 	/* 3.13.0, its debug build, 3.13.5, its debug build */
@@ -90,6 +93,7 @@ const struct layout layout_3_13t = {
 		.f_owner           = 70,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 128,
 		.co_name           = 136,
@@ -124,6 +128,8 @@ const struct layout layout_3_13t = {
 
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
+		.resume_ahead      = 0,
+		.resume_ops        = { 149, 207, 236, 255 },
 	},
 	.jit_is_object = true,
 	.jit = { { 215616, 196192 }, { 218112, 196272 } },

@@ -38,6 +38,7 @@ const struct layout layout_3_14 = {
 		.f_owner           = 74,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -73,6 +74,8 @@ const struct layout layout_3_14 = {
 		.resume_mask       = 3,
 		.resume_depth1     = 4,
 		.resume_skip       = 0xff,
+		.resume_ahead      = 0,
+		.resume_ops        = { 128, 196, 245, 255 },
 	},
 	.jit = { { 225864, 223184 }, { 225880, 223200 } },
 	.debug = debug_offsets,
@@ -89,6 +92,7 @@ const struct layout layout_3_14t = {
 		.f_owner           = 78,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 128,
 		.co_name           = 136,
@@ -124,6 +128,8 @@ const struct layout layout_3_14t = {
 		.resume_mask       = 3,
 		.resume_depth1     = 4,
 		.resume_skip       = 0xff,
+		.resume_ahead      = 0,
+		.resume_ops        = { 128, 196, 245, 255 },
 	},
 	.jit = { { 249976, 228976 }, { 250040, 229000 } },
 	.debug = debug_offsets,

@@ -38,6 +38,7 @@ const struct layout layout_3_15 = {
 		.f_owner           = 74,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -73,6 +74,8 @@ const struct layout layout_3_15 = {
 		.resume_mask       = 7,
 		.resume_depth1     = 8,
 		.resume_skip       = 4,
+		.resume_ahead      = 0,
+		.resume_ops        = { 128, 200, 201, 244 },
 	},
 	.jit = { { 226240, 223408 }, { 226256, 223424 } },
 	.debug = debug_offsets,
@@ -89,6 +92,7 @@ const struct layout layout_3_15t = {
 		.f_owner           = 78,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
+		.f_stack         = PYE_NO_FIELD,
 
 		.co_filename       = 128,
 		.co_name           = 136,
@@ -124,6 +128,8 @@ const struct layout layout_3_15t = {
 		.resume_mask       = 7,
 		.resume_depth1     = 8,
 		.resume_skip       = 4,
+		.resume_ahead      = 0,
+		.resume_ops        = { 128, 200, 201, 244 },
 	},
 	.jit = { { 250336, 229144 }, { 250400, 229168 } },
 	.debug = debug_offsets,

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads that wait when we attach and go on waiting have no event, but they have a stack, and where a
+ * program waits is often what one wants to know. It is read from outside at the attach and once more a
+ * second later, and shown only if nothing has changed.
+ */
+#define LOG_DOMAIN "idle"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "cmd/session_priv.h"
+#include "cpython/code_read.h"
+#include "cpython/walk_outside.h"
+#include "proc/mem.h"
+
+struct idle_code {
+	uint64_t address;
+	uint32_t id;
+	UT_hash_handle hh;
+};
+
+struct idle {
+	struct session *s;
+	struct target *t;
+	struct proc_mem mem;
+	struct outside_stacks now;
+	struct idle_code *codes;
+};
+
+void idle_begin(struct target *t)
+{
+	struct proc_mem mem;
+
+	if (proc_mem__open(t->pid.pid, &mem))
+		return;
+	t->stacks = calloc(1, sizeof(*t->stacks));
+	if (t->stacks && walk_outside(&mem, &t->in, t->stacks)) {
+		free(t->stacks);
+		t->stacks = NULL;
+	}
+	proc_mem__close(&mem);
+}
+
+void idle_free(struct target *t)
+{
+	if (t->stacks)
+		outside_stacks__done(t->stacks);
+	free(t->stacks);
+	t->stacks = NULL;
+}
+
+static bool same(const struct outside_thread *a, const struct outside_thread *b)
+{
+	return a->tstate == b->tstate && a->thread_id == b->thread_id &&
+	       a->status == OUTSIDE_AGREED && b->status == OUTSIDE_AGREED &&
+	       a->frame_cnt == b->frame_cnt &&
+	       !memcmp(a->frames, b->frames, a->frame_cnt * sizeof(*a->frames));
+}
+
+static bool unchanged(const struct idle *idle, const struct outside_thread *thread)
+{
+	const struct outside_stacks *before = idle->t->stacks;
+
+	for (size_t i = 0; i < before->cnt; i++)
+		if (same(&before->threads[i], thread))
+			return true;
+	return false;
+}
+
+/* The id of a code object, defined on first use; 0 if it cannot be read. */
+static uint32_t code_id(struct idle *idle, uint64_t address)
+{
+	struct idle_code *c;
+	auto_free struct code_names *names = NULL;
+	struct trace_func func;
+
+	HASH_FIND(hh, idle->codes, &address, sizeof(address), c);
+	if (c)
+		return c->id;
+	names = malloc(sizeof(*names));
+	c = calloc(1, sizeof(*c));
+	if (!names || !c || code_read(&idle->mem, &idle->t->in.layout, address, names)) {
+		free(c);
+		return 0;
+	}
+	c->address = address;
+	c->id = cap_bpf__new_code(idle->s->cap);
+	func = (struct trace_func){ .id = c->id, .process = idle->t->pix,
+				    .line = (uint32_t)names->firstlineno, .name = names->name,
+				    .qualname = names->qualname, .file = names->filename };
+	if (assembler__func(idle->s->as, &func)) {
+		free(c);
+		return 0;
+	}
+	HASH_ADD(hh, idle->codes, address, sizeof(c->address), c);
+	return c->id;
+}
+
+static int show(struct idle *idle, const struct outside_thread *thread,
+		const struct pye_task_rec *task)
+{
+	auto_free struct assembler_frame *frames = calloc(thread->frame_cnt, sizeof(*frames));
+	struct assembler_idle stack = { .pix = task->pix, .tid = task->tid, .comm = task->comm,
+					.ts_ns = now_ns(), .frames = frames,
+					.frame_cnt = thread->frame_cnt };
+
+	if (!frames)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < thread->frame_cnt; i++) {
+		const struct outside_frame *from = &thread->frames[thread->frame_cnt - 1 - i];
+
+		frames[i].frame = from->frame;
+		frames[i].code = code_id(idle, from->code);
+		if (!frames[i].code)
+			return 0;
+	}
+	stack.id = cap_bpf__new_thread(idle->s->cap);
+	return assembler__idle(idle->s->as, &stack);
+}
+
+static int on_task(void *ctx, const struct pye_task_rec *task)
+{
+	struct idle *idle = ctx;
+
+	if (task->pix != idle->t->pix)
+		return 0;
+	for (size_t i = 0; i < idle->now.cnt; i++) {
+		const struct outside_thread *thread = &idle->now.threads[i];
+
+		if (thread->thread_id == task->fsbase && thread->frame_cnt &&
+		    unchanged(idle, thread))
+			return show(idle, thread, task);
+	}
+	return 0;
+}
+
+static void show_all(struct idle *idle)
+{
+	struct idle_code *c, *next;
+
+	if (!walk_outside(&idle->mem, &idle->t->in, &idle->now)) {
+		cap_bpf__tasks(idle->s->cap, on_task, idle);
+		outside_stacks__done(&idle->now);
+	}
+	HASH_ITER(hh, idle->codes, c, next) {
+		HASH_DEL(idle->codes, c);
+		free(c);
+	}
+}
+
+void idle_show(struct session *s)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct idle idle = { .s = s, .t = s->targets[i] };
+
+		if (!idle.t->stacks)
+			continue;
+		if (!idle.t->ended && !proc_mem__open(idle.t->pid.pid, &idle.mem)) {
+			show_all(&idle);
+			proc_mem__close(&idle.mem);
+		}
+		idle_free(idle.t);
+	}
+}
