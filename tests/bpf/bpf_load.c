@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 	struct bpf_load_opts opts = { .ring_bytes = 4 << 20,
 				      .launch = true,
 				      .force_classic = argc > 1 && !strcmp(argv[1], "--classic") };
-	const struct bpf_program *prog;
+	struct bpf_program *prog;
 	struct bpf_loaded b;
 	struct err e = { 0 };
 	int failed = 0;
