@@ -98,15 +98,11 @@ static __noinline struct thread *thread_new(struct task_struct *task)
 	return t;
 }
 
-__hidden struct thread *thread_get(void)
+__hidden struct thread *thread_start(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 
-	if (stopped)
-		return NULL;
-	if (t && t->flags & T_ANNOUNCED)
-		return t;
 	if (!t)
 		t = thread_new(task);
 	if (!t)

@@ -73,9 +73,10 @@ struct pye_pylayout {
 	__u8 resume_depth1;
 	/* What a suspended frame's instruction pointer shows, 3.11 on: RESUME (one of the opcodes, 0xff:
 	 * none), so many bytes ahead of it, with an argument of 2 or 3: yield from, await */
-	__u8 resume_ahead;
+	__u8 resume_ahead; /* then there stands one of: */
+	__u8 yield_ops[2];
 	__u8 resume_ops[4];
-	__u8 pad[4];
+	__u8 pad[2];
 };
 
 _Static_assert(sizeof(struct pye_pylayout) == 92, "struct pye_pylayout is part of the ABI");

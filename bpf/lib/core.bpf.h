@@ -28,6 +28,7 @@ enum pye_counter {
 #define T_KNOWN	    1 /* the slots say what the stack is */
 #define T_NEED_WALK 2 /* user space does not know the stack: events were lost */
 #define T_ANNOUNCED 4 /* the THREAD record is written */
+#define T_UNWINDING 8 /* the frame that is cleared next ends by an exception */
 
 /* Low bits of a stack slot: frames are at least 8-aligned. */
 #define SLOT_GENERATOR 1ULL
@@ -160,8 +161,20 @@ static __always_inline bool proc_send(u32 kind, u32 sub, const struct pye_proc_r
 	return true;
 }
 
-/* thread_get - state of the current thread, NULL if it is not traced (the fast path is one look-up). */
-struct thread *thread_get(void);
+extern __u32 stopped;
+
+/* thread_start - the slow part of thread_get(): a thread that is new, or not announced yet. */
+struct thread *thread_start(void);
+
+/* thread_get - state of the current thread, NULL if it is not traced. */
+static __always_inline struct thread *thread_get(void)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+
+	if (stopped)
+		return NULL;
+	return t && t->flags & T_ANNOUNCED ? t : thread_start();
+}
 
 /* thread_end - a record with the final sequence number, when the thread dies or executes. */
 void thread_end(struct task_struct *task);

@@ -91,8 +91,9 @@ static __always_inline struct thread *self(struct pye_pylayout **l)
  */
 static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayout *l, u64 frame)
 {
-	u16 word = 0;
+	u64 instr = frame_word(t, l->f_instr);
 	s32 depth = -1;
+	u16 word = 0;
 
 	if (l->flags & PYE_LAYOUT_FRAME_STATE) {
 		read_user(&depth, 4, frame + l->f_stack);
@@ -100,8 +101,17 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 	}
 	if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
 		return frame_word(t, l->f_stack) != 0;
-	if (frame_owner(t, l) != OWNER_GENERATOR ||
-	    read_user(&word, 2, frame_word(t, l->f_instr) + l->resume_ahead))
+	if (frame_owner(t, l) != OWNER_GENERATOR)
+		return false;
+	if (l->resume_ahead) {
+		/* what follows another instruction can be its cache, with any value */
+		if (read_user(&word, 2, instr))
+			return false;
+		word &= 0xff;
+		if (word != l->yield_ops[0] && word != l->yield_ops[1])
+			return false;
+	}
+	if (read_user(&word, 2, instr + l->resume_ahead))
 		return false;
 	if ((word >> 8 & l->resume_mask & 3) < 2)
 		return false;

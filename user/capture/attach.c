@@ -46,6 +46,8 @@ static const struct bpf_program *program_of(const struct trace_bpf *skel, enum p
 		return skel->progs.probe_eval_exit;
 	case PROBE_CODE_DEALLOC:
 		return skel->progs.probe_code_dealloc;
+	case PROBE_UNWINDING:
+		return skel->progs.probe_unwinding;
 	case PROBE_GEN_CLOSE:
 		return skel->progs.probe_gen_close;
 	case PROBE_USDT_ENTRY:
@@ -58,12 +60,7 @@ static const struct bpf_program *program_of(const struct trace_bpf *skel, enum p
 
 static uint64_t cookie_of(const struct probe_site *site, uint32_t sub)
 {
-	uint8_t value = site->value_reg;
-
-	/* _PyEval_FrameClearAndPop(tstate, frame): the thread state is the first argument */
-	if (site->kind == PROBE_CLEAR)
-		value = PREG_RDI;
-	return PYE_COOKIE(site->reg, value, site->cond, site->source, sub, site->disp);
+	return PYE_COOKIE(site->reg, site->value_reg, site->cond, site->source, sub, site->disp);
 }
 
 static int keep(struct attached *a, int fd)

@@ -31,6 +31,8 @@ static const char *kind_name(enum probe_kind kind)
 		return "eval-refused";
 	case PROBE_CODE_DEALLOC:
 		return "code-dealloc";
+	case PROBE_UNWINDING:
+		return "unwinding";
 	case PROBE_GEN_CLOSE:
 		return "gen-close";
 	case PROBE_USDT_ENTRY:

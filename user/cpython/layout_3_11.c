@@ -50,6 +50,7 @@ const struct layout layout_3_11 = {
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
 		.resume_ahead      = 2,
+		.yield_ops         = { 86, 0xff },
 		.resume_ops        = { 151, 150, 255, 255 },
 	},
 };

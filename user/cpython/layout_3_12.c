@@ -50,6 +50,7 @@ const struct layout layout_3_12 = {
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
 		.resume_ahead      = 2,
+		.yield_ops         = { 150, 243 },
 		.resume_ops        = { 151, 240, 255, 255 },
 	},
 };

@@ -29,6 +29,7 @@ enum probe_kind {
 	PROBE_CODE_DEALLOC = 9,	/* PyCode_Type.tp_dealloc: a code object dies */
 	PROBE_USDT_ENTRY = 10,	/* python:function__entry */
 	PROBE_USDT_RETURN = 11,	/* python:function__return */
+	PROBE_UNWINDING = 13,	/* >= 3.12: a call of it for a frame that ends by an exception */
 	PROBE_GEN_CLOSE = 12,	/* >= 3.14: a suspended generator's frame is cleared without running it */
 };
 

@@ -127,18 +127,29 @@ static bool is_returns(const struct planner *p, uint64_t addr)
 	return false;
 }
 
-/* Some call of it lies in none of the return handlers. */
-static int check_unwinding(struct planner *p, uint64_t function, uint64_t called)
+/*
+ * Its other calls are those of frames that end by an exception: a probe there says so to the one in the
+ * function itself, which would else have to read the pending exception at each return.
+ */
+static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 {
 	const struct disasm_range ranges[] = { { function, function + 1 }, { called, called + 1 } };
 	struct disasm_branch *calls;
 	size_t cnt, others = 0;
 	int err = code__branches(&p->code, ranges, 2, &calls, &cnt);
 
+	for (size_t i = 0; !err && i < cnt; i++) {
+		struct probe_site site = { .kind = PROBE_UNWINDING, .value_reg = PREG_NONE,
+					   .reg = PREG_NONE, .vaddr = calls[i].addr,
+					   .source = PROBE_TOP, .name = "exit_unwind" };
+
+		if (is_returns(p, calls[i].addr))
+			continue;
+		others++;
+		err = planner__add(p, &site);
+	}
 	if (err)
 		return err;
-	for (size_t i = 0; i < cnt; i++)
-		others += !is_returns(p, calls[i].addr);
 	free(calls);
 	if (others)
 		return 0;
@@ -158,7 +169,7 @@ int plan_clear(struct planner *p)
 	if (!err)
 		err = check_returns(p, function, &called);
 	if (!err)
-		err = check_unwinding(p, function, called);
+		err = add_unwinding(p, function, called);
 	if (err)
 		return err;
 	snprintf(site.name, sizeof(site.name), "%s", p->table.version->clear_symbol);
