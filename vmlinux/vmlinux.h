@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * The kernel types that pyebpf's BPF programs touch, and only the fields they touch: accesses are
- * relocated to the running kernel's BTF when the programs are loaded. `vmlinux/regen` checks every
- * field here against a kernel's BTF and rewrites the part between the marks.
+ * relocated to the running kernel's BTF when the programs are loaded. `vmlinux/regen` rewrites the parts
+ * between the marks from a kernel's BTF, `vmlinux/regen --check` compares every field with it.
  */
 #ifndef PYEBPF_VMLINUX_H
 #define PYEBPF_VMLINUX_H
@@ -30,13 +30,19 @@ typedef _Bool bool;
 enum { false = 0, true = 1 };
 typedef int pid_t;
 
-#ifdef __TARGET_ARCH_x86
 /* The context of a uprobe: part of the kernel's BPF ABI, not relocated. */
+/* regs: begin */
+#if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
 	unsigned long orig_ax, ip, cs, flags, sp, ss;
 };
+#elif defined(__TARGET_ARCH_arm64)
+struct user_pt_regs {
+	unsigned long regs[31], sp, pc, pstate;
+};
 #endif
+/* regs: end */
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
@@ -85,28 +91,19 @@ struct thread_struct {
 };
 
 struct task_struct {
-	int pid;
-	int tgid;
 	int exit_code;
 	u64 start_boottime;
 	struct task_struct *group_leader;
-	struct task_struct *real_parent;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	char comm[16];
 	struct thread_struct thread;
 };
 
-struct linux_binprm {
-	const char *filename;
-};
-
 struct seq_file;
 
 struct bpf_iter_meta {
 	struct seq_file *seq;
-	u64 session_id;
-	u64 seq_num;
 };
 
 struct bpf_iter__task {
