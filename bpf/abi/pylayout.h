@@ -39,6 +39,7 @@ struct pye_pylayout {
 	__u16 co_firstlineno;			 /* int */
 	__u16 co_flags;				 /* int */
 	__u16 co_code_adaptive;			 /* first instruction, 3.11 on; else none */
+	__u16 co_pad;
 	__u32 co_hidden; /* bits of co_flags that mark the interpreter's own code
 			  * (CO_NO_MONITORING_EVENTS, 0x2000000 from 3.12 on); 0 = none */
 
