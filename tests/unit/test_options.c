@@ -129,6 +129,25 @@ static void test_options__bad_usage_is_refused(void **state)
 	assert_int_equal(err_exit_code(-PYE_EUSAGE), 2);
 }
 
+static void test_options__a_name_is_given_as_a_whole(void **state)
+{
+	struct opt_rest rest;
+	struct outer o;
+
+	(void)state;
+	assert_int_equal(parse(&o, &rest, ARGV(A("--forc"))), -PYE_EUSAGE);
+	assert_false(o.inner.force);
+	assert_int_equal(parse(&o, &rest, ARGV(A("--out"), A("x"))), -PYE_EUSAGE);
+	assert_int_equal(parse(&o, &rest, ARGV(A("--out=x"))), -PYE_EUSAGE);
+	assert_int_equal(parse(&o, &rest, ARGV(A("--out"))), -PYE_EUSAGE);
+	assert_int_equal(parse(&o, &rest, ARGV(A("--hel"))), -PYE_EUSAGE);
+	assert_int_equal(parse(&o, &rest, ARGV(A("--max"))), -PYE_EUSAGE); /* two begin so */
+	assert_int_equal(parse(&o, &rest, ARGV(A("one"), A("--output"), A("--out"))), 0);
+	assert_string_equal(o.inner.output, "--out");
+	assert_int_equal(parse(&o, &rest, ARGV(A("--output="))), 0);
+	assert_string_equal(o.inner.output, "");
+}
+
 static void test_options__help_is_done(void **state)
 {
 	struct opt_rest rest;
@@ -178,6 +197,7 @@ int main(void)
 		cmocka_unit_test(test_options__all_types_in_any_order),
 		cmocka_unit_test(test_options__command_is_left_alone),
 		cmocka_unit_test(test_options__bad_usage_is_refused),
+		cmocka_unit_test(test_options__a_name_is_given_as_a_whole),
 		cmocka_unit_test(test_options__help_is_done),
 		cmocka_unit_test(test_options__durations_and_sizes),
 	};

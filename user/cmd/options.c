@@ -18,6 +18,9 @@ enum {
 	HELP_COLUMN = 26,
 };
 
+#define UNKNOWN	    "is not an option of this command"
+#define NO_ARGUMENT "needs an argument"
+
 /* The rows of all groups, side by side, as getopt_long() wants them. */
 struct flat {
 	const struct opt_row *rows[MAX_ROWS];
@@ -139,15 +142,39 @@ static int row_by_letter(const struct flat *f, int letter)
 	return -1;
 }
 
-static int unknown_option(const struct opt_command *cmd, char **argv, int got)
+/* getopt takes the beginning of a long name for the whole; a script that counts on that breaks with the
+ * next option. @value: of the option that getopt took @typed for. */
+static bool is_whole_name(const struct flat *f, int value, const char *typed)
 {
-	const char *what = got == ':' ? "needs an argument" : "is not an option of this command";
+	int row = value - FIRST_VALUE;
+	const char *name = row == HELP_ROW ? "help" : f->longs[row].name;
+	size_t len = strlen(name);
 
-	if (optopt > 0 && optopt < FIRST_VALUE)
-		return options_usage(cmd, "-%c %s", optopt, what);
-	if (got == '?' && optopt >= FIRST_VALUE)
-		what = "takes no argument";
-	return options_usage(cmd, "%s %s", argv[optind - 1], what);
+	return !strncmp(typed, "--", 2) && !strncmp(typed + 2, name, len) &&
+	       (!typed[2 + len] || typed[2 + len] == '=');
+}
+
+static int refuse(const struct opt_command *cmd, const char *typed, const char *why)
+{
+	return options_usage(cmd, "%.*s %s", (int)strcspn(typed, "="), typed, why);
+}
+
+static int unknown_option(const struct opt_command *cmd, const struct flat *f, char **argv, int got)
+{
+	const char *typed = argv[optind - 1];
+	bool letter = optopt > 0 && optopt < FIRST_VALUE;
+
+	if (letter)
+		return options_usage(cmd, "-%c %s", optopt, got == ':' ? NO_ARGUMENT : UNKNOWN);
+	if (!optopt || !is_whole_name(f, optopt, typed))
+		return refuse(cmd, typed, UNKNOWN);
+	return refuse(cmd, typed, got == ':' ? NO_ARGUMENT : "takes no argument");
+}
+
+/* What was typed for the long option that getopt has just read: its argument may be a word of its own. */
+static const char *typed_option(char **argv)
+{
+	return argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)];
 }
 
 /* What is before "--"; the command to launch is after it. */
@@ -171,7 +198,9 @@ static int parse_all(const struct opt_command *cmd, const struct flat *f, int ar
 	opterr = 0;
 	while (!err && (got = getopt_long(argc, argv, f->letters, f->longs, NULL)) != -1) {
 		if (got == '?' || got == ':')
-			return unknown_option(cmd, argv, got);
+			return unknown_option(cmd, f, argv, got);
+		if (got >= FIRST_VALUE && !is_whole_name(f, got, typed_option(argv)))
+			return refuse(cmd, typed_option(argv), UNKNOWN);
 		if (got == 'h' || got == FIRST_VALUE + HELP_ROW) {
 			options_help(cmd);
 			return OPTIONS_DONE;
