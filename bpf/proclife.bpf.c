@@ -38,7 +38,7 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	u32 pid = task_tgid(task);
 
 	proc = bpf_map_lookup_elem(&procs, &pid);
-	if (!proc || !(proc->flags & PYE_PROC_TRACED))
+	if (!proc || !(proc->flags & (PYE_PROC_TRACED | PYE_PROC_FOLLOW)))
 		return 0;
 	thread_end(task);
 	bpf_task_storage_delete(&threads, task);

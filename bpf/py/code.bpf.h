@@ -19,9 +19,11 @@ struct code_slot {
 	u64 value; /* id and its bits << 32 | check */
 };
 
-/* Key: hash of the address. Written by the probes. A collision only costs a look-up in `codes`. */
+/* Key: hash of the address. Written by the probes; entries of processes that have ended are cleared by
+ * user space. A collision only costs a look-up in `codes`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, PYE_CODE_SLOTS);
 	__type(key, u32);
 	__type(value, struct code_slot);

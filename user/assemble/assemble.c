@@ -221,7 +221,10 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 			t->fresh = false;
 			return 0;
 		}
-		if (!missing && (!t->fresh || t->depth))
+		if (t->fresh && !t->depth && t->process->late) {
+			t->last_ns = t->process->trace.start_ns;
+			err = gap(a, t, head->ts_ns, GAP_ATTACH, 0);
+		} else if (!missing && (!t->fresh || t->depth))
 			err = gap(a, t, head->ts_ns,
 				  t->fresh				       ? GAP_ATTACH
 				  : t->walk.reason == PYE_WALK_SWITCH ? GAP_SWITCH
@@ -434,17 +437,16 @@ static void retire_due(struct assembler *a)
 	}
 }
 
-static int retire_later(struct assembler *a, uint32_t code)
+void asm_retire(struct assembler *a, uint32_t code)
 {
 	struct asm_retired *r;
 
 	/* full: it stays known to the end of the trace, which costs memory only */
 	if (a->retired_cnt == ASM_RETIRED_MAX)
-		return 0;
+		return;
 	r = &a->retired[(a->retired_at + a->retired_cnt++) % ASM_RETIRED_MAX];
 	r->code = code;
 	r->batch = a->batches;
-	return 0;
 }
 
 static size_t least_size(unsigned int kind)
@@ -503,7 +505,8 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 	case PYE_REC_THREAD_END:
 		return on_thread_end(a, rec);
 	case PYE_REC_RETIRE:
-		return retire_later(a, ((const struct pye_retire_rec *)rec)->code);
+		asm_retire(a, ((const struct pye_retire_rec *)rec)->code);
+		return 0;
 	default:
 		return 0;
 	}

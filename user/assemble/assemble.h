@@ -23,6 +23,7 @@ struct assembler_process {
 	struct trace_process trace; /* id = pix of the records */
 	const struct pye_pylayout *layout; /* copied */
 	pid_t proc_pid; /* as /proc shows it: to read names that the kernel could not */
+	bool late; /* it ran on untraced until its probes were in place: shown as a gap */
 };
 
 /* What cannot go wrong unless a record or the target's memory lies. */
@@ -39,9 +40,16 @@ void assembler__free(struct assembler *a);
 /* assembler__process - a process, new or changed. 0 or -ENOMEM. */
 int assembler__process(struct assembler *a, const struct assembler_process *p);
 
-/* assembler__fork - a process that is like another one but for its numbers; -ENOENT if that is
- * unknown. Also for what it becomes by exec of the same interpreter. */
-int assembler__fork(struct assembler *a, uint32_t parent, uint32_t child, pid_t pid, uint64_t ts_ns);
+/* A process that is like another one but for its numbers: a child, or what exec made of it. */
+struct assembler_child {
+	uint32_t from, pix;
+	pid_t pid;
+	uint64_t ts_ns;
+	bool late; /* as above */
+};
+
+/* assembler__fork - 0; -ENOENT if the other one is unknown; -ENOMEM. */
+int assembler__fork(struct assembler *a, const struct assembler_child *child);
 
 /* assembler__process_end - no more of its records will come but those in the rings. */
 int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns);

@@ -15,10 +15,13 @@ struct asm_process {
 	uint32_t pid;
 	pid_t proc_pid;
 	bool known; /* false: seen in a record before anybody defined it */
+	bool late; /* ran untraced at first */
 	bool frames_refused; /* an entry can be taken back by the next record (to 3.10) */
 	struct pye_pylayout layout;
 	struct proc_mem mem;
 	bool mem_open;
+	uint32_t *codes; /* its code objects, those that were retired included */
+	uint32_t code_cnt, code_size;
 	struct trace_process trace; /* strings owned */
 	UT_hash_handle hh;
 };
@@ -78,5 +81,11 @@ struct assembler {
  * @pid: 0 = not known yet */
 struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t pid);
 void asm_processes_free(struct assembler *a);
+
+/* asm_process_code - note a code object of a process, to retire it with that. 0 or -ENOMEM. */
+int asm_process_code(struct asm_process *p, uint32_t code);
+
+/* asm_retire - a code object is gone; its name is kept until no ring can hold an event that uses it. */
+void asm_retire(struct assembler *a, uint32_t code);
 
 #endif

@@ -10,7 +10,7 @@
 #include "cpython/pystr.h"
 
 /* Strings read from outside are cut here; longer ones keep their head and are told apart by a hash. */
-#define READ_MAX (64u << 10)
+#define READ_MAX (4u << 20)
 
 struct asm_def {
 	uint32_t id;
@@ -43,6 +43,7 @@ static int complete(struct assembler *a, struct asm_def *d)
 	const char *name = d->text[PYE_STR_NAME], *qualname = d->text[PYE_STR_QUALNAME];
 	const char *file = d->text[PYE_STR_FILE];
 	struct trace_func func = { .id = d->id, .process = d->rec.pix, .line = d->rec.line };
+	struct asm_process *p = asm_process_get(a, d->rec.pix, 0);
 	char unnamed[48];
 	int err;
 
@@ -54,6 +55,8 @@ static int complete(struct assembler *a, struct asm_def *d)
 	func.qualname = qualname ? qualname : func.name;
 	func.file = file ? file : "[unreadable]";
 	err = capw__func(a->w, &func);
+	if (!err && p)
+		err = asm_process_code(p, d->id);
 	HASH_DEL(a->names.pending, d);
 	def_free(d);
 	return err;
@@ -119,9 +122,9 @@ int names_string(struct assembler *a, const struct pye_str_rec *rec)
 	p = asm_process_get(a, d->rec.pix, 0);
 	if (!p)
 		return -ENOMEM;
-	if (rec->status == PYE_STR_FAULT)
-		len = read_outside(p, rec->str.addr, text, sizeof(text));
-	else
+	/* a long one came with its head and tail only: its hash should be over all of it */
+	len = rec->status == PYE_STR_OK ? 0 : read_outside(p, rec->str.addr, text, sizeof(text));
+	if (!len && rec->status != PYE_STR_FAULT)
 		len = pystr_decode(&p->layout, rec->str.state, rec->str.length, rec->data, rec->data_len,
 				   text, sizeof(text));
 	/* an empty name is a name: only what cannot be read stays NULL */

@@ -79,6 +79,7 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	p->proc_pid = from->proc_pid;
 	p->layout = *from->layout;
 	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
+	p->late = from->late;
 	p->known = true;
 	if (p->mem_open)
 		proc_mem__close(&p->mem);
@@ -86,20 +87,45 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	return capw__process(a->w, &p->trace);
 }
 
-int assembler__fork(struct assembler *a, uint32_t parent, uint32_t child, pid_t pid, uint64_t ts_ns)
+int assembler__fork(struct assembler *a, const struct assembler_child *child)
 {
 	struct assembler_process new;
 	struct asm_process *p;
 
-	HASH_FIND(hh, a->processes, &parent, sizeof(parent), p);
+	HASH_FIND(hh, a->processes, &child->from, sizeof(child->from), p);
 	if (!p)
 		return -ENOENT;
-	new = (struct assembler_process){ .trace = p->trace, .layout = &p->layout, .proc_pid = pid };
-	new.trace.id = child;
-	new.trace.pid = (uint32_t)pid;
-	new.trace.start_ns = ts_ns;
+	new = (struct assembler_process){ .trace = p->trace, .layout = &p->layout,
+					  .proc_pid = child->pid, .late = child->late };
+	new.trace.id = child->pix;
+	new.trace.pid = (uint32_t)child->pid;
+	new.trace.start_ns = child->ts_ns;
 	new.trace.end_ns = 0;
 	return assembler__process(a, &new);
+}
+
+int asm_process_code(struct asm_process *p, uint32_t code)
+{
+	if (p->code_cnt == p->code_size) {
+		uint32_t size = p->code_size ? p->code_size * 2 : 256;
+		uint32_t *more = realloc(p->codes, size * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		p->codes = more;
+		p->code_size = size;
+	}
+	p->codes[p->code_cnt++] = code;
+	return 0;
+}
+
+static void retire_codes(struct assembler *a, struct asm_process *p)
+{
+	for (uint32_t i = 0; i < p->code_cnt; i++)
+		asm_retire(a, p->codes[i]);
+	free(p->codes);
+	p->codes = NULL;
+	p->code_cnt = p->code_size = 0;
 }
 
 int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
@@ -110,6 +136,10 @@ int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 	if (!p)
 		return 0;
 	p->trace.end_ns = ts_ns;
+	retire_codes(a, p);
+	if (p->mem_open)
+		proc_mem__close(&p->mem);
+	p->mem_open = false;
 	return capw__process(a->w, &p->trace);
 }
 
@@ -122,6 +152,7 @@ void asm_processes_free(struct assembler *a)
 		if (p->mem_open)
 			proc_mem__close(&p->mem);
 		strings_free(&p->trace);
+		free(p->codes);
 		free(p);
 	}
 }

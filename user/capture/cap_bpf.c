@@ -16,6 +16,7 @@
 #include "capture/bpf_load.h"
 #include "capture/calibrate.h"
 #include "capture/ring.h"
+#include "capture/sweep.h"
 #include "trace.skel.h"
 
 #define RING_BYTES_DEFAULT ((size_t)64 << 20)
@@ -28,6 +29,7 @@ struct cap_bpf {
 	unsigned long defs_end;	    /* position up to which these must be read first */
 	struct capture_batch control_batch;
 	size_t control_at;
+	struct sweep sweep;
 	uint32_t turn; /* ring that is read next */
 	struct attached *attached;
 	size_t attached_cnt;
@@ -95,6 +97,9 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	}
 	err = open_rings(c);
 	if (!err)
+		err = sweep__init(&c->sweep, bpf_map__fd(c->bpf.skel->maps.codes),
+				  bpf_map__fd(c->bpf.skel->maps.code_slots));
+	if (!err)
 		err = attach_life(c, opts->launch);
 	if (err) {
 		err_set(e, err, "the BPF programs could not be started: %s", strerror(-err));
@@ -125,6 +130,7 @@ void cap_bpf__free(struct cap_bpf *c)
 		ring__close(&c->rings[i]);
 	ring__close(&c->control);
 	ring__close(&c->defs);
+	sweep__done(&c->sweep);
 	bpf_unload(&c->bpf);
 	free(c->attached);
 	free(c);
@@ -198,6 +204,11 @@ void cap_bpf__forget(struct cap_bpf *c, pid_t pid)
 	bpf_map_delete_elem(procs_fd(c), &key);
 }
 
+void cap_bpf__ended(struct cap_bpf *c, uint32_t pix)
+{
+	sweep__ended(&c->sweep, pix);
+}
+
 static void set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
 {
 	uint32_t key = (uint32_t)pid;
@@ -206,6 +217,17 @@ static void set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear
 	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
 		return;
 	proc.flags = (uint16_t)((proc.flags | set) & ~clear);
+	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
+}
+
+void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in)
+{
+	uint32_t key = (uint32_t)pid;
+	struct pye_proc proc;
+
+	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
+		return;
+	proc.tstate_current = in->plan.tstate_current ? in->plan.tstate_current + in->bias : 0;
 	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
 }
 

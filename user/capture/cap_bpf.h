@@ -54,6 +54,13 @@ int cap_bpf__hold(struct cap_bpf *c, pid_t pid);
 /* cap_bpf__forget - a process is not traced or held any more. */
 void cap_bpf__forget(struct cap_bpf *c, pid_t pid);
 
+/* cap_bpf__moved - a traced process executed the same file again: its interpreter lies elsewhere now. */
+void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in);
+
+/* cap_bpf__ended - nothing of this process number is running any more: its code objects are forgotten,
+ * some processes at a time. */
+void cap_bpf__ended(struct cap_bpf *c, uint32_t pix);
+
 /* cap_bpf__settle - a launched process needs no more stops at mappings: its interpreter is found. */
 void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
 

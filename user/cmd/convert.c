@@ -88,7 +88,7 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 	if (err)
 		return err;
 	if (result.damaged)
-		log_warn("the capture ends before its proper end; converted what is there");
+		log_warn("%s", e->what[0] ? e->what : "the capture ends before its proper end");
 	if (!opts->quiet)
 		emit_report(stderr, out, format, &result);
 	return 0;

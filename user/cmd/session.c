@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "cmd/session_priv.h"
 
 #define POLL_MS	      5
@@ -364,15 +365,16 @@ static void abandon_command(struct session *s)
 /* The command ended, or we were interrupted, before an interpreter was seen in it. */
 static int never_python(struct session *s, struct session_result *result, struct err *e)
 {
+	char shown[256];
 	int failed;
 
+	text_escape(shown, sizeof(shown), s->opts.command[0], strlen(s->opts.command[0]));
 	targets_release(s);
 	wait_for_child(s, result);
 	failed = launch__failed(&s->launch);
 	if (failed)
-		return err_set(e, failed, "cannot execute %.200s: %s", s->opts.command[0],
-			       strerror(-failed));
-	err_set(e, 0, "%.200s is not Python: no interpreter was seen in it", s->opts.command[0]);
+		return err_set(e, failed, "cannot execute %s: %s", shown, strerror(-failed));
+	err_set(e, 0, "%s is not Python: no interpreter was seen in it", shown);
 	err_hint(e, "pyebpf list shows the Python processes of this machine; -s follows the children of a command");
 	return -PYE_ENOTPYTHON;
 }

@@ -19,7 +19,8 @@ struct target {
 	bool asked;	/* named by the user or launched: the run ends with the last of these */
 	bool launched;	/* held by us */
 	bool ended;
-	uint8_t minor;
+	bool late;	/* it ran before its probes were in place */
+	uint64_t look_until_ns; /* it executed something: look for an interpreter until then; or 0 */
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
 	bool jit_checked; /* again, after its start-up */

@@ -14,6 +14,8 @@
 #include "cmd/session_priv.h"
 #include "proc/info.h"
 
+#define LOOK_NS 1000000000ull /* how long a process that executed something is looked at */
+
 struct target *target_add(struct session *s, pid_t pid, struct err *e)
 {
 	struct target *t = calloc(1, sizeof(*t)), **more;
@@ -57,6 +59,7 @@ static void describe(struct session *s, const struct target *t, struct assembler
 			   .comm = info->comm, .exe = info->exe, .python = python, .prefix = "" },
 		.layout = &t->in.layout,
 		.proc_pid = t->pid.pid,
+		.late = t->late,
 	};
 }
 
@@ -131,58 +134,114 @@ static void on_held(struct session *s, const struct pye_proc_rec *rec)
 	let_go((pid_t)rec->pid);
 }
 
+/* A child runs the parent's interpreter, so the parent's plan serves; once it has executed something
+ * else, the probes do not fit, which EXEC then repairs. */
+static void attach_child(struct session *s, struct target *t, const struct target *parent)
+{
+	struct err e = { 0 };
+
+	t->in = parent->in;
+	t->in.fd = -1;
+	t->has_interp = true;
+	if (cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
+		log_debug("child %d: %s", t->pid.given, e.what);
+}
+
 /* A child: with probes for the whole file it is recorded already, else it gets its own now. */
 static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 {
 	struct target *parent = target_by_pid(s, (pid_t)rec->parent), *t;
 	struct err e = { 0 };
 
-	assembler__fork(s->as, rec->old_pix, rec->pix, (pid_t)rec->pid, rec->head.ts_ns);
-	t = target_add(s, (pid_t)rec->pid, &e);
-	if (!t || !parent)
+	if (!parent)
 		return;
+	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix, .pix = rec->pix,
+							   .pid = (pid_t)rec->pid,
+							   .ts_ns = rec->head.ts_ns,
+							   .late = !parent->launched });
+	t = target_add(s, (pid_t)rec->pid, &e);
+	if (!t)
+		return; /* it has ended */
 	t->pix = rec->pix;
 	t->launched = parent->launched;
-	t->minor = parent->minor;
-	if (!parent->launched && parent->has_interp &&
-	    interp__find(t->pid.pid, s->opts.engine, &t->in, &e) == 0) {
-		t->has_interp = true;
-		if (cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
-			log_warn("child %d: %s", t->pid.given, e.what);
-	}
+	if (!parent->launched && parent->has_interp)
+		attach_child(s, t, parent);
 }
 
+/* Nothing of the new program is mapped yet, and we do not stop a process that we did not start. */
 static void on_exec(struct session *s, const struct pye_proc_rec *rec)
 {
 	struct target *t = target_by_pid(s, (pid_t)rec->pid);
-	struct err e = { 0 };
-	struct interp in;
-	int err;
 
 	assembler__process_end(s->as, rec->old_pix, rec->head.ts_ns);
-	assembler__fork(s->as, rec->old_pix, rec->pix, (pid_t)rec->pid, rec->head.ts_ns);
+	cap_bpf__ended(s->cap, rec->old_pix);
+	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix, .pix = rec->pix,
+							   .pid = (pid_t)rec->pid,
+							   .ts_ns = rec->head.ts_ns,
+							   .late = false });
 	if (!t || t->launched)
 		return; /* held: looked at from there */
 	t->pix = rec->pix;
-	/* the new program maps its interpreter within milliseconds: look a few times */
-	for (int i = 0; i < 40; i++) {
-		err = interp__find(t->pid.pid, s->opts.engine, &in, &e);
-		if (err != -PYE_ENOTPYTHON)
-			break;
-		usleep(5000);
-	}
-	if (err) {
-		log_info("process %d executed a program that cannot be traced: %s", t->pid.given, e.what);
-		cap_bpf__forget(s->cap, t->pid.given);
-		t->ended = true;
+	t->look_until_ns = now_ns() + LOOK_NS;
+}
+
+/* It executed the file it ran before: its probes never stopped to fire. */
+static int go_on(struct session *s, struct target *t)
+{
+	struct assembler_process p;
+	struct proc_info info;
+	char python[16];
+
+	cap_bpf__moved(s->cap, t->pid.given, &t->in);
+	describe(s, t, &p, &info, python, sizeof(python));
+	return assembler__process(s->as, &p);
+}
+
+static int start_late(struct session *s, struct target *t, struct err *e)
+{
+	t->late = true;
+	return target_start(s, t, e);
+}
+
+/* A process that executed a program: has it mapped its interpreter by now? */
+static void look_again(struct session *s, struct target *t, uint64_t now)
+{
+	struct err e = { 0 };
+	struct interp in;
+	int err = interp__find(t->pid.pid, s->opts.engine, &in, &e);
+
+	if (err == -PYE_ENOTPYTHON && now < t->look_until_ns)
 		return;
+	t->look_until_ns = 0;
+	if (!err) {
+		bool same_file = t->has_interp && t->in.dev == in.dev && t->in.ino == in.ino;
+
+		if (t->has_interp)
+			interp__done(&t->in);
+		t->in = in;
+		t->has_interp = true;
+		err = same_file ? go_on(s, t) : start_late(s, t, &e);
 	}
-	if (t->has_interp)
-		interp__done(&t->in);
-	t->in = in;
-	t->has_interp = true;
-	if (target_start(s, t, &e))
-		log_warn("process %d: %s", t->pid.given, e.what);
+	if (!err)
+		return;
+	if (!t->ended && err != -PYE_ETARGET)
+		log_info("process %d executed a program that is not traced: %s", t->pid.given, e.what);
+	cap_bpf__forget(s->cap, t->pid.given);
+	t->ended = true;
+}
+
+static void look_at_executed(struct session *s)
+{
+	uint64_t now = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (!t->look_until_ns || t->ended)
+			continue;
+		now = now ? now : now_ns();
+		look_again(s, t, now);
+	}
 }
 
 int targets_control(struct session *s)
@@ -203,9 +262,11 @@ int targets_control(struct session *s)
 			break;
 		case PYE_REC_PROC_END:
 			assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
+			cap_bpf__ended(s->cap, rec->pix);
 			break;
 		}
 	}
+	look_at_executed(s);
 	return s->refused;
 }
 
