@@ -200,8 +200,7 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
  * know the stack, the generator ran on top of it: thrown into. Else nothing can be shown yet: the
  * thread's trace begins with its next event.
  */
-static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l, u64 frame,
-					u64 top)
+static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l, u64 frame, u64 top)
 {
 	u32 id;
 
@@ -259,8 +258,9 @@ __noinline int exit_unknown(u64 frame)
 			return false;
 		}
 	}
-	if (!resync(t, frame, t->flags & T_KNOWN && !(t->flags & T_NEED_WALK) ? PYE_WALK_SWITCH :
-									       PYE_WALK_UNKNOWN)) {
+	if (!resync(t, frame,
+		    t->flags & T_KNOWN && !(t->flags & T_NEED_WALK) ? PYE_WALK_SWITCH
+								    : PYE_WALK_UNKNOWN)) {
 		/* the tracked stack is right only if the walk was made */
 		if (!(t->flags & T_NEED_WALK) || SLOT_FRAME(stack_top(t)) != frame)
 			t->flags &= ~T_KNOWN;
@@ -285,7 +285,8 @@ static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub
 	u64 top = SLOT_FRAME(stack_top(t));
 
 	if (frame != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN) {
-		if (t->flags & T_NEED_WALK && t->flags & T_KNOWN && frame == top && !ring_has_room(t)) {
+		if (t->flags & T_NEED_WALK && t->flags & T_KNOWN && frame == top &&
+		    !ring_has_room(t)) {
 			stack_pop(t, frame);
 			lost(t, CNT_LOST_RING);
 			return;
@@ -300,13 +301,13 @@ static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub
 	exit_send(t, ts, frame, sub);
 }
 
-#define PROBE_BEGIN                                                                                \
-	u64 ts = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx);                          \
-	struct thread *t = thread_get();                                                           \
-	struct pye_pylayout *l;                                                                    \
-                                                                                                   \
-	if (!t || !(l = layout_of(t)))                                                             \
-		return 0
+#define PROBE_BEGIN                                                       \
+	u64 ts = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx); \
+	struct thread *t = thread_get();                                  \
+	struct pye_pylayout *l;                                           \
+                                                                          \
+	if (!t || !(l = layout_of(t)))                                    \
+	return 0
 
 /* RESUME handlers, 3.11 on. */
 SEC("uprobe")

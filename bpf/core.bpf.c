@@ -8,11 +8,12 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Configuration, set before loading by user/capture/bpf_config.c. */
-const volatile __u32 cfg_pidns_level;   /* of pyebpf's pid namespace, 0 = the first one */
-const volatile __u32 cfg_pidns_inum;    /* its inode number */
-const volatile __u32 cfg_ring_mask;     /* rings - 1 */
-const volatile __u64 cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
-const volatile bool cfg_sleepable;    /* the probes may sleep: read pages that are not there yet */
+const volatile __u32 cfg_pidns_level; /* of pyebpf's pid namespace, 0 = the first one */
+const volatile __u32 cfg_pidns_inum; /* its inode number */
+const volatile __u32 cfg_ring_mask; /* rings - 1 */
+const volatile __u64
+	cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
+const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");
 struct layouts_map layouts SEC(".maps");

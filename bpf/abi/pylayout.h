@@ -12,7 +12,8 @@
 #define PYE_NO_FIELD 0xffff
 
 /* flags of struct pye_pylayout */
-#define PYE_LAYOUT_FRAME_OBJECT	 (1u << 0) /* frames are PyFrameObjects chained by f_back (to 3.10) */
+#define PYE_LAYOUT_FRAME_OBJECT \
+	(1u << 0) /* frames are PyFrameObjects chained by f_back (to 3.10) */
 #define PYE_LAYOUT_FREE_THREADED (1u << 1)
 #define PYE_LAYOUT_FRAME_STATE	 (1u << 2) /* f_state is the int8 of 3.10, not f_stacktop */
 #define PYE_LAYOUT_CFRAME	 (1u << 3) /* tstate -> cframe -> current frame (3.11, 3.12) */
@@ -21,50 +22,50 @@
 #define PYE_FRAME_READ 80
 
 struct pye_pylayout {
-	__u16 minor;	   /* 3.<minor> */
+	__u16 minor; /* 3.<minor> */
 	__u16 flags;
 
 	/* frame: _PyInterpreterFrame, or PyFrameObject to 3.10 */
-	__u16 f_code;	   /* f_code, f_executable: mask the result with ~7 (tags, from 3.14) */
-	__u16 f_previous;  /* previous, f_back */
-	__u16 f_instr;	   /* prev_instr, instr_ptr (pointer); f_lasti (int) to 3.10 */
-	__u16 f_owner;	   /* byte; >= 3 is an entry from C, no Python frame. None to 3.10 */
-	__u16 f_state;	   /* to 3.10: f_stacktop (pointer) or f_state (int8); else none */
-	__u16 f_gen;	   /* to 3.10: f_gen; else none */
-	__u16 f_stack;	   /* to 3.10: f_stacktop (pointer), or f_stackdepth (int32) of 3.10: not NULL, not
+	__u16 f_code; /* f_code, f_executable: mask the result with ~7 (tags, from 3.14) */
+	__u16 f_previous; /* previous, f_back */
+	__u16 f_instr; /* prev_instr, instr_ptr (pointer); f_lasti (int) to 3.10 */
+	__u16 f_owner; /* byte; >= 3 is an entry from C, no Python frame. None to 3.10 */
+	__u16 f_state; /* to 3.10: f_stacktop (pointer) or f_state (int8); else none */
+	__u16 f_gen; /* to 3.10: f_gen; else none */
+	__u16 f_stack; /* to 3.10: f_stacktop (pointer), or f_stackdepth (int32) of 3.10: not NULL, not
 			    * negative while suspended; else none */
 
 	/* code object */
 	__u16 co_filename, co_name, co_qualname; /* co_qualname: none before 3.11 */
-	__u16 co_firstlineno;			 /* int */
-	__u16 co_flags;				 /* int */
-	__u16 co_code_adaptive;			 /* first instruction, 3.11 on; else none */
+	__u16 co_firstlineno; /* int */
+	__u16 co_flags; /* int */
+	__u16 co_code_adaptive; /* first instruction, 3.11 on; else none */
 	__u16 co_pad;
 	__u32 co_hidden; /* bits of co_flags that mark the interpreter's own code
 			  * (CO_NO_MONITORING_EVENTS, 0x2000000 from 3.12 on); 0 = none */
 
 	/* str */
-	__u16 str_length;      /* ssize_t, in code points */
-	__u16 str_state;       /* u32 with the bits below */
-	__u16 str_ascii_data;  /* data of a compact ASCII string */
-	__u16 str_data;	       /* data of another compact string; else: the pointer to the data */
-	__u32 str_kind_mask;   /* kind = (state & mask) / lowest bit of mask: 1, 2, 4 bytes each */
+	__u16 str_length; /* ssize_t, in code points */
+	__u16 str_state; /* u32 with the bits below */
+	__u16 str_ascii_data; /* data of a compact ASCII string */
+	__u16 str_data; /* data of another compact string; else: the pointer to the data */
+	__u32 str_kind_mask; /* kind = (state & mask) / lowest bit of mask: 1, 2, 4 bytes each */
 	__u32 str_compact_mask, str_ascii_mask;
 
 	/* thread state */
 	__u16 ts_next, ts_interp;
-	__u16 ts_frame;		/* frame, cframe or current_frame */
-	__u16 cframe_frame;	/* inside the cframe; else none */
-	__u16 ts_thread_id;	/* pthread_self() */
-	__u16 ts_native_id;	/* gettid(); none before 3.11 */
-	__u16 ts_exception;	/* current_exception, curexc_type: non-NULL while unwinding */
+	__u16 ts_frame; /* frame, cframe or current_frame */
+	__u16 cframe_frame; /* inside the cframe; else none */
+	__u16 ts_thread_id; /* pthread_self() */
+	__u16 ts_native_id; /* gettid(); none before 3.11 */
+	__u16 ts_exception; /* current_exception, curexc_type: non-NULL while unwinding */
 
 	/* interpreter state, _PyRuntime */
 	__u16 is_next, is_threads;
-	__u16 rt_interpreters;	   /* head of the list of interpreters */
-	__u16 rt_tstate_current;   /* gilstate.tstate_current; none from 3.12 on and in 3.6 */
+	__u16 rt_interpreters; /* head of the list of interpreters */
+	__u16 rt_tstate_current; /* gilstate.tstate_current; none from 3.12 on and in 3.6 */
 
-	__u16 type_dealloc;	   /* tp_dealloc in a type object */
+	__u16 type_dealloc; /* tp_dealloc in a type object */
 
 	/* RESUME's argument, 3.11 on: what it says under the mask: 0 call, 1 to 3 resume;
 	 * resume_skip: a value that is no event (3.15: prologue of a generator expression) or 0xff */

@@ -33,9 +33,9 @@ enum pye_counter {
 /* Low bits of a stack slot: frames are at least 8-aligned. */
 #define SLOT_GENERATOR 1ULL
 /* Room for PYE_FRAME_READ bytes; verifier: a power of two, so that a mask bounds the index. */
-#define FRAME_WORDS 16
+#define FRAME_WORDS   16
 
-#define SLOT_FRAME(s)  ((s) & ~7ULL)
+#define SLOT_FRAME(s) ((s) & ~7ULL)
 
 /*
  * A traced thread. Only its own thread touches it (probes run in the thread's context), so nothing

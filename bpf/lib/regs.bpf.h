@@ -7,11 +7,11 @@
 
 /* verifier: the context may only be read at constant offsets, so no computed one must come out of
  * the optimizer: one load instruction per register. */
-#define REG_CASE(number, field)                                                                    \
-	case number:                                                                               \
-		asm volatile("%0 = *(u64 *)(%1 + %2)"                                              \
-			     : "=r"(value)                                                         \
-			     : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, field)));          \
+#define REG_CASE(number, field)                                                           \
+	case number:                                                                      \
+		asm volatile("%0 = *(u64 *)(%1 + %2)"                                     \
+			     : "=r"(value)                                                \
+			     : "r"(ctx), "i"(__builtin_offsetof(struct pt_regs, field))); \
 		break
 
 static __always_inline u64 reg_read(struct pt_regs *ctx, u32 reg)
@@ -42,7 +42,8 @@ static __always_inline u64 reg_read(struct pt_regs *ctx, u32 reg)
 /* cond_holds - does the conditional jump that was hit go the way that counts? (x86 flags) */
 static __always_inline bool cond_holds(u64 flags, u32 cond)
 {
-	bool cf = flags & 1, pf = flags & 4, zf = flags & 0x40, sf = flags & 0x80, of = flags & 0x800;
+	bool cf = flags & 1, pf = flags & 4, zf = flags & 0x40, sf = flags & 0x80,
+	     of = flags & 0x800;
 	bool holds = false;
 
 	switch (cond >> 1 & 7) {

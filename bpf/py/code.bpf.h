@@ -15,7 +15,7 @@
 /* Two words, written without a lock by several CPUs: `check` in the second one depends on the
  * first, so that a mixture of two writes is not taken for an entry. */
 struct code_slot {
-	u64 key;   /* address | process << 48 */
+	u64 key; /* address | process << 48 */
 	u64 value; /* id and its bits << 32 | check */
 };
 
@@ -118,15 +118,15 @@ static __always_inline void str_look(struct pye_pylayout *l, struct str_info *s)
 	s->fault = 0;
 }
 
-#define STR_EMIT(room_)                                                                            \
-	do {                                                                                       \
-		rec = bpf_ringbuf_reserve(&defs, sizeof(*rec) + (room_), 0);                       \
-		if (!rec)                                                                          \
-			return -1;                                                                 \
-		rec->room = (room_);                                                               \
-		n = s->bytes <= (room_) ? s->bytes : (room_);                                      \
-		if (s->fault || read_user(rec->data, n & ((room_)*2 - 1), s->data))                \
-			n = 0, fault = 1;                                                          \
+#define STR_EMIT(room_)                                                             \
+	do {                                                                        \
+		rec = bpf_ringbuf_reserve(&defs, sizeof(*rec) + (room_), 0);        \
+		if (!rec)                                                           \
+			return -1;                                                  \
+		rec->room = (room_);                                                \
+		n = s->bytes <= (room_) ? s->bytes : (room_);                       \
+		if (s->fault || read_user(rec->data, n & ((room_)*2 - 1), s->data)) \
+			n = 0, fault = 1;                                           \
 	} while (0)
 
 static __always_inline void str_fill(struct pye_str_rec *rec, struct thread *t, u32 id, u32 which,
@@ -186,7 +186,8 @@ static __noinline int str_send_large(struct thread *t, u32 id, u32 which, struct
 	return 0;
 }
 
-static __noinline int str_send(struct thread *t, struct pye_pylayout *l, u32 id, u32 which, u64 addr)
+static __noinline int str_send(struct thread *t, struct pye_pylayout *l, u32 id, u32 which,
+			       u64 addr)
 {
 	struct str_info s = { .addr = addr };
 

@@ -13,7 +13,7 @@
 
 #include "py/code.bpf.h"
 
-#define SLOT(pos) ((pos) & (PYE_STACK_SLOTS - 1))
+#define SLOT(pos)	((pos) & (PYE_STACK_SLOTS - 1))
 
 #define OWNER_GENERATOR 1
 #define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
@@ -172,7 +172,8 @@ static __noinline int walk_flush(struct thread *t, u32 flags, u64 anchor, u32 re
 }
 
 /* walk_add - one frame (in t->frame) of a walk; -1 if the ring is full. */
-static __always_inline int walk_add(struct thread *t, struct pye_pylayout *l, u64 frame, u32 *id_out)
+static __always_inline int walk_add(struct thread *t, struct pye_pylayout *l, u64 frame,
+				    u32 *id_out)
 {
 	u32 id = code_id(t, frame_code(t, l)), at = t->walk_cnt;
 
@@ -218,8 +219,8 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 	if (!w->failed && walk_add(t, l, w->frame, &id))
 		w->failed = 1;
 	if (w->n < PYE_STACK_SLOTS)
-		t->stack[SLOT(t->pos - 1 - w->n)] =
-			w->frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+		t->stack[SLOT(t->pos - 1 - w->n)] = w->frame |
+						    (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
 	else if (w->failed)
 		return 1;
 	w->n++;
@@ -292,8 +293,8 @@ __noinline int walk_near(u64 frame)
 		at = frame_real(at, !i);
 		if (at <= FRAME_CUT || walk_add(t, l, at, &id))
 			return -1;
-		t->stack[SLOT(base + n - 1 - i)] =
-			at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+		t->stack[SLOT(base + n - 1 - i)] = at |
+						   (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
 		frame_load(t, at);
 		at = frame_previous(t, l);
 	}

@@ -39,7 +39,7 @@ void assembler__free(struct assembler *a)
 	if (!a)
 		return;
 	HASH_ITER(hh, a->threads, t, next)
-		thread_free(a, t);
+	thread_free(a, t);
 	asm_processes_free(a);
 	names_free(&a->names);
 	free(a);
@@ -95,9 +95,12 @@ static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 	}
 	memcpy(t->name, rec->comm, PYE_COMM);
 	t->last_ns = rec->head.ts_ns;
-	t->trace = (struct trace_thread){ .id = t->tix, .process = rec->pix, .tid = rec->tid,
+	t->trace = (struct trace_thread){ .id = t->tix,
+					  .process = rec->pix,
+					  .tid = rec->tid,
 					  .is_main = rec->tid == rec->pid,
-					  .start_ns = rec->head.ts_ns, .name = t->name };
+					  .start_ns = rec->head.ts_ns,
+					  .name = t->name };
 	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
 	return capw__thread(a->w, &t->trace);
 }
@@ -145,8 +148,11 @@ static int enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_
 static int gap(struct assembler *a, struct asm_thread *t, uint64_t until,
 	       enum trace_gap_reason reason, uint64_t lost)
 {
-	struct trace_gap g = { .ts_ns = t->last_ns, .until_ns = until, .lost = lost,
-			       .thread = t->id, .reason = (uint8_t)reason };
+	struct trace_gap g = { .ts_ns = t->last_ns,
+			       .until_ns = until,
+			       .lost = lost,
+			       .thread = t->id,
+			       .reason = (uint8_t)reason };
 
 	t->depth = 0;
 	return capw__gap(a->w, &g);
@@ -154,7 +160,8 @@ static int gap(struct assembler *a, struct asm_thread *t, uint64_t until,
 
 static int release_held(struct assembler *a, struct asm_thread *t)
 {
-	static const enum trace_kind kinds[] = { TRACE_CALL, TRACE_RESUME, TRACE_THROW, TRACE_CALL };
+	static const enum trace_kind kinds[] = { TRACE_CALL, TRACE_RESUME, TRACE_THROW,
+						 TRACE_CALL };
 	const struct pye_entry_rec *rec = &t->entry;
 
 	t->held = false;
@@ -226,7 +233,7 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 			err = gap(a, t, head->ts_ns, GAP_ATTACH, 0);
 		} else if (!missing && (!t->fresh || t->depth))
 			err = gap(a, t, head->ts_ns,
-				  t->fresh				       ? GAP_ATTACH
+				  t->fresh			      ? GAP_ATTACH
 				  : t->walk.reason == PYE_WALK_SWITCH ? GAP_SWITCH
 								      : GAP_LOSS,
 				  0);
@@ -254,8 +261,11 @@ int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
 	t->fresh = t->idle = true;
 	t->last_ns = idle->ts_ns;
 	snprintf(t->name, sizeof(t->name), "%s", idle->comm);
-	t->trace = (struct trace_thread){ .id = t->id, .process = p->pix, .tid = idle->tid,
-					  .is_main = idle->tid == p->pid, .start_ns = idle->ts_ns,
+	t->trace = (struct trace_thread){ .id = t->id,
+					  .process = p->pix,
+					  .tid = idle->tid,
+					  .is_main = idle->tid == p->pid,
+					  .start_ns = idle->ts_ns,
 					  .name = t->name };
 	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
 	a->idle_cnt++;
@@ -268,7 +278,8 @@ int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
 
 static int on_entry(struct assembler *a, const struct pye_entry_rec *rec)
 {
-	static const enum trace_kind kinds[] = { TRACE_CALL, TRACE_RESUME, TRACE_THROW, TRACE_CALL };
+	static const enum trace_kind kinds[] = { TRACE_CALL, TRACE_RESUME, TRACE_THROW,
+						 TRACE_CALL };
 	struct asm_thread *t = thread_find(a, rec->head.tix);
 	int err = 0;
 
@@ -417,8 +428,8 @@ int assembler__finish(struct assembler *a)
 	int err = 0;
 
 	HASH_ITER(hh, a->threads, t, next)
-		if (t->held && !err)
-			err = release_held(a, t);
+	if (t->held && !err)
+		err = release_held(a, t);
 	return err;
 }
 

@@ -36,12 +36,12 @@ struct asm_walk {
 
 struct asm_thread {
 	uint32_t tix; /* number in the records */
-	uint32_t id;  /* number in the capture: the same, but for a thread that was idle at first */
+	uint32_t id; /* number in the capture: the same, but for a thread that was idle at first */
 	uint32_t next_seq; /* of the event expected */
 	uint32_t numbered; /* part of it that is in the assembler's sum already */
 	struct asm_process *process;
 	bool fresh; /* no event yet */
-	bool idle;  /* shown from outside, no record yet */
+	bool idle; /* shown from outside, no record yet */
 	bool held; /* entry below waits whether it is taken back */
 	struct pye_entry_rec entry;
 	uint64_t last_ns;
@@ -67,10 +67,10 @@ struct assembler {
 	uint32_t idle_cnt; /* of them with `idle` */
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
-	uint64_t holes;	   /* events missing by their numbers */
+	uint64_t holes; /* events missing by their numbers */
 	uint64_t numbered; /* events that had a number, of threads whose final one is known */
 	uint64_t inferred; /* throws: events without a number, told from a walk */
-	uint64_t refused;  /* entries taken back, with their exits */
+	uint64_t refused; /* entries taken back, with their exits */
 	uint64_t unusable; /* events that came but could not be kept */
 	struct asm_retired retired[ASM_RETIRED_MAX]; /* a queue */
 	uint32_t retired_at, retired_cnt, batches;

@@ -125,8 +125,8 @@ int names_string(struct assembler *a, const struct pye_str_rec *rec)
 	/* a long one came with its head and tail only: its hash should be over all of it */
 	len = rec->status == PYE_STR_OK ? 0 : read_outside(p, rec->str.addr, text, sizeof(text));
 	if (!len && rec->status != PYE_STR_FAULT)
-		len = pystr_decode(&p->layout, rec->str.state, rec->str.length, rec->data, rec->data_len,
-				   text, sizeof(text));
+		len = pystr_decode(&p->layout, rec->str.state, rec->str.length, rec->data,
+				   rec->data_len, text, sizeof(text));
 	/* an empty name is a name: only what cannot be read stays NULL */
 	if (len || (rec->status != PYE_STR_FAULT && !rec->str.length)) {
 		d->text[rec->head.sub] = strndup(text, len);
@@ -140,7 +140,8 @@ void names_free(struct asm_names *n)
 {
 	struct asm_def *d, *next;
 
-	HASH_ITER(hh, n->pending, d, next) {
+	HASH_ITER(hh, n->pending, d, next)
+	{
 		HASH_DEL(n->pending, d);
 		def_free(d);
 	}

@@ -95,8 +95,9 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child)
 	HASH_FIND(hh, a->processes, &child->from, sizeof(child->from), p);
 	if (!p)
 		return -ENOENT;
-	new = (struct assembler_process){ .trace = p->trace, .layout = &p->layout,
-					  .proc_pid = child->pid, .late = child->late };
+	new = (struct assembler_process){
+		.trace = p->trace, .layout = &p->layout, .proc_pid = child->pid, .late = child->late
+	};
 	new.trace.id = child->pix;
 	new.trace.pid = (uint32_t)child->pid;
 	new.trace.start_ns = child->ts_ns;
@@ -147,7 +148,8 @@ void asm_processes_free(struct assembler *a)
 {
 	struct asm_process *p, *next;
 
-	HASH_ITER(hh, a->processes, p, next) {
+	HASH_ITER(hh, a->processes, p, next)
+	{
 		HASH_DEL(a->processes, p);
 		if (p->mem_open)
 			proc_mem__close(&p->mem);

@@ -79,9 +79,12 @@ static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, u
 	bool done[PLAN_SITES_MAX] = { false };
 
 	for (uint32_t i = 0; i < plan->site_cnt; i++) {
-		uint64_t offsets[PLAN_SITES_MAX], cookies[PLAN_SITES_MAX], semaphores[PLAN_SITES_MAX];
-		struct uprobe_multi_opts opts = { .path = in->open_path, .offsets = offsets,
-						  .cookies = cookies, .semaphores = semaphores,
+		uint64_t offsets[PLAN_SITES_MAX], cookies[PLAN_SITES_MAX],
+			semaphores[PLAN_SITES_MAX];
+		struct uprobe_multi_opts opts = { .path = in->open_path,
+						  .offsets = offsets,
+						  .cookies = cookies,
+						  .semaphores = semaphores,
 						  .pid = pid };
 		const struct bpf_program *prog;
 		uint32_t sub;
@@ -176,7 +179,8 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 		err = attach_classic(bpf, in, &a);
 	if (err) {
 		attach_close(&a);
-		err_set(e, err, "the kernel refused the probes in %.300s: %s", in->path, strerror(-err));
+		err_set(e, err, "the kernel refused the probes in %.300s: %s", in->path,
+			strerror(-err));
 		return err == -EPERM || err == -EACCES ? -PYE_EPRIV : err;
 	}
 	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);

@@ -73,7 +73,8 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	skel->rodata->cfg_ring_free_min = b->ring_size / 8;
 	bpf_program__set_autoload(skel->progs.hold_exec, opts->launch);
 	bpf_program__set_autoload(skel->progs.hold_map, opts->launch);
-	bpf_object__for_each_program(prog, skel->obj) {
+	bpf_object__for_each_program(prog, skel->obj)
+	{
 		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE)
 			continue;
 		if (b->multi)
@@ -113,7 +114,8 @@ static int make_rings(struct bpf_loaded *b)
 	int map = bpf_map__fd(b->skel->maps.rings);
 
 	for (uint32_t i = 0; i < b->ring_cnt; i++) {
-		int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "pye_ring", 0, 0, (__u32)b->ring_size, NULL);
+		int fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "pye_ring", 0, 0, (__u32)b->ring_size,
+					NULL);
 
 		if (fd < 0)
 			return -errno;
@@ -179,7 +181,9 @@ static int explain(int err, struct err *e)
 	if (err == -ENOMEM)
 		return err_set(e, err, "no memory for the BPF maps: try a smaller --ring");
 	err_set(e, err, "the kernel refused the BPF programs: %s", strerror(-err));
-	err_hint(e, "pyebpf needs Linux 5.15 or later with BTF (/sys/kernel/btf/vmlinux); -v shows what it said");
+	err_hint(
+		e,
+		"pyebpf needs Linux 5.15 or later with BTF (/sys/kernel/btf/vmlinux); -v shows what it said");
 	return -PYE_EKERNEL;
 }
 

@@ -16,15 +16,15 @@ struct trace_bpf; /* the generated skeleton */
 
 struct bpf_load_opts {
 	size_t ring_bytes; /* all rings together */
-	bool launch;	   /* load the programs that hold our own children */
+	bool launch; /* load the programs that hold our own children */
 	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */
 };
 
 struct bpf_loaded {
 	struct trace_bpf *skel;
-	bool multi;	/* uprobe_multi links */
+	bool multi; /* uprobe_multi links */
 	bool per_process; /* and their filter by process works for every thread of it */
-	bool sleepable;	/* the probes may fault pages in */
+	bool sleepable; /* the probes may fault pages in */
 	uint32_t ring_cnt;
 	size_t ring_size; /* of each */
 	int ring_fds[16];

@@ -19,9 +19,9 @@
 #include "cpython/plan.h"
 #include "trace.skel.h"
 
-#define ROUNDS	     1000
-#define WARMUP	     50
-#define COST_MAX_NS  100000
+#define ROUNDS	    1000
+#define WARMUP	    50
+#define COST_MAX_NS 100000
 
 /* Like the real sites: an entry sits on a conditional jump, an exit on a push. */
 void calibrate_enter(const void *frame);
@@ -160,7 +160,8 @@ static uint32_t minus(uint32_t a, uint32_t b)
 /* Only sums of an "after" and a "before" are ever used, so one of the four can be chosen freely. */
 static void split(struct samples *s, struct trace_cost *out)
 {
-	uint32_t entry_entry = median(s->ns[0], s->cnt[0]), entry_exit = median(s->ns[1], s->cnt[1]);
+	uint32_t entry_entry = median(s->ns[0], s->cnt[0]),
+		 entry_exit = median(s->ns[1], s->cnt[1]);
 	uint32_t exit_entry = median(s->ns[2], s->cnt[2]);
 
 	out->entry_before_ns = entry_entry / 2;
@@ -188,7 +189,8 @@ static void run(void)
 int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
 	      struct trace_cost *out)
 {
-	int procs = bpf_map__fd(bpf->skel->maps.procs), layouts = bpf_map__fd(bpf->skel->maps.layouts);
+	int procs = bpf_map__fd(bpf->skel->maps.procs),
+	    layouts = bpf_map__fd(bpf->skel->maps.layouts);
 	struct pye_proc proc = { .layout = (uint16_t)slot, .flags = PYE_PROC_TRACED };
 	struct samples *s = calloc(1, sizeof(*s));
 	struct pye_pylayout l = layout();

@@ -26,7 +26,7 @@ struct cap_bpf {
 	struct bpf_loaded bpf;
 	struct ring rings[PYE_RINGS_MAX], control, defs;
 	struct capture_batch ready; /* events that wait until the definitions they use are read */
-	unsigned long defs_end;	    /* position up to which these must be read first */
+	unsigned long defs_end; /* position up to which these must be read first */
 	struct capture_batch control_batch;
 	size_t control_at;
 	struct sweep sweep;
@@ -69,7 +69,8 @@ static int attach_life(struct cap_bpf *c, bool launch)
 
 static int open_rings(struct cap_bpf *c)
 {
-	int err = ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control), PYE_CONTROL_BYTES);
+	int err =
+		ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control), PYE_CONTROL_BYTES);
 
 	if (!err)
 		err = ring__open(&c->defs, bpf_map__fd(c->bpf.skel->maps.defs), PYE_DEFS_BYTES);
@@ -157,7 +158,8 @@ static int layout_index(struct cap_bpf *c, const struct pye_pylayout *layout, ui
 	if (i == PYE_LAYOUTS_MAX - 1) /* the last one is for calibrating */
 		return -E2BIG;
 	if (i == c->layout_cnt) {
-		if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.layouts), &i, layout, BPF_ANY))
+		if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.layouts), &i, layout,
+					BPF_ANY))
 			return -errno;
 		c->layouts[c->layout_cnt++] = *layout;
 	}
@@ -262,7 +264,8 @@ static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, st
 	return err;
 }
 
-int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared, struct err *e)
+int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared,
+		    struct err *e)
 {
 	uint32_t filter = !shared && cap_bpf__per_process(c) ? (uint32_t)pid : 0;
 	int err;
@@ -343,7 +346,8 @@ unsigned int cap_bpf__backlog(const struct cap_bpf *c)
 	unsigned int most = 0;
 
 	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++) {
-		unsigned int used = (unsigned int)(ring__used(&c->rings[i]) * 100 / c->bpf.ring_size);
+		unsigned int used =
+			(unsigned int)(ring__used(&c->rings[i]) * 100 / c->bpf.ring_size);
 
 		if (used > most)
 			most = used;
@@ -409,7 +413,8 @@ static int task_one(void *ctx, const void *rec)
 	return t->cb(t->ctx, rec);
 }
 
-int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task), void *ctx)
+int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task),
+		   void *ctx)
 {
 	struct tasks t = { cb, ctx };
 
@@ -449,7 +454,8 @@ uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)
 	if (cpus <= 0)
 		return 0;
 	values = calloc((size_t)cpus, sizeof(*values));
-	if (!values || bpf_map_lookup_elem(bpf_map__fd(c->bpf.skel->maps.counters), &counter, values))
+	if (!values ||
+	    bpf_map_lookup_elem(bpf_map__fd(c->bpf.skel->maps.counters), &counter, values))
 		return 0;
 	for (int i = 0; i < cpus; i++)
 		sum += values[i];
@@ -462,7 +468,8 @@ static uint64_t kernel_misses(const struct cap_bpf *c)
 	struct bpf_program *prog;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_program(prog, c->bpf.skel->obj) {
+	bpf_object__for_each_program(prog, c->bpf.skel->obj)
+	{
 		struct bpf_prog_info info = { 0 };
 		__u32 len = sizeof(info);
 

@@ -20,8 +20,8 @@
 struct cap_bpf;
 
 struct cap_bpf_opts {
-	size_t ring_bytes;  /* all rings together; 0: 64 MiB */
-	bool launch;	    /* cap_bpf__hold() will be used */
+	size_t ring_bytes; /* all rings together; 0: 64 MiB */
+	bool launch; /* cap_bpf__hold() will be used */
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
 };
 
@@ -74,7 +74,8 @@ void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
  *
  * Return: 0, or the kernel's refusal with its sentence in @e.
  */
-int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared, struct err *e);
+int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared,
+		    struct err *e);
 
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);
@@ -98,10 +99,12 @@ unsigned int cap_bpf__backlog(const struct cap_bpf *c);
  * cap_bpf__finals - the final sequence number of every thread whose end was not recorded
  * @cb: called for each; the threads that are alive and those whose last record found no room
  */
-int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq), void *ctx);
+int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq),
+		    void *ctx);
 
 /* cap_bpf__tasks - the threads of all traced processes; @cb may return a negative number to stop. */
-int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task), void *ctx);
+int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task),
+		   void *ctx);
 
 /* cap_bpf__new_thread, cap_bpf__new_code - a number that the kernel side will not give. */
 uint32_t cap_bpf__new_thread(struct cap_bpf *c);

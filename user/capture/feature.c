@@ -61,7 +61,8 @@ static int find_offset(struct dl_phdr_info *info, size_t size, void *ctx)
 		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
 		uintptr_t start = info->dlpi_addr + p->p_vaddr;
 
-		if (p->p_type != PT_LOAD || find->address < start || find->address >= start + p->p_filesz)
+		if (p->p_type != PT_LOAD || find->address < start ||
+		    find->address >= start + p->p_filesz)
 			continue;
 		find->offset = find->address - start + p->p_offset;
 		return 1;
@@ -85,13 +86,17 @@ static int counting_program(int map_fd)
 		{ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = BPF_REG_10, .off = -4, .imm = 0 },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_10 },
 		{ .code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_2, .imm = -4 },
-		{ .code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = BPF_REG_1, .src_reg = BPF_PSEUDO_MAP_FD,
+		{ .code = BPF_LD | BPF_DW | BPF_IMM,
+		  .dst_reg = BPF_REG_1,
+		  .src_reg = BPF_PSEUDO_MAP_FD,
 		  .imm = map_fd },
 		{ 0 },
 		{ .code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_map_lookup_elem },
 		{ .code = BPF_JMP | BPF_JEQ | BPF_K, .dst_reg = BPF_REG_0, .off = 2, .imm = 0 },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_1, .imm = 1 },
-		{ .code = BPF_STX | BPF_ATOMIC | BPF_DW, .dst_reg = BPF_REG_0, .src_reg = BPF_REG_1,
+		{ .code = BPF_STX | BPF_ATOMIC | BPF_DW,
+		  .dst_reg = BPF_REG_0,
+		  .src_reg = BPF_REG_1,
 		  .imm = BPF_ADD },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0 },
 		{ .code = BPF_JMP | BPF_EXIT },
@@ -116,8 +121,9 @@ static bool fires_from_thread(int map_fd)
 bool feature_uprobe_multi(bool *per_process)
 {
 	uint64_t offset = feature_self_offset((const void *)(uintptr_t)probed);
-	struct uprobe_multi_opts opts = { .path = "/proc/self/exe", .offsets = &offset, .cnt = 1,
-					  .pid = (uint32_t)getpid() };
+	struct uprobe_multi_opts opts = {
+		.path = "/proc/self/exe", .offsets = &offset, .cnt = 1, .pid = (uint32_t)getpid()
+	};
 	int map_fd, prog_fd = -1, link_fd = -1;
 	bool has;
 

@@ -13,7 +13,7 @@
 
 struct launch {
 	pid_t pid;
-	int go_fd;     /* closing it lets the child execute the command */
+	int go_fd; /* closing it lets the child execute the command */
 	int failed_fd; /* says why it could not */
 };
 

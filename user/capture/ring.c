@@ -66,7 +66,8 @@ size_t ring__next(struct ring *r, const uint8_t **data, size_t max)
 	end = ring__end(r);
 	while (at < end && at - from < max) {
 		const uint8_t *header = r->data + (at & (r->size - 1));
-		uint32_t len = __atomic_load_n((const uint32_t *)(const void *)header, __ATOMIC_ACQUIRE);
+		uint32_t len =
+			__atomic_load_n((const uint32_t *)(const void *)header, __ATOMIC_ACQUIRE);
 
 		if (len & BUSY)
 			break;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct ring {
-	volatile unsigned long *consumer;	/* position up to which we have read */
+	volatile unsigned long *consumer; /* position up to which we have read */
 	const volatile unsigned long *producer; /* position up to which the kernel has reserved */
 	const uint8_t *data;
 	size_t size; /* of the data, a power of two */

@@ -90,9 +90,12 @@ static uint32_t code_id(struct idle *idle, uint64_t address)
 	}
 	c->address = address;
 	c->id = cap_bpf__new_code(idle->s->cap);
-	func = (struct trace_func){ .id = c->id, .process = idle->t->pix,
-				    .line = (uint32_t)names->firstlineno, .name = names->name,
-				    .qualname = names->qualname, .file = names->filename };
+	func = (struct trace_func){ .id = c->id,
+				    .process = idle->t->pix,
+				    .line = (uint32_t)names->firstlineno,
+				    .name = names->name,
+				    .qualname = names->qualname,
+				    .file = names->filename };
 	if (assembler__func(idle->s->as, &func)) {
 		free(c);
 		return 0;
@@ -105,8 +108,11 @@ static int show(struct idle *idle, const struct outside_thread *thread,
 		const struct pye_task_rec *task)
 {
 	auto_free struct assembler_frame *frames = calloc(thread->frame_cnt, sizeof(*frames));
-	struct assembler_idle stack = { .pix = task->pix, .tid = task->tid, .comm = task->comm,
-					.ts_ns = now_ns(), .frames = frames,
+	struct assembler_idle stack = { .pix = task->pix,
+					.tid = task->tid,
+					.comm = task->comm,
+					.ts_ns = now_ns(),
+					.frames = frames,
 					.frame_cnt = thread->frame_cnt };
 
 	if (!frames)
@@ -147,7 +153,8 @@ static void show_all(struct idle *idle)
 		cap_bpf__tasks(idle->s->cap, on_task, idle);
 		outside_stacks__done(&idle->now);
 	}
-	HASH_ITER(hh, idle->codes, c, next) {
+	HASH_ITER(hh, idle->codes, c, next)
+	{
 		HASH_DEL(idle->codes, c);
 		free(c);
 	}

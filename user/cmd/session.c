@@ -18,11 +18,11 @@
 #include "base/text.h"
 #include "cmd/session_priv.h"
 
-#define POLL_MS	      5
-#define PASS_BATCHES  64 /* batches between two looks at signals and processes */
-#define GRACE_NS      (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
-#define FLUSH_NS      1000000000ull
-#define PROGRESS_NS   1000000000ull
+#define POLL_MS		 5
+#define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
+#define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
+#define FLUSH_NS	 1000000000ull
+#define PROGRESS_NS	 1000000000ull
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
 
 uint64_t now_ns(void)
@@ -83,7 +83,8 @@ static int find_targets(struct session *s, struct err *e)
 
 int session__new(struct session **out, const struct session_opts *opts, struct err *e)
 {
-	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes, .launch = opts->command != NULL,
+	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes,
+				    .launch = opts->command != NULL,
 				    .force_classic = opts->force_classic };
 	struct session *s = calloc(1, sizeof(*s));
 	int err;
@@ -332,9 +333,10 @@ static void report_oddities(const struct session *s)
 	};
 
 	if (odd->malformed || odd->mismatched || odd->unnamed)
-		log_warn("%llu malformed records, %llu frames that did not match, %llu unreadable names",
-			 (unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
-			 (unsigned long long)odd->unnamed);
+		log_warn(
+			"%llu malformed records, %llu frames that did not match, %llu unreadable names",
+			(unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
+			(unsigned long long)odd->unnamed);
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		log_debug("counter %s: %llu", names[i],
 			  (unsigned long long)cap_bpf__counter(s->cap, i));
@@ -375,7 +377,9 @@ static int never_python(struct session *s, struct session_result *result, struct
 	if (failed)
 		return err_set(e, failed, "cannot execute %s: %s", shown, strerror(-failed));
 	err_set(e, 0, "%s is not Python: no interpreter was seen in it", shown);
-	err_hint(e, "pyebpf list shows the Python processes of this machine; -s follows the children of a command");
+	err_hint(
+		e,
+		"pyebpf list shows the Python processes of this machine; -s follows the children of a command");
 	return -PYE_ENOTPYTHON;
 }
 

@@ -16,29 +16,29 @@
 struct session;
 
 struct session_opts {
-	const char *engine;	 /* "auto", "uprobe", "usdt" */
-	const pid_t *pids;	 /* in our pid namespace */
+	const char *engine; /* "auto", "uprobe", "usdt" */
+	const pid_t *pids; /* in our pid namespace */
 	size_t pid_cnt;
-	char *const *command;	 /* or this, NULL-terminated; NULL = none */
+	char *const *command; /* or this, NULL-terminated; NULL = none */
 	bool as_root;
 	bool subprocesses;
-	uint64_t duration_ns;	 /* 0 = no end */
-	uint64_t max_events;	 /* 0 = no end */
-	size_t ring_bytes;	 /* 0 = the default */
+	uint64_t duration_ns; /* 0 = no end */
+	uint64_t max_events; /* 0 = no end */
+	size_t ring_bytes; /* 0 = the default */
 	bool force_classic;
 	bool quiet;
-	const char *arguments;	 /* our command line, for the capture */
+	const char *arguments; /* our command line, for the capture */
 };
 
 /* What ended a run, and what came of it. */
 struct session_result {
 	struct trace_totals totals;
 	uint64_t duration_ns;
-	char comm[64];	   /* of the first target, for the file's name */
+	char comm[64]; /* of the first target, for the file's name */
 	pid_t pid;
 	int64_t start_unix_ns;
-	int child_status;  /* of waitpid(), with a command */
-	bool aborted;	   /* the second Ctrl-C */
+	int child_status; /* of waitpid(), with a command */
+	bool aborted; /* the second Ctrl-C */
 };
 
 /**

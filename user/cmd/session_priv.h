@@ -15,11 +15,11 @@ struct outside_stacks;
 /* A process that was asked for, or a child of one. */
 struct target {
 	struct proc_pid pid;
-	uint32_t pix;	/* 0: no interpreter found yet */
-	bool asked;	/* named by the user or launched: the run ends with the last of these */
-	bool launched;	/* held by us */
+	uint32_t pix; /* 0: no interpreter found yet */
+	bool asked; /* named by the user or launched: the run ends with the last of these */
+	bool launched; /* held by us */
 	bool ended;
-	bool late;	/* it ran before its probes were in place */
+	bool late; /* it ran before its probes were in place */
 	uint64_t look_until_ns; /* it executed something: look for an interpreter until then; or 0 */
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
@@ -44,7 +44,7 @@ struct session {
 	unsigned int interrupts; /* INT, TERM or HUP seen */
 	bool child_reaped;
 	int child_status;
-	int refused;	  /* error that ends the run: the launched program cannot be traced */
+	int refused; /* error that ends the run: the launched program cannot be traced */
 	struct err refusal;
 };
 

@@ -55,8 +55,13 @@ static void describe(struct session *s, const struct target *t, struct assembler
 		memcpy(s->comm, info->comm, sizeof(s->comm));
 	snprintf(python, size, "3.%u%s", t->in.plan.minor, t->in.plan.free_threaded ? "t" : "");
 	*p = (struct assembler_process){
-		.trace = { .id = t->pix, .pid = (uint32_t)t->pid.given, .start_ns = now_ns(),
-			   .comm = info->comm, .exe = info->exe, .python = python, .prefix = "" },
+		.trace = { .id = t->pix,
+			   .pid = (uint32_t)t->pid.given,
+			   .start_ns = now_ns(),
+			   .comm = info->comm,
+			   .exe = info->exe,
+			   .python = python,
+			   .prefix = "" },
 		.layout = &t->in.layout,
 		.proc_pid = t->pid.pid,
 		.late = t->late,
@@ -155,10 +160,11 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 
 	if (!parent)
 		return;
-	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix, .pix = rec->pix,
-							   .pid = (pid_t)rec->pid,
-							   .ts_ns = rec->head.ts_ns,
-							   .late = !parent->launched });
+	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
+							  .pix = rec->pix,
+							  .pid = (pid_t)rec->pid,
+							  .ts_ns = rec->head.ts_ns,
+							  .late = !parent->launched });
 	t = target_add(s, (pid_t)rec->pid, &e);
 	if (!t)
 		return; /* it has ended */
@@ -175,10 +181,11 @@ static void on_exec(struct session *s, const struct pye_proc_rec *rec)
 
 	assembler__process_end(s->as, rec->old_pix, rec->head.ts_ns);
 	cap_bpf__ended(s->cap, rec->old_pix);
-	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix, .pix = rec->pix,
-							   .pid = (pid_t)rec->pid,
-							   .ts_ns = rec->head.ts_ns,
-							   .late = false });
+	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
+							  .pix = rec->pix,
+							  .pid = (pid_t)rec->pid,
+							  .ts_ns = rec->head.ts_ns,
+							  .late = false });
 	if (!t || t->launched)
 		return; /* held: looked at from there */
 	t->pix = rec->pix;
@@ -225,7 +232,8 @@ static void look_again(struct session *s, struct target *t, uint64_t now)
 	if (!err)
 		return;
 	if (!t->ended && err != -PYE_ETARGET)
-		log_info("process %d executed a program that is not traced: %s", t->pid.given, e.what);
+		log_info("process %d executed a program that is not traced: %s", t->pid.given,
+			 e.what);
 	cap_bpf__forget(s->cap, t->pid.given);
 	t->ended = true;
 }

@@ -116,9 +116,10 @@ static const struct opt_command command = {
 	.usage = "trace [options] -p PID[,PID]\n"
 		 "trace [options] PID\n"
 		 "trace [options] -- CMD [ARG...]",
-	.about = "Record every Python call and return of running processes, or of a command from its "
-		 "first call to its last, through eBPF: nothing is written to the target and it is "
-		 "never stopped by ptrace. Without -o the output is a file for profiler.firefox.com.",
+	.about =
+		"Record every Python call and return of running processes, or of a command from its "
+		"first call to its last, through eBPF: nothing is written to the target and it is "
+		"never stopped by ptrace. Without -o the output is a file for profiler.firefox.com.",
 	.groups = groups,
 	.examples = "  sudo pyebpf trace --pid 1234 -d 10s\n"
 		    "  sudo pyebpf trace -o app.pb.gz -- python3 app.py   # for go tool pprof\n"
@@ -175,7 +176,8 @@ static int choose_names(const struct trace_opts *o, const struct opt_rest *rest,
 	if (path)
 		err = snprintf(n->output, sizeof(n->output), "%s", path) >= (int)sizeof(n->output);
 	else
-		err = default_output(o, rest, n->format->extensions[0], n->output, sizeof(n->output));
+		err = default_output(o, rest, n->format->extensions[0], n->output,
+				     sizeof(n->output));
 	if (!err && path && !strcmp(path, "-"))
 		err = default_output(o, rest, ".pyebpf", n->capture, sizeof(n->capture));
 	else if (!err)
@@ -258,7 +260,8 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		return err;
 	}
 	if (run->aborted) {
-		fprintf(stderr, "pyebpf trace: interrupted; what was captured is in %s\n", names.capture);
+		fprintf(stderr, "pyebpf trace: interrupted; what was captured is in %s\n",
+			names.capture);
 		return 0;
 	}
 	err = produce(o, &names, capture, e);
