@@ -290,6 +290,17 @@ def test_converted_parts_add_up(converted):
     assert add_up(parts_of(converted, "parts")) == ff.totals(whole)
 
 
+def test_a_name_without_gz_means_plain_json(converted, tmp_path):
+    """The same profile, also in parts, whose names keep their end."""
+    for name, *args in (("whole.json",), ("parts.json", "--split", "9000")):
+        subprocess.run([BUILD / "pyebpf", "convert", converted / "capture.pyebpf", "-q", "-o",
+                        tmp_path / name, *args], check=True)
+    plain, packed = sorted(tmp_path.iterdir()), sorted(converted.glob("*.json.gz"))
+    assert [path.name + ".gz" for path in plain] == [path.name for path in packed]
+    for one, other in zip(plain, packed):
+        assert json.loads(one.read_text("utf-8")) == ff.load(other)
+
+
 def test_converted_totals_are_those_of_the_events(converted):
     compare_events(ff.load(converted / "whole.json.gz"), converted / "x.ndjson")
 

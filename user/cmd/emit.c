@@ -81,6 +81,14 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 	return 0;
 }
 
+/* A name that ends in .json is taken at its word; every other Firefox file is compressed. */
+static bool is_plain(const struct emit *m)
+{
+	size_t len = strlen(m->path);
+
+	return m->format == &export_firefox && len > 5 && !strcmp(m->path + len - 5, ".json");
+}
+
 static int begin_part(struct emit *m)
 {
 	char name[PATH_MAX], extension[64];
@@ -89,7 +97,7 @@ static int begin_part(struct emit *m)
 
 	if (m->result->part_cnt) {
 		snprintf(extension, sizeof(extension), "-%u%s", m->result->part_cnt + 1,
-			 m->format->extensions[0]);
+			 is_plain(m) ? ".json" : m->format->extensions[0]);
 		err = emit_path_with(name, sizeof(name), m->path, extension);
 		if (err)
 			return err_set(m->e, -PYE_EOUTPUT, "the name of a part is too long");
@@ -170,6 +178,7 @@ static const struct trace_consumer tee = {
 static int convert(struct emit *m, int fd)
 {
 	const struct export_opts opts = { .raw = m->opts->raw,
+					  .plain = is_plain(m),
 					  .split_events = m->opts->split_events };
 	const struct export_out out = { .ctx = m,
 					.write = write_part,

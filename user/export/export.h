@@ -14,6 +14,7 @@
 
 struct export_opts {
 	bool raw;		/* aggregates keep the profiler's own cost in */
+	bool plain;		/* firefox: JSON as it is, not in gzip */
 	uint64_t split_events;	/* firefox: events per file, 0 = never split */
 };
 

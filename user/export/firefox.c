@@ -207,7 +207,7 @@ static int firefox__new(void **self, const struct export_opts *opts, const struc
 	ff->out = out;
 	err = ff_tables__init(&ff->tables);
 	if (!err)
-		err = ff_gzip__new(&ff->gzip, out->write, out->ctx);
+		err = ff_gzip__new(&ff->gzip, opts->plain, out->write, out->ctx);
 	if (!err)
 		err = outbuf__init(&ff->json, JSON_BYTES, ff_gzip__write, ff->gzip);
 	if (err) {
@@ -225,7 +225,7 @@ const struct exporter export_firefox = {
 	.name = "firefox",
 	.aliases = aliases,
 	.extensions = extensions,
-	.help = "Firefox Profiler (processed format 70, gzip), a track per process and thread",
+	.help = "Firefox Profiler (processed format 70; gzip but for .json), a track per process and thread",
 	.new = firefox__new,
 	.consumer = {
 		.begin = ff_begin,

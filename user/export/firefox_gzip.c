@@ -19,11 +19,12 @@ enum {
 };
 
 struct ff_gzip {
-	z_stream file, column;
+	z_stream file, column, back;
 	outbuf_write_fn write;
 	void *ctx;
 	uint32_t crc;
 	uint64_t text_bytes;
+	bool plain;
 	bool open; /* the header is written */
 	bool aligned; /* nothing pending in @file: the next byte is free for a piece */
 	unsigned char *piece; /* grown to the largest piece */
@@ -38,15 +39,16 @@ static int start(z_stream *z)
 		       : -ENOMEM;
 }
 
-int ff_gzip__new(struct ff_gzip **out, outbuf_write_fn write, void *ctx)
+int ff_gzip__new(struct ff_gzip **out, bool plain, outbuf_write_fn write, void *ctx)
 {
 	struct ff_gzip *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return -ENOMEM;
+	g->plain = plain;
 	g->write = write;
 	g->ctx = ctx;
-	if (start(&g->file) || start(&g->column)) {
+	if (start(&g->file) || start(&g->column) || (plain && inflateInit2(&g->back, -15) != Z_OK)) {
 		ff_gzip__free(g);
 		return -ENOMEM;
 	}
@@ -60,6 +62,7 @@ void ff_gzip__free(struct ff_gzip *g)
 		return;
 	deflateEnd(&g->file);
 	deflateEnd(&g->column);
+	inflateEnd(&g->back);
 	free(g->piece);
 	free(g);
 }
@@ -101,8 +104,11 @@ int ff_gzip__write(void *gzip, const void *data, size_t len)
 {
 	struct ff_gzip *g = gzip;
 	const unsigned char *from = data;
-	int err = begin(g);
+	int err;
 
+	if (g->plain)
+		return g->write(g->ctx, data, len);
+	err = begin(g);
 	while (!err && len) {
 		size_t piece = len < INT_MAX ? len : INT_MAX;
 
@@ -161,10 +167,39 @@ int ff_gzip__piece(struct ff_gzip *g, const char *text, size_t len, struct ff_pi
 	return 0;
 }
 
+/* The text of a piece, for a plain file. */
+static int write_text(struct ff_gzip *g, const struct ff_piece *piece)
+{
+	z_stream *z = &g->back;
+	uint32_t left = piece->text_len;
+
+	inflateReset(z);
+	z->next_in = piece->data;
+	z->avail_in = piece->len;
+	while (left) {
+		uint32_t made;
+		int err;
+
+		z->next_out = g->out;
+		z->avail_out = OUT_BYTES;
+		if (inflate(z, Z_SYNC_FLUSH) != Z_OK || z->avail_out == OUT_BYTES)
+			return -EIO;
+		made = OUT_BYTES - z->avail_out;
+		err = g->write(g->ctx, g->out, made);
+		if (err)
+			return err;
+		left -= made < left ? made : left;
+	}
+	return 0;
+}
+
 int ff_gzip__insert(struct ff_gzip *g, const struct ff_piece *piece)
 {
-	int err = begin(g);
+	int err;
 
+	if (g->plain)
+		return write_text(g, piece);
+	err = begin(g);
 	if (err)
 		return err;
 	if (!g->aligned) {
@@ -188,8 +223,11 @@ static void put_le32(unsigned char *out, uint32_t value)
 int ff_gzip__finish(struct ff_gzip *g)
 {
 	unsigned char trailer[8];
-	int err = begin(g);
+	int err;
 
+	if (g->plain)
+		return 0;
+	err = begin(g);
 	if (!err)
 		err = run(g, Z_FINISH);
 	deflateReset(&g->file);
