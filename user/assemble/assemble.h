@@ -38,7 +38,7 @@ int assembler__new(struct assembler **out, struct capw *w);
 void assembler__free(struct assembler *a);
 
 /* assembler__process - a process, new or changed. 0 or -ENOMEM. */
-int assembler__process(struct assembler *a, const struct assembler_process *p);
+int assembler__process(struct assembler *a, const struct assembler_process *from);
 
 /* A process that is like another one but for its numbers: a child, or what exec made of it. */
 struct assembler_child {

@@ -35,7 +35,7 @@ static inline void cleanup_freep(void *p)
 	free(*(void **)p);
 }
 
-static inline void cleanup_closep(int *fd)
+static inline void cleanup_closep(const int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);

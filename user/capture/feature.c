@@ -85,6 +85,7 @@ static int counting_program(int map_fd)
 	struct bpf_insn insns[] = {
 		{ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = BPF_REG_10, .off = -4, .imm = 0 },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_10 },
+		/* NOLINTNEXTLINE(misc-redundant-expression): some of the kernel's names are 0 */
 		{ .code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_2, .imm = -4 },
 		{ .code = BPF_LD | BPF_DW | BPF_IMM,
 		  .dst_reg = BPF_REG_1,

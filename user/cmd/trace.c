@@ -60,7 +60,7 @@ static int parse_engine(void *field, const char *arg, struct err *e)
 	static const char *const engines[] = { "auto", "uprobe", "usdt" };
 
 	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
-		if (strcmp(arg, engines[i]))
+		if (strcmp(arg, engines[i]) != 0)
 			continue;
 		*(const char **)field = engines[i];
 		return 0;

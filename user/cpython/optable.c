@@ -109,13 +109,13 @@ static void add_word(struct search *s, uint64_t word, uint64_t vaddr)
 		s->run_cnt = 0;
 		return;
 	}
-	if (s->run_cnt == 2 * OPTABLE_CNT) {
+	if (s->run_cnt == 2 * (size_t)OPTABLE_CNT) {
 		s->run_cnt = OPTABLE_CNT - 1;
 		memmove(s->run, s->run + OPTABLE_CNT + 1, s->run_cnt * sizeof(s->run[0]));
 	}
 	s->run[s->run_cnt++] = word;
 	if (s->run_cnt >= OPTABLE_CNT)
-		check_window(s, s->run + s->run_cnt - OPTABLE_CNT, vaddr - 8 * (OPTABLE_CNT - 1));
+		check_window(s, s->run + s->run_cnt - OPTABLE_CNT, vaddr - 8 * (uint64_t)(OPTABLE_CNT - 1));
 }
 
 static void search_words(struct search *s, uint64_t *words, uint64_t start, uint64_t end)

@@ -43,7 +43,7 @@ static int read_build(struct planner *p)
 	if (!p->table.version->debug_offsets)
 		return 0;
 	if (elf_file__read(p->elf, p->plan->runtime, &head, sizeof(head)) ||
-	    memcmp(head.cookie, COOKIE, sizeof(head.cookie)))
+	    memcmp(head.cookie, COOKIE, sizeof(head.cookie)) != 0)
 		return err_set(
 			p->e, -PYE_EPLAN,
 			"3.%u by its dispatch table, but _PyRuntime (0x%lx) does not begin with "

@@ -40,8 +40,8 @@ int plan_usdt(struct planner *p)
 		bool entry = !strcmp(note->name, "function__entry");
 		int err;
 
-		if (strcmp(note->provider, "python") ||
-		    (!entry && strcmp(note->name, "function__return")))
+		if (strcmp(note->provider, "python") != 0 ||
+		    (!entry && strcmp(note->name, "function__return") != 0))
 			continue;
 		entries += entry;
 		returns += !entry;

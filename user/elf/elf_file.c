@@ -65,7 +65,7 @@ static int read_header(struct elf_file *elf, const char *path, struct err *e)
 
 	if (elf_read_at(elf, 0, &elf->header, sizeof(elf->header)))
 		return err_set(e, -PYE_EFORMAT, "%s: too short for an ELF file", path);
-	if (memcmp(h->e_ident, ELFMAG, SELFMAG))
+	if (memcmp(h->e_ident, ELFMAG, SELFMAG) != 0)
 		return err_set(e, -PYE_EFORMAT, "%s: not an ELF file", path);
 	if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB)
 		return err_set(e, -PYE_EFORMAT, "%s: not a 64-bit little-endian ELF file", path);

@@ -59,7 +59,7 @@ static int find_symbol(const struct elf_symtab *table, const char *name, struct 
 		if (s->st_shndx == SHN_UNDEF || s->st_name >= table->string_size)
 			continue;
 		if (table->strings[s->st_name] != name[0] ||
-		    strcmp(table->strings + s->st_name, name))
+		    strcmp(table->strings + s->st_name, name) != 0)
 			continue;
 		*out = (struct elf_symbol){ table->strings + s->st_name, s->st_value, s->st_size,
 					    ELF64_ST_TYPE(s->st_info) };

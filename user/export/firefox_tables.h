@@ -56,7 +56,7 @@ uint32_t ff_tables__use_string(struct ff_tables *t, uint32_t string);
 uint32_t ff_tables__text(struct ff_tables *t, const char *s);
 
 /* ff_tables__use_frame - gives a frame a row in this file; not for callers. */
-uint32_t ff_tables__use_frame(struct ff_tables *t, uint32_t frame);
+uint32_t ff_tables__use_frame(struct ff_tables *t, uint32_t index);
 
 /* ff_tables__stack - row of the stack that @frame makes on @parent (FF_NONE: the root). */
 static inline uint32_t ff_tables__stack(struct ff_tables *t, uint32_t parent, uint32_t frame)

@@ -185,7 +185,7 @@ static int on_event(void *self, const struct trace_event *event)
 	thread = &n->fragments.strs[thread_id];
 	func = &n->fragments.strs[func_id];
 	kind = &kind_texts[event->kind];
-	most = sizeof(head) + thread->len + sizeof(kind->text) + 2u * JSON_U64_MAX + 2;
+	most = sizeof(head) + thread->len + sizeof(kind->text) + 2 * (size_t)JSON_U64_MAX + 2;
 	at = outbuf__room(&n->out, most);
 	at = append(at, head, sizeof(head) - 1);
 	at = json_fmt_u64(at, event->ts_ns);

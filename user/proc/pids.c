@@ -80,7 +80,7 @@ static pid_t parent_of(pid_t pid)
 int proc_descendants(pid_t pid, pid_t *out, size_t cap)
 {
 	auto_free pid_t *all = NULL, *parents = NULL;
-	size_t all_cnt, cnt = 0;
+	size_t all_cnt = 0, cnt = 0;
 	int err;
 
 	err = proc_pids(&all, &all_cnt);

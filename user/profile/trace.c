@@ -4,7 +4,7 @@
 const char *trace_loss_name(unsigned int loss)
 {
 	static const char *const names[] = {
-#define X(id, number, name, text) [number] = name,
+#define X(id, number, name, text) [number] = (name),
 		TRACE_LOSSES(X)
 #undef X
 	};
@@ -15,7 +15,7 @@ const char *trace_loss_name(unsigned int loss)
 const char *trace_gap_name(unsigned int reason)
 {
 	static const char *const names[] = {
-#define X(id, number, name, text) [number] = name,
+#define X(id, number, name, text) [number] = (name),
 		TRACE_GAPS(X)
 #undef X
 	};

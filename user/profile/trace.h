@@ -43,7 +43,7 @@ static inline bool trace_is_leave(unsigned int kind)
 	X(LOSS_THROTTLE, 5, "throttle", "held back on purpose to keep a budget")
 /* clang-format on */
 enum trace_loss {
-#define X(id, number, name, text) id = number,
+#define X(id, number, name, text) id = (number),
 	TRACE_LOSSES(X)
 #undef X
 	LOSS_CNT
@@ -59,7 +59,7 @@ enum trace_loss {
 	X(GAP_ATTACH, 4, "attach", "a child process was traced from here on only")
 /* clang-format on */
 enum trace_gap_reason {
-#define X(id, number, name, text) id = number,
+#define X(id, number, name, text) id = (number),
 	TRACE_GAPS(X)
 #undef X
 	GAP_CNT
