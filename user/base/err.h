@@ -29,7 +29,8 @@ enum pye_errno {
 #undef X
 };
 
-/* What is reported with an error: one sentence what, one line what to do about it. */
+/* What is reported with an error: one sentence what, one line what to do about it (up to four, with
+ * newlines between them, when a privilege is missing). */
 struct err {
 	char what[768];
 	char hint[512];
@@ -46,7 +47,7 @@ struct err {
  */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* err_hint - the "do this" line of an error; @e may be NULL. */
+/* err_hint - the "do this" of an error; @e may be NULL. */
 void err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* err_str - text of a negative error number, errno or PYE_E*. Never NULL, static. */

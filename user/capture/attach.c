@@ -14,7 +14,9 @@
 
 #include "abi/event.h"
 #include "abi/proc.h"
+#include "base/caps.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "capture/feature.h"
 #include "trace.skel.h"
 
@@ -167,6 +169,20 @@ static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in,
 	return 0;
 }
 
+static int refused(const struct bpf_loaded *bpf, const struct interp *in, int err, struct err *e)
+{
+	/* without uprobe_multi it goes through perf, which newer kernels leave to the administrator */
+	uint64_t needs = bpf->multi ? CAPS_BPF | CAPS_PROC : CAPS(CAP_SYS_ADMIN);
+	char what[512], path[400];
+
+	if (err == -ESRCH)
+		return err_set(e, -PYE_ETARGET,
+			       "the process has ended before the probes were placed");
+	text_escape(path, sizeof(path), in->path, strlen(in->path));
+	snprintf(what, sizeof(what), "the kernel refused the probes in %s", path);
+	return bpf_refused(e, err, needs, what);
+}
+
 int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
 		struct attached *out, struct err *e)
 {
@@ -179,9 +195,7 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 		err = attach_classic(bpf, in, &a);
 	if (err) {
 		attach_close(&a);
-		err_set(e, err, "the kernel refused the probes in %.300s: %s", in->path,
-			strerror(-err));
-		return err == -EPERM || err == -EACCES ? -PYE_EPRIV : err;
+		return refused(bpf, in, err, e);
 	}
 	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);
 	*out = a;

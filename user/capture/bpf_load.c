@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <bpf/libbpf.h>
 
 #include "abi/limits.h"
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "capture/feature.h"
@@ -170,21 +172,49 @@ static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
 	return err;
 }
 
-static int explain(int err, struct err *e)
+/* No capability is missing, and still it is EPERM. */
+static int refuse_forbidden(struct err *e, const char *what)
 {
-	if (err == -EPERM || err == -EACCES) {
-		err_set(e, err,
-			"the kernel does not let this user load BPF programs (CAP_BPF and CAP_PERFMON are needed)");
-		err_hint(e, "run it as root: sudo pyebpf ...");
-		return -PYE_EPRIV;
+	int filter = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+
+	err_set(e, 0, "%s: no capability is missing, so %s forbids it", what,
+		filter == 2 ? "the seccomp filter of this process"
+			    : "a security module or the kernel's lockdown");
+	if (filter == 2)
+		err_hint(e, "in a container: start it with --security-opt seccomp=unconfined");
+	else
+		err_hint(
+			e,
+			"see /sys/kernel/security/lsm, /sys/kernel/security/lockdown and the kernel's log");
+	return -PYE_EPRIV;
+}
+
+int bpf_refused(struct err *e, int err, uint64_t needs, const char *what)
+{
+	uint64_t missing = caps_missing(needs);
+	char caps[160];
+
+	switch (err) {
+	case -EPERM:
+		if (!missing)
+			return refuse_forbidden(e, what);
+		break;
+	case -EACCES:
+		break;
+	case -ENOMEM:
+		return err_set(e, err, "%s: no memory; try a smaller --ring", what);
+	default:
+		missing = 0;
 	}
-	if (err == -ENOMEM)
-		return err_set(e, err, "no memory for the BPF maps: try a smaller --ring");
-	err_set(e, err, "the kernel refused the BPF programs: %s", strerror(-err));
-	err_hint(
-		e,
-		"pyebpf needs Linux 5.15 or later with BTF (/sys/kernel/btf/vmlinux); -v shows what it said");
-	return -PYE_EKERNEL;
+	if (!missing) { /* EACCES is what the verifier says, too */
+		err_set(e, 0, "%s: %s", what, err == -EACCES ? "its verifier" : strerror(-err));
+		err_hint(e, "pyebpf needs Linux 5.15 or later with BTF (/sys/kernel/btf/vmlinux); "
+			    "-v shows what it said");
+		return -PYE_EKERNEL;
+	}
+	err_set(e, 0, "%s: %s", what, caps_text(caps, sizeof(caps), missing));
+	caps_advise(e, missing);
+	return -PYE_EPRIV;
 }
 
 int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e)
@@ -201,7 +231,8 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 	b.multi = !opts->force_classic && feature_uprobe_multi(&b.per_process);
 	b.sleepable = !opts->force_classic;
 	err = try_load(&b, opts);
-	if (err && b.sleepable && err != -EPERM && err != -EACCES) {
+	/* EACCES can be the verifier's word on programs that may sleep */
+	if (err && b.sleepable && err != -EPERM && !caps_missing(CAPS_BPF)) {
 		b.sleepable = false;
 		err = try_load(&b, opts);
 	}
@@ -209,7 +240,7 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 		err = make_rings(&b);
 	if (err) {
 		bpf_unload(&b);
-		return explain(err, e);
+		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the BPF programs");
 	}
 	log_debug("uprobe_multi %d, per process %d, sleepable %d, %u rings of %zu bytes", b.multi,
 		  b.per_process, b.sleepable, b.ring_cnt, b.ring_size);

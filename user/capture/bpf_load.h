@@ -39,4 +39,16 @@ struct bpf_loaded {
 int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e);
 void bpf_unload(struct bpf_loaded *b);
 
+/**
+ * bpf_refused - why the kernel did not do what was asked of it
+ * @err:   negative errno
+ * @needs: the capabilities that it takes (base/caps.h)
+ * @what:  the beginning of the sentence: "the kernel refused the BPF programs"
+ *
+ * EPERM and EACCES have several causes; which one it is can be told by what this process may do.
+ *
+ * Return: -PYE_EPRIV, -PYE_EKERNEL or -ENOMEM, with the sentence in @e.
+ */
+int bpf_refused(struct err *e, int err, uint64_t needs, const char *what);
+
 #endif

@@ -10,6 +10,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "capture/attach.h"
@@ -103,9 +104,8 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	if (!err)
 		err = attach_life(c, opts->launch);
 	if (err) {
-		err_set(e, err, "the BPF programs could not be started: %s", strerror(-err));
 		cap_bpf__free(c);
-		return err;
+		return bpf_refused(e, err, CAPS_BPF, "the BPF programs could not be started");
 	}
 	*out = c;
 	return 0;

@@ -62,6 +62,8 @@ static void child(int go, int failed, char *const *argv, bool as_root, pid_t par
 	while (read(go, &byte, 1) < 0 && errno == EINTR)
 		;
 	err = as_root ? 0 : become_invoker();
+	if (!as_root) /* what lets us trace is nothing that the command should have */
+		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	/* changing the ids clears it */
 	prctl(PR_SET_PDEATHSIG, SIGCONT);
 	if (!err) {

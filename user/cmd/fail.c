@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdio.h>
+#include <string.h>
 
+#include "base/text.h"
 #include "cmd/cmd.h"
+
+/* Names in a sentence come from users and targets; what is escaped already stays as it is. */
+static void print_line(const char *before, const char *text, size_t len)
+{
+	char shown[4 * sizeof(((struct err *)0)->what)];
+
+	fprintf(stderr, "%s%s\n", before, text_escape(shown, sizeof(shown), text, len));
+}
 
 int cmd_fail(const char *name, int code, const struct err *e)
 {
-	fprintf(stderr, "pyebpf %s: %s\n", name, e && e->what[0] ? e->what : err_str(code));
-	if (e && e->hint[0])
-		fprintf(stderr, "%s\n", e->hint);
+	const char *what = e && e->what[0] ? e->what : err_str(code);
+	const char *line = e ? e->hint : "";
+	char before[64];
+
+	snprintf(before, sizeof(before), "pyebpf %s: ", name);
+	print_line(before, what, strlen(what));
+	while (*line) {
+		size_t len = strcspn(line, "\n");
+
+		print_line("", line, len);
+		line += len + (line[len] != '\0');
+	}
 	return err_exit_code(code);
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/session_priv.h"
@@ -81,6 +82,20 @@ static int find_targets(struct session *s, struct err *e)
 	return 0;
 }
 
+/* Nobody should find out one by one what is missing: loading the programs comes after the targets. */
+static void add_missing(struct err *e)
+{
+	uint64_t missing = caps_missing(CAPS_BPF);
+	char text[160];
+	size_t at = strlen(e->what);
+
+	if (!missing)
+		return;
+	snprintf(e->what + at, sizeof(e->what) - at, "; for the probes %s, too",
+		 caps_text(text, sizeof(text), missing));
+	caps_advise(e, missing | caps_missing(CAPS(CAP_SYS_PTRACE)));
+}
+
 int session__new(struct session **out, const struct session_opts *opts, struct err *e)
 {
 	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes,
@@ -94,6 +109,8 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	s->opts = *opts;
 	s->launch.go_fd = s->launch.failed_fd = s->signal_fd = s->epoll_fd = -1;
 	err = find_targets(s, e);
+	if (err == -PYE_EPRIV)
+		add_missing(e);
 	if (!err)
 		err = cap_bpf__new(&s->cap, &cap, e);
 	if (!err) {

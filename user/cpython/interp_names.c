@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/text.h"
 #include "cpython/interp.h"
 #include "proc/info.h"
@@ -35,30 +36,34 @@ int interp_refuse_gone(pid_t pid, struct err *e)
 
 int interp_refuse_access(pid_t pid, int err, struct err *e)
 {
+	uint64_t missing = caps_missing(CAPS(CAP_SYS_PTRACE));
 	struct proc_info info = { 0 };
+	char text[160];
 
 	if (err == -ESRCH) /* what has no address space says so too: kernel threads, zombies */
 		return interp_refuse_other(pid, e);
 	if (err != -EACCES && err != -EPERM)
 		return err_set(e, err, "cannot look at PID %d: %s", pid, err_str(err));
 	proc_info__read(pid, &info);
-	err_set(e, 0, "PID %d may not be looked at: it belongs to user %u%s", pid, info.uid,
-		geteuid() ? ", and CAP_SYS_PTRACE is missing"
-			  : ", and CAP_SYS_PTRACE is missing or a security policy forbids it");
-	if (geteuid())
-		err_hint(e, "run pyebpf as root (sudo)");
+	err_set(e, 0, "PID %d may not be looked at: it belongs to user %u, and %s", pid, info.uid,
+		missing ? caps_text(text, sizeof(text), missing)
+			: "a security module or a user namespace forbids it");
+	if (missing)
+		caps_advise(e, missing);
 	return -PYE_EPRIV;
 }
 
 int interp_refuse_unopened(pid_t pid, int open_err, struct err *e)
 {
 	if (open_err == -EACCES || open_err == -EPERM) {
-		err_set(e, 0,
-			"the files that PID %d maps may not be opened: CAP_CHECKPOINT_RESTORE (or "
-			"CAP_SYS_ADMIN) is missing for /proc/%d/map_files",
-			pid, pid);
-		err_hint(e,
-			 "run pyebpf as root (sudo), outside of containers with a user namespace");
+		uint64_t missing = caps_missing(CAPS_PROC);
+		char text[160];
+
+		err_set(e, 0, "the files that PID %d maps may not be opened: %s", pid,
+			missing ? caps_text(text, sizeof(text), missing)
+				: "a security module or a user namespace forbids it");
+		if (missing)
+			caps_advise(e, missing);
 		return -PYE_EPRIV;
 	}
 	err_set(e, 0,

@@ -48,7 +48,8 @@ int ff_gzip__new(struct ff_gzip **out, bool plain, outbuf_write_fn write, void *
 	g->plain = plain;
 	g->write = write;
 	g->ctx = ctx;
-	if (start(&g->file) || start(&g->column) || (plain && inflateInit2(&g->back, -15) != Z_OK)) {
+	if (start(&g->file) || start(&g->column) ||
+	    (plain && inflateInit2(&g->back, -15) != Z_OK)) {
 		ff_gzip__free(g);
 		return -ENOMEM;
 	}

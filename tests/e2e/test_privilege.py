@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pyebpf may and may not do: the capabilities that suffice, and what is said when one is missing."""
+import contextlib
+import ctypes
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+import pythons
+
+pytestmark = pytest.mark.needs_root
+
+MINIMUM = ("bpf", "perfmon", "sys_ptrace", "dac_read_search", "checkpoint_restore")
+NOBODY = 65534
+CALLS = ("import time\ndef f(): pass\ndef g(): f()\nprint(flush=True)\n"
+         "while True:\n    g()\n    time.sleep(0.001)\n")
+
+
+def as_nobody(*capabilities):
+    """The beginning of a command line that runs as nobody with exactly these capabilities."""
+    command = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    if capabilities:
+        given = ",".join("+" + name for name in capabilities)
+        command += ["--inh-caps", given, "--ambient-caps", given]
+    return command
+
+
+@pytest.fixture
+def run(pyebpf, public_tmp):
+    """Calls pyebpf as nobody with some capabilities; files without a path land in public_tmp."""
+    reachable = subprocess.run([*as_nobody(), pyebpf.path, "version"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, check=False)
+    if reachable.returncode:
+        pytest.skip("the build folder is not readable for others")
+
+    def call(capabilities, *args):
+        return subprocess.run([*as_nobody(*capabilities), pyebpf.path, *map(str, args)], check=False,
+                              cwd=public_tmp, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, encoding="utf-8", timeout=60)
+    return call
+
+
+@contextlib.contextmanager
+def python(command, user=0):
+    """The pid of an interpreter that goes on calling."""
+    with pythons.running([*(as_nobody() if user else []), *command, "-I", "-c", CALLS]) as (process, _):
+        yield process.pid
+
+
+def rule(name):
+    return pathlib.Path("/proc/sys", name.replace(".", "/")).read_text("ascii").strip()
+
+
+def assert_refused(done, code, *names):
+    """Exit code and text of a refusal that names these capabilities and no other one as missing."""
+    said = done.stderr.splitlines()
+    assert done.returncode == code, done.stderr
+    assert 2 <= len(said) <= 5
+    assert said[0].startswith("pyebpf ")
+    assert set(re.findall(r"CAP_(\w+)", said[0])) == {name.upper() for name in names}
+    assert "missing" in said[0]
+    return said
+
+
+# --- what suffices ---
+
+def test_these_capabilities_suffice(run, interpreter, public_tmp):
+    """Another user's process, on every interpreter, wherever its files lie."""
+    with python(interpreter.command) as pid:
+        done = run(MINIMUM, "trace", "-q", "-d", "500ms", "-o", "x.ndjson", "-p", pid)
+    assert done.returncode == 0, done.stderr
+    text = (public_tmp / "x.ndjson").read_text("utf-8")
+    assert '"ev":"call"' in text and '"name":"f"' in text
+    assert (public_tmp / "x.ndjson").stat().st_uid == NOBODY
+
+
+def test_the_events_are_those_that_root_sees(run, pyebpf, any_python, public_tmp):
+    script = public_tmp / "program.py"
+    script.write_text("def f(n):\n    return n and f(n - 1)\nfor i in range(50):\n    f(i)\n")
+    command = ["--", *any_python.command, "-I", "-S", script]
+    unprivileged = run(MINIMUM, "trace", "-q", "-o", "nobody.pyebpf", *command)
+    pyebpf.ok("trace", "-q", "-o", public_tmp / "root.pyebpf", *command)
+    assert unprivileged.returncode == 0, unprivileged.stderr
+
+    def calls(file):
+        return [(e["ev"], e["func"], e["depth"]) for e in pyebpf.events(public_tmp / file)[0]]
+    assert calls("nobody.pyebpf") == calls("root.pyebpf")
+
+
+def test_an_own_command_needs_two_of_them(run):
+    done = run(MINIMUM[:2], "trace", "-q", "-o", "x.pyebpf", "--", "/usr/bin/python3", "-c", "pass")
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_own_process_needs_two_of_them(run):
+    with python(["/usr/bin/python3"], user=NOBODY) as pid:
+        done = run(MINIMUM[:2], "trace", "-q", "-d", "200ms", "-o", "x.pyebpf", "-p", pid)
+    assert done.returncode == 0, done.stderr
+
+
+def test_capabilities_of_the_file_suffice(run, pyebpf, public_tmp):
+    """As `setcap` gives them, which the message proposes."""
+    program = public_tmp / "pyebpf"
+    shutil.copy(pyebpf.path, program)
+    given = ",".join("cap_" + name for name in MINIMUM) + "=ep"
+    if subprocess.run(["setcap", given, program], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("this file system keeps no capabilities")
+    with python(["/usr/bin/python3"]) as pid:
+        done = subprocess.run([*as_nobody(), program, "trace", "-q", "-d", "200ms", "-o", "x.pyebpf",
+                               "-p", str(pid)], cwd=public_tmp, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("capabilities", [MINIMUM, MINIMUM[:2]], ids=["all", "two"])
+def test_the_command_gets_none_of_them(run, capabilities):
+    code = "print(open('/proc/self/status').read(), __import__('os').listdir('/proc/self/fd'))"
+    done = run(capabilities, "trace", "-q", "-o", "x.pyebpf", "--", "/usr/bin/python3", "-c", code)
+    sets = dict(re.findall(r"^Cap(Prm|Eff|Amb):\t([0-9a-f]+)$", done.stdout, re.M))
+    assert {int(value, 16) for value in sets.values()} == {0} and len(sets) == 3
+    # 0 to 2 and the one that reads the folder
+    assert len(re.search(r"\[('\d+'(, )?)+\]", done.stdout)[0].split()) == 4
+
+
+# --- what is missing ---
+
+def test_nothing_at_all(run):
+    with python(["/usr/bin/python3"]) as pid:
+        said = assert_refused(run((), "trace", "-p", pid), 3, "sys_ptrace", "bpf", "perfmon")
+    assert "PID %d may not be looked at: it belongs to user 0" % pid in said[0]
+    for name in ("kernel.unprivileged_bpf_disabled", "kernel.perf_event_paranoid"):
+        assert "%s = %s" % (name, rule(name)) in said[1]
+    assert said[2] == "run it as root: sudo pyebpf ..."
+    assert re.fullmatch(r"or, once: sudo setcap %s=ep \S+/pyebpf" % ",".join("cap_" + n for n in MINIMUM),
+                        said[3])
+
+
+def test_nothing_for_an_own_process(run):
+    with python(["/usr/bin/python3"], user=NOBODY) as pid:
+        assert_refused(run((), "trace", "-p", pid), 3, "bpf", "perfmon")
+
+
+def test_nothing_for_a_command(run, public_tmp):
+    """It is not run at all."""
+    done = run((), "trace", "--", "/usr/bin/python3", "-c", "open('ran', 'w')")
+    assert_refused(done, 125, "bpf", "perfmon")
+    assert not list(public_tmp.iterdir())
+
+
+@pytest.mark.parametrize("dropped", MINIMUM)
+def test_one_is_missing(run, dropped):
+    left = [name for name in MINIMUM if name != dropped]
+    with python(["/usr/bin/python3"]) as pid:
+        done = run(left, "trace", "-q", "-d", "200ms", "-o", "x.pyebpf", "-p", pid)
+    # the last two are for files that cannot be had by their path
+    if dropped in MINIMUM[:3] or done.returncode:
+        assert_refused(done, 3, dropped)
+
+
+def libpython():
+    """(command, library) of an interpreter that has its loop in a library."""
+    for name in sorted(pythons.names(), key=lambda name: "pyenv" not in name):
+        command = pythons.found()[name]
+        with python(command) as pid:
+            maps = pathlib.Path("/proc/%d/maps" % pid).read_text("utf-8")
+        library = re.search(r"/\S+/libpython3\S+", maps)
+        if library:
+            return command, library[0]
+    return pytest.skip("no interpreter with a libpython")
+
+
+@pytest.mark.parametrize("dropped", ["dac_read_search", "checkpoint_restore"])
+def test_one_is_missing_and_the_library_is_hidden(run, tmp_path, dropped):
+    """A libpython in a folder of root's that is deleted while it runs."""
+    command, library = libpython()
+    copy = tmp_path / os.path.basename(library)
+    shutil.copy(library, copy)
+    left = [name for name in MINIMUM if name != dropped]
+    with python(["env", "LD_LIBRARY_PATH=%s" % tmp_path, *command]) as pid:
+        copy.unlink()
+        refused = run(left, "trace", "-q", "-d", "200ms", "-o", "x.pyebpf", "-p", pid)
+        done = run(MINIMUM, "trace", "-q", "-d", "200ms", "-o", "x.pyebpf", "-p", pid)
+    assert_refused(refused, 3, dropped)
+    assert done.returncode == 0, done.stderr
+
+
+def test_probes_of_the_old_way_are_the_administrators(run):
+    with python(["/usr/bin/python3"]) as pid:
+        done = run(MINIMUM, "trace", "--classic-uprobes", "-q", "-d", "200ms", "-o", "x.pyebpf", "-p", pid)
+    if done.returncode:  # older kernels let CAP_PERFMON do it
+        said = assert_refused(done, 3, "sys_admin")
+        assert "kernel.perf_event_paranoid = %s" % rule("kernel.perf_event_paranoid") in said[1]
+
+
+@pytest.mark.parametrize("dropped", ["bpf", "perfmon", "sys_ptrace"])
+def test_a_root_that_lacks_one(pyebpf, dropped):
+    """As in most containers: sudo would not help, so it is not proposed."""
+    with python(as_nobody() + ["/usr/bin/python3"]) as pid:
+        drop = ["setpriv", "--bounding-set", "-%s,-sys_admin" % dropped, "--inh-caps", "-all"]
+        done = subprocess.run([*drop, pyebpf.path, "trace", "-p", str(pid)], check=False,
+                              stderr=subprocess.PIPE, encoding="utf-8")
+    said = assert_refused(done, 3, dropped)
+    assert "sudo" not in done.stderr
+    assert re.search(r"\b(CAP_|cap-add=)?%s\b" % dropped.upper(), said[-1])
+
+
+def test_a_user_namespace(pyebpf):
+    unshare = ["unshare", "--user", "--map-root-user"]
+    if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("no user namespaces here")
+    done = subprocess.run([*unshare, pyebpf.path, "trace", "--", "/usr/bin/python3", "-c", "pass"],
+                          stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    said = assert_refused(done, 125, "bpf", "perfmon")
+    assert said[-1] == "capabilities of a user namespace do not count here: run it outside"
+
+
+# --- refusals of the kernel that are not for want of a capability ---
+
+def refuse_bpf(command, number):
+    """For a child: the bpf() system call with this command fails with that number, by a seccomp filter."""
+    allow, fail = 0x7fff0000, 0x00050000 | number
+    filters = [(0x20, 0, 0, 0), (0x15, 0, 3, 321), (0x20, 0, 0, 16), (0x15, 0, 1, command),
+               (0x06, 0, 0, fail), (0x06, 0, 0, allow)]
+    code = b"".join(struct.pack("HBBI", *row) for row in filters)
+    buffer = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", len(filters), ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def install():
+        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+            os._exit(99)
+    install.keep = buffer
+    return install
+
+
+BPF_MAP_CREATE, BPF_PROG_LOAD = 0, 5
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter is for x86-64")
+@pytest.mark.parametrize("command", [BPF_MAP_CREATE, BPF_PROG_LOAD], ids=["map", "program"])
+@pytest.mark.parametrize("number, code, text", [
+    (1, 3, "no capability is missing, so the seccomp filter of this process forbids it"),
+    (13, 5, "its verifier"),
+    (22, 5, "Invalid argument"),
+], ids=["EPERM", "EACCES", "EINVAL"])
+def test_other_refusals(pyebpf, command, number, code, text):
+    done = subprocess.run([pyebpf.path, "trace", "-p", str(os.getpid())], stderr=subprocess.PIPE,
+                          preexec_fn=refuse_bpf(command, number), encoding="utf-8", check=False)
+    said = done.stderr.splitlines()
+    assert done.returncode == code, done.stderr
+    assert len(said) == 2 and text in said[0]
+    assert "CAP_" not in done.stderr
+
+
+# --- other commands ---
+
+def test_list_tells_what_it_left_out(run):
+    with python(["/usr/bin/python3"]) as pid:
+        one, every = run((), "list", pid), run((), "list")
+    assert_refused(one, 3, "sys_ptrace")
+    assert every.returncode == 0 and re.search(r"^\d+ process(es)? left out", every.stderr)
+    assert len(every.stderr.splitlines()) <= 5
+
+
+def test_convert_needs_no_privilege(run, pyebpf, public_tmp):
+    pyebpf.ok("trace", "-q", "-o", public_tmp / "x.pyebpf", "--", "/usr/bin/python3", "-c", "pass")
+    (public_tmp / "x.pyebpf").chmod(0o644)
+    done = run((), "convert", "x.pyebpf")
+    assert done.returncode == 0, done.stderr

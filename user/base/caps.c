@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/caps.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+/* The inode of the first user namespace; the kernel promises it in <linux/nsfs.h>. */
+#define FIRST_USER_NS 0xeffffffdu
+
+/* clang-format off */
+static const struct {
+	unsigned int number;
+	const char *name;
+	uint64_t included_in; /* one of these does as well */
+	const char *rule;     /* sysctl that asks for it; NULL: it cannot be switched off */
+} known[] = {
+	{ CAP_BPF, "BPF", CAPS(CAP_SYS_ADMIN), "kernel.unprivileged_bpf_disabled" },
+	{ CAP_PERFMON, "PERFMON", CAPS(CAP_SYS_ADMIN), "kernel.perf_event_paranoid" },
+	{ CAP_SYS_ADMIN, "SYS_ADMIN", 0, "kernel.perf_event_paranoid" },
+	{ CAP_SYS_PTRACE, "SYS_PTRACE", 0, "kernel.yama.ptrace_scope" },
+	{ CAP_DAC_READ_SEARCH, "DAC_READ_SEARCH", CAPS(CAP_DAC_OVERRIDE), NULL },
+	{ CAP_CHECKPOINT_RESTORE, "CHECKPOINT_RESTORE", CAPS(CAP_SYS_ADMIN), NULL },
+	{ CAP_SYS_RESOURCE, "SYS_RESOURCE", 0, NULL },
+};
+/* clang-format on */
+
+enum {
+	KNOWN_CNT = sizeof(known) / sizeof(known[0])
+};
+
+static uint64_t effective(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	if (syscall(SYS_capget, &head, data))
+		return 0;
+	return (uint64_t)data[1].effective << 32 | data[0].effective;
+}
+
+static bool in_user_namespace(void)
+{
+	struct stat st;
+
+	return !stat("/proc/self/ns/user", &st) && st.st_ino != FIRST_USER_NS;
+}
+
+uint64_t caps_missing(uint64_t wanted)
+{
+	uint64_t have = effective();
+
+	/* a process inside may be looked into with what one has inside */
+	if (in_user_namespace())
+		have &= CAPS_PROC;
+	for (unsigned int i = 0; i < KNOWN_CNT; i++)
+		if (have & known[i].included_in)
+			have |= CAPS(known[i].number);
+	return wanted & ~have;
+}
+
+/* Appends what fits. */
+__attribute__((format(printf, 3, 4))) static void add(char *out, size_t size, const char *fmt, ...)
+{
+	size_t at = strlen(out);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(out + at, size - at, fmt, ap);
+	va_end(ap);
+}
+
+char *caps_text(char *out, size_t size, uint64_t missing)
+{
+	int cnt = __builtin_popcountll(missing), named = 0;
+
+	out[0] = '\0';
+	for (unsigned int i = 0; i < KNOWN_CNT; i++) {
+		if (!(missing & CAPS(known[i].number)))
+			continue;
+		named++;
+		add(out, size, "%sCAP_%s",
+		    named == 1	   ? ""
+		    : named == cnt ? " and "
+				   : ", ",
+		    known[i].name);
+	}
+	add(out, size, cnt == 1 ? " is missing" : " are missing");
+	return out;
+}
+
+/* The number in /proc/sys of a name with dots. */
+static bool read_rule(const char *name, int *value)
+{
+	auto_fclose FILE *f = NULL;
+	char path[96];
+
+	snprintf(path, sizeof(path), "/proc/sys/%s", name);
+	for (char *at = path + strlen("/proc/sys/"); *at; at++)
+		if (*at == '.')
+			*at = '/';
+	f = fopen(path, "re");
+	/* NOLINTNEXTLINE(cert-err34-c): a file of the kernel with a small number in it */
+	return f && fscanf(f, "%d", value) == 1;
+}
+
+static void add_rules(char *out, size_t size, uint64_t missing)
+{
+	const char *last = "";
+	int value;
+
+	for (unsigned int i = 0; i < KNOWN_CNT; i++) {
+		const char *rule = known[i].rule;
+
+		if (!(missing & CAPS(known[i].number)) || !rule || !strcmp(last, rule) ||
+		    !read_rule(rule, &value))
+			continue;
+		add(out, size, "%s%s = %d", *last ? ", " : "the kernel's rules: ", rule, value);
+		last = rule;
+	}
+	if (*last)
+		add(out, size, "\n");
+}
+
+/* All that trace may ask for: nobody should find them out one by one. */
+static char *all_names(char *out, size_t size, uint64_t missing, const char *before,
+		       const char *between)
+{
+	out[0] = '\0';
+	missing |= CAPS_BPF | CAPS_PROC;
+	for (unsigned int i = 0; i < KNOWN_CNT; i++)
+		if (missing & CAPS(known[i].number))
+			add(out, size, "%s%s%s", *out ? between : "", before, known[i].name);
+	return out;
+}
+
+static void lower(char *s)
+{
+	for (; *s; s++)
+		*s = (char)tolower((unsigned char)*s);
+}
+
+static void advise_user(char *out, size_t size, const char *caps)
+{
+	char path[PATH_MAX], shown[160];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+
+	add(out, size, "run it as root: sudo pyebpf ...");
+	if (n <= 0 || (size_t)n >= sizeof(shown) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+		return;
+	text_escape(shown, sizeof(shown), path, (size_t)n);
+	add(out, size, "\nor, once: sudo setcap %s=ep %s", caps, shown);
+}
+
+/* Root that lacks something: sudo would change nothing. */
+static void advise_root(char *out, size_t size, uint64_t missing)
+{
+	char names[256];
+
+	if (secure_getenv("KUBERNETES_SERVICE_HOST"))
+		add(out, size, "in the pod: securityContext: {capabilities: {add: [%s]}}",
+		    all_names(names, sizeof(names), missing, "", ", "));
+	else if (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK))
+		add(out, size, "start the container with%s",
+		    all_names(names, sizeof(names), missing, " --cap-add=", ""));
+	else
+		add(out, size, "this root has been stripped of it: start pyebpf with %s",
+		    all_names(names, sizeof(names), missing, "CAP_", ", "));
+}
+
+void caps_advise(struct err *e, uint64_t missing)
+{
+	char text[sizeof(e->hint)] = "", names[256];
+
+	add_rules(text, sizeof(text), missing);
+	lower(all_names(names, sizeof(names), missing, "cap_", ","));
+	if (in_user_namespace())
+		add(text, sizeof(text),
+		    "capabilities of a user namespace do not count here: run it outside");
+	else if (geteuid())
+		advise_user(text, sizeof(text), names);
+	else
+		advise_root(text, sizeof(text), missing);
+	err_hint(e, "%s", text);
+}
