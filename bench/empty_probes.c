@@ -40,8 +40,9 @@ int empty_attach(int prog_fd, const struct probe_plan *plan, const char *path,
 		 enum probe_family family, pid_t pid)
 {
 	uint64_t offsets[PLAN_SITES_MAX], semaphores[PLAN_SITES_MAX];
-	struct uprobe_multi_opts opts = { .path = path, .offsets = offsets,
-					  .semaphores = semaphores, .pid = (uint32_t)pid };
+	struct uprobe_multi_opts opts = {
+		.path = path, .offsets = offsets, .semaphores = semaphores, .pid = (uint32_t)pid
+	};
 
 	for (uint32_t i = 0; i < plan->site_cnt; i++) {
 		if (!(family_of(plan->sites[i].kind) & family))

@@ -9,7 +9,11 @@
 #include "cpython/plan.h"
 
 /* Which sites of a plan: a frame is entered, or one is left. */
-enum probe_family { FAMILY_ENTRY = 1, FAMILY_EXIT = 2, FAMILY_BOTH = 3 };
+enum probe_family {
+	FAMILY_ENTRY = 1,
+	FAMILY_EXIT = 2,
+	FAMILY_BOTH = 3
+};
 
 /* family_of - the family of a site, 0 if it is of none (the deallocator's). */
 enum probe_family family_of(enum probe_kind kind);

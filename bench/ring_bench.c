@@ -92,8 +92,9 @@ static void put_string(uint8_t *batch, size_t *at, uint32_t code, enum pye_str_w
 	rec->head.sub = which;
 	rec->code = code;
 	rec->status = PYE_STR_OK;
-	rec->str = (struct pye_str){ .addr = 1, .length = len, .state = STR_STATE_ASCII,
-				     .bytes = (uint32_t)len };
+	rec->str = (struct pye_str){
+		.addr = 1, .length = len, .state = STR_STATE_ASCII, .bytes = (uint32_t)len
+	};
 	rec->data_len = (uint32_t)len;
 	rec->room = 64;
 	memcpy(rec->data, text, len);
@@ -101,13 +102,18 @@ static void put_string(uint8_t *batch, size_t *at, uint32_t code, enum pye_str_w
 
 static int define(struct bench *b)
 {
-	const struct pye_pylayout layout = { .minor = 12, .str_length = 16, .str_state = 32,
-					     .str_ascii_data = 40, .str_data = 56,
-					     .str_kind_mask = 0x1c, .str_compact_mask = 0x20,
+	const struct pye_pylayout layout = { .minor = 12,
+					     .str_length = 16,
+					     .str_state = 32,
+					     .str_ascii_data = 40,
+					     .str_data = 56,
+					     .str_kind_mask = 0x1c,
+					     .str_compact_mask = 0x20,
 					     .str_ascii_mask = 0x40 };
 	const struct assembler_process process = {
 		.trace = { .id = 1, .pid = 1, .comm = "python3", .exe = "/usr/bin/python3" },
-		.layout = &layout, .proc_pid = getpid()
+		.layout = &layout,
+		.proc_pid = getpid()
 	};
 	struct capture_batch batch = { .data = b->data };
 	int err = assembler__process(b->as, &process);
@@ -155,7 +161,9 @@ static void put_event(struct bench *b, struct thread *t, uint32_t tix, uint8_t *
 		uint16_t func = (uint16_t)(1 + (t->stack[t->depth] * 7 + pick * pick) % FUNC_CNT);
 
 		t->stack[++t->depth] = func;
-		rec->head = (struct pye_head){ .ts_ns = t->clock, .kind = PYE_REC_ENTRY, .tix = tix,
+		rec->head = (struct pye_head){ .ts_ns = t->clock,
+					       .kind = PYE_REC_ENTRY,
+					       .tix = tix,
 					       .seq = t->seq++,
 					       .frame = frame_address(t->depth) };
 		rec->code = func;
@@ -163,7 +171,9 @@ static void put_event(struct bench *b, struct thread *t, uint32_t tix, uint8_t *
 	} else {
 		struct pye_exit_rec *rec = put(batch, at, sizeof(*rec));
 
-		rec->head = (struct pye_head){ .ts_ns = t->clock, .kind = PYE_REC_EXIT, .tix = tix,
+		rec->head = (struct pye_head){ .ts_ns = t->clock,
+					       .kind = PYE_REC_EXIT,
+					       .tix = tix,
 					       .seq = t->seq++,
 					       .frame = frame_address(t->depth) };
 		t->depth--;
@@ -222,11 +232,11 @@ static void report(struct bench *b)
 
 	getrusage(RUSAGE_SELF, &usage);
 	printf(b->json ? "{\"events\": %.0f, \"threads\": %u, \"events_per_s\": %.0f, "
-			 "\"events_per_s_elapsed\": %.0f, \"bytes_per_event\": %.2f, \"peak_rss_mb\": %.0f}\n" :
-			 "%.0f events, %u threads: %.0f events per s of CPU time, %.0f elapsed, %.2f bytes "
+			 "\"events_per_s_elapsed\": %.0f, \"bytes_per_event\": %.2f, \"peak_rss_mb\": %.0f}\n"
+		       : "%.0f events, %u threads: %.0f events per s of CPU time, %.0f elapsed, %.2f bytes "
 			 "per event, peak %.0f MB (32 of them batches)\n",
-	       events, b->thread_cnt, events * 1e9 / (double)b->cpu_ns, events * 1e9 / (double)b->wall_ns,
-	       bytes / events, (double)usage.ru_maxrss / 1024);
+	       events, b->thread_cnt, events * 1e9 / (double)b->cpu_ns,
+	       events * 1e9 / (double)b->wall_ns, bytes / events, (double)usage.ru_maxrss / 1024);
 }
 
 static int parse(struct bench *b, int argc, char **argv)
@@ -247,21 +257,26 @@ static int parse(struct bench *b, int argc, char **argv)
 		else
 			return -EINVAL;
 	}
-	return b->events && b->thread_cnt && b->depth && b->depth * 2 <= DEPTH_MAX && optind == argc ?
-		       0 :
-		       -EINVAL;
+	return b->events && b->thread_cnt && b->depth && b->depth * 2 <= DEPTH_MAX && optind == argc
+		       ? 0
+		       : -EINVAL;
 }
 
 int main(int argc, char **argv)
 {
 	struct bench b = { .events = 10000000, .thread_cnt = 4, .depth = 20, .path = "/dev/null" };
-	const struct trace_info info = { .engine = "bench", .version = "", .hostname = "", .kernel = "",
-					 .cpu = "", .arguments = "" };
+	const struct trace_info info = { .engine = "bench",
+					 .version = "",
+					 .hostname = "",
+					 .kernel = "",
+					 .cpu = "",
+					 .arguments = "" };
 	struct trace_totals totals;
 	int fd, err;
 
 	if (parse(&b, argc, argv)) {
-		fprintf(stderr, "usage: ring_bench [-j] [-n EVENTS] [-t THREADS] [-d DEPTH] [-o FILE]\n");
+		fprintf(stderr,
+			"usage: ring_bench [-j] [-n EVENTS] [-t THREADS] [-d DEPTH] [-o FILE]\n");
 		return 2;
 	}
 	fd = open(b.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

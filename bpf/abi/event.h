@@ -15,18 +15,18 @@
 #include "abi/types.h"
 
 enum pye_rec_kind {
-	PYE_REC_ENTRY = 1,	/* a frame is entered */
-	PYE_REC_EXIT = 2,	/* a frame is left */
-	PYE_REC_DEF = 3,	/* a code object: numbers; its strings follow in STR records */
-	PYE_REC_STR = 4,	/* a string (or piece) of the code object defined before */
-	PYE_REC_WALK = 5,	/* frames under the event that comes next in this thread */
-	PYE_REC_THREAD = 6,	/* first record of a thread */
+	PYE_REC_ENTRY = 1, /* a frame is entered */
+	PYE_REC_EXIT = 2, /* a frame is left */
+	PYE_REC_DEF = 3, /* a code object: numbers; its strings follow in STR records */
+	PYE_REC_STR = 4, /* a string (or piece) of the code object defined before */
+	PYE_REC_WALK = 5, /* frames under the event that comes next in this thread */
+	PYE_REC_THREAD = 6, /* first record of a thread */
 	PYE_REC_THREAD_END = 7,
-	PYE_REC_EXEC = 8,	/* the process executed a program: its threads and code ids are new */
-	PYE_REC_FORK = 9,	/* a traced process has a child */
+	PYE_REC_EXEC = 8, /* the process executed a program: its threads and code ids are new */
+	PYE_REC_FORK = 9, /* a traced process has a child */
 	PYE_REC_PROC_END = 10,
-	PYE_REC_RETIRE = 11,	/* a code object was freed: its id will not come again */
-	PYE_REC_HELD = 12,	/* a launched process was stopped for us */
+	PYE_REC_RETIRE = 11, /* a code object was freed: its id will not come again */
+	PYE_REC_HELD = 12, /* a launched process was stopped for us */
 };
 
 /* sub of an entry: enum trace_kind's TRACE_CALL, _RESUME, _THROW; of an exit: these */
@@ -44,18 +44,18 @@ enum pye_entry {
 };
 
 struct pye_head {
-	__u64 ts_ns;	  /* CLOCK_MONOTONIC */
+	__u64 ts_ns; /* CLOCK_MONOTONIC */
 	__u64 frame : 48; /* address of the frame; kinds without one: 0 or as they say */
-	__u64 kind : 8;	  /* enum pye_rec_kind */
+	__u64 kind : 8; /* enum pye_rec_kind */
 	__u64 sub : 8;
-	__u32 tix;	  /* the thread: a number of this trace, never reused */
-	__u32 seq;	  /* of the event; of records before it: that of the event to come */
+	__u32 tix; /* the thread: a number of this trace, never reused */
+	__u32 seq; /* of the event; of records before it: that of the event to come */
 };
 
 struct pye_entry_rec {
 	struct pye_head head;
-	__u32 code;	/* id of the code object, PYE_CODE_* bits on top */
-	__u32 caller;	/* low 32 bits of the caller's frame address >> 3; 0 = none */
+	__u32 code; /* id of the code object, PYE_CODE_* bits on top */
+	__u32 caller; /* low 32 bits of the caller's frame address >> 3; 0 = none */
 };
 
 struct pye_exit_rec {
@@ -72,19 +72,28 @@ struct pye_str {
 	__u64 addr;
 	__u64 length; /* code points */
 	__u32 state;
-	__u32 bytes;  /* of its data; 0 if not read (status) */
+	__u32 bytes; /* of its data; 0 if not read (status) */
 };
 
-enum pye_str_status { PYE_STR_OK = 0, PYE_STR_FAULT = 1, PYE_STR_CUT = 2 };
-enum pye_str_which { PYE_STR_FILE = 0, PYE_STR_NAME = 1, PYE_STR_QUALNAME = 2, PYE_STR_CNT = 3 };
+enum pye_str_status {
+	PYE_STR_OK = 0,
+	PYE_STR_FAULT = 1,
+	PYE_STR_CUT = 2
+};
+enum pye_str_which {
+	PYE_STR_FILE = 0,
+	PYE_STR_NAME = 1,
+	PYE_STR_QUALNAME = 2,
+	PYE_STR_CNT = 3
+};
 
 /* sub: number of STR records that follow it, perhaps among other threads' */
 struct pye_def_rec {
 	struct pye_head head; /* frame: address of the code object */
-	__u32 code;	      /* id */
-	__u32 pix;	      /* process */
-	__u32 line;	      /* co_firstlineno */
-	__u32 flags;	      /* co_flags */
+	__u32 code; /* id */
+	__u32 pix; /* process */
+	__u32 line; /* co_firstlineno */
+	__u32 flags; /* co_flags */
 	__u64 str_addr[PYE_STR_CNT]; /* addresses of the str objects; 0 = none */
 };
 
@@ -95,7 +104,7 @@ struct pye_str_rec {
 	__u32 status; /* enum pye_str_status */
 	struct pye_str str;
 	__u32 data_len; /* bytes in data; CUT: the head and the tail, half each */
-	__u32 room;	/* size of data in this record: 64, 512 or PYE_STR_BYTES */
+	__u32 room; /* size of data in this record: 64, 512 or PYE_STR_BYTES */
 	__u8 data[];
 };
 
@@ -125,8 +134,8 @@ struct pye_walk_rec {
 
 enum pye_walk_reason {
 	PYE_WALK_UNKNOWN = 0, /* first event of the thread, or after a loss */
-	PYE_WALK_THROWN = 1,  /* frames between the known top and this event: thrown into */
-	PYE_WALK_SWITCH = 2,  /* the thread is on another stack */
+	PYE_WALK_THROWN = 1, /* frames between the known top and this event: thrown into */
+	PYE_WALK_SWITCH = 2, /* the thread is on another stack */
 };
 
 struct pye_thread_rec {
@@ -158,7 +167,10 @@ struct pye_proc_rec {
 
 /* These four kinds come through the control ring, not through a thread's: their head has neither
  * thread nor sequence number. */
-enum pye_held { PYE_HELD_EXEC = 0, PYE_HELD_MAP = 1 };
+enum pye_held {
+	PYE_HELD_EXEC = 0,
+	PYE_HELD_MAP = 1
+};
 
 /* What list_tasks (an iterator, not a ring) says of each thread of a traced process. */
 struct pye_task_rec {

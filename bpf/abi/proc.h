@@ -5,31 +5,31 @@
 
 #include "abi/types.h"
 
-#define PYE_PROC_TRACED	  1 /* its probes record */
-#define PYE_PROC_LAUNCHED 2 /* our own child: held at exec and at mappings of code */
-#define PYE_PROC_FOLLOW	  4 /* its children are traced too */
-#define PYE_PROC_SHARED	  16 /* the probes are in its file for everybody: a child has them too */
+#define PYE_PROC_TRACED	   1 /* its probes record */
+#define PYE_PROC_LAUNCHED  2 /* our own child: held at exec and at mappings of code */
+#define PYE_PROC_FOLLOW	   4 /* its children are traced too */
+#define PYE_PROC_SHARED	   16 /* the probes are in its file for everybody: a child has them too */
 #define PYE_PROC_WATCH_MAP 8 /* stop it when it maps code: its interpreter is not found yet */
 
 /* Value of the table of processes; key: its pid in pyebpf's pid namespace. */
 struct pye_proc {
-	__u32 pix;     /* number of this process and program in the trace, never reused */
-	__u16 layout;  /* index into the table of layouts */
-	__u16 flags;   /* PYE_PROC_* */
+	__u32 pix; /* number of this process and program in the trace, never reused */
+	__u16 layout; /* index into the table of layouts */
+	__u16 flags; /* PYE_PROC_* */
 	__u64 tstate_current; /* run-time address of the pointer to the thread state; 0 = none */
 };
 
 /* The cookie of a probe: bits 0-7 reg, 8-15 value register, 16-23 condition, 24-27 source,
  * 28-31 exit or entry kind that is fixed, 32-63 signed displacement. */
-#define PYE_COOKIE_REG(c)    ((__u32)(c) & 0xff)
+#define PYE_COOKIE_REG(c)    ((__u32)(c)&0xff)
 #define PYE_COOKIE_VALUE(c)  ((__u32)((c) >> 8) & 0xff)
 #define PYE_COOKIE_COND(c)   ((__u32)((c) >> 16) & 0xff)
 #define PYE_COOKIE_SOURCE(c) ((__u32)((c) >> 24) & 0xf)
 #define PYE_COOKIE_SUB(c)    ((__u32)((c) >> 28) & 0xf)
 #define PYE_COOKIE_DISP(c)   ((__s32)((c) >> 32))
 
-#define PYE_COOKIE(reg, value, cond, source, sub, disp)                                            \
-	((__u64)(reg) | (__u64)(value) << 8 | (__u64)(cond) << 16 | (__u64)(source) << 24 |        \
+#define PYE_COOKIE(reg, value, cond, source, sub, disp)                                     \
+	((__u64)(reg) | (__u64)(value) << 8 | (__u64)(cond) << 16 | (__u64)(source) << 24 | \
 	 (__u64)(sub) << 28 | (__u64)(__u32)(disp) << 32)
 
 _Static_assert(sizeof(struct pye_proc) == 16, "ABI");

@@ -18,7 +18,8 @@ static int print_program(const struct bpf_program *prog)
 	struct bpf_prog_info info = { 0 };
 	__u32 len = sizeof(info);
 
-	if (bpf_program__fd(prog) < 0 || bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len)) {
+	if (bpf_program__fd(prog) < 0 ||
+	    bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len)) {
 		fprintf(stderr, "%s is not loaded\n", bpf_program__name(prog));
 		return 1;
 	}
@@ -42,8 +43,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	printf("# multi %d per_process %d sleepable %d\n", b.multi, b.per_process, b.sleepable);
-	bpf_object__for_each_program(prog, b.skel->obj)
-		failed |= print_program(prog);
+	bpf_object__for_each_program(prog, b.skel->obj) failed |= print_program(prog);
 	bpf_unload(&b);
 	return failed;
 }

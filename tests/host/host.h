@@ -14,7 +14,12 @@
 
 #define HOST_NEVER UINT64_MAX
 
-enum host_map_kind { HOST_ARRAY, HOST_HASH, HOST_RING, HOST_RINGS };
+enum host_map_kind {
+	HOST_ARRAY,
+	HOST_HASH,
+	HOST_RING,
+	HOST_RINGS
+};
 
 struct host_record {
 	const void *ring;

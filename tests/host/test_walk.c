@@ -21,8 +21,9 @@ static struct image image;
 static uint64_t codes_made[CODE_CNT];
 
 static const struct layout *const all_layouts[] = {
-	&layout_3_6,  &layout_3_7,  &layout_3_8,   &layout_3_9,	 &layout_3_10,	&layout_3_11, &layout_3_12,
-	&layout_3_13, &layout_3_13t, &layout_3_14, &layout_3_14t, &layout_3_15, &layout_3_15t,
+	&layout_3_6,   &layout_3_7,  &layout_3_8,   &layout_3_9,   &layout_3_10,
+	&layout_3_11,  &layout_3_12, &layout_3_13,  &layout_3_13t, &layout_3_14,
+	&layout_3_14t, &layout_3_15, &layout_3_15t,
 };
 
 #define LAYOUT_CNT (sizeof(all_layouts) / sizeof(all_layouts[0]))
@@ -72,7 +73,8 @@ static void check_state(const struct thread *t)
 
 		assert_true(r->submitted);
 		if (head->kind == PYE_REC_WALK)
-			assert_in_range(((const struct pye_walk_rec *)r->data)->cnt, 0, PYE_WALK_FRAMES);
+			assert_in_range(((const struct pye_walk_rec *)r->data)->cnt, 0,
+					PYE_WALK_FRAMES);
 		if (head->kind == PYE_REC_STR) {
 			const struct pye_str_rec *s = (const void *)r->data;
 
@@ -193,7 +195,8 @@ static void test_walk__skips_what_is_no_frame(void **state)
 		if (l->f_owner != PYE_NO_FIELD)
 			shim = entry = image_frame(&image, 0, root, ENTRY_FROM_C);
 		if (l->co_hidden)
-			shim = image_frame(&image, image_code(&image, "shim", 1, l->co_hidden | 3), shim, 0);
+			shim = image_frame(&image, image_code(&image, "shim", 1, l->co_hidden | 3),
+					   shim, 0);
 		top = image_frame(&image, codes_made[1], shim, 0);
 		assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
 		assert_int_equal(walked(frames, 8, &first, &last), 2);
@@ -222,7 +225,8 @@ static void test_walk__skips_linked_generators(void **state)
 		t = begin(all_layouts[i]);
 		root = image_frame(&image, codes_made[0], 0, 0);
 		linked = image_frame(&image, codes_made[3], root, 0);
-		image_field(&image, linked, l->f_stack, l->flags & PYE_LAYOUT_FRAME_STATE ? depth : linked + 64,
+		image_field(&image, linked, l->f_stack,
+			    l->flags & PYE_LAYOUT_FRAME_STATE ? depth : linked + 64,
 			    l->flags & PYE_LAYOUT_FRAME_STATE ? 4 : 8);
 		top = image_frame(&image, codes_made[3], linked, 0);
 		assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
@@ -239,8 +243,10 @@ static void test_walk__cycles_end(void **state)
 	for (size_t i = 0; i < LAYOUT_CNT; i++) {
 		for (int entries = 0; entries < 2; entries++) {
 			struct thread *t = begin(all_layouts[i]);
-			uint64_t a = image_frame(&image, codes_made[0], 0, entries ? ENTRY_FROM_C : 0);
-			uint64_t b = image_frame(&image, codes_made[1], a, entries ? ENTRY_FROM_C : 0);
+			uint64_t a =
+				image_frame(&image, codes_made[0], 0, entries ? ENTRY_FROM_C : 0);
+			uint64_t b =
+				image_frame(&image, codes_made[1], a, entries ? ENTRY_FROM_C : 0);
 
 			image_field(&image, a, image.l->f_previous, b, 8);
 			host.ring_records = 400;
@@ -441,7 +447,8 @@ static void test_code__definition(void **state)
 		struct thread *t = begin(all_layouts[i]);
 		const struct pye_pylayout *l = image.l;
 		const struct pye_def_rec *def;
-		uint32_t id = code_id(t, codes_made[3]), strings = l->co_qualname == PYE_NO_FIELD ? 2 : 3;
+		uint32_t id = code_id(t, codes_made[3]),
+			 strings = l->co_qualname == PYE_NO_FIELD ? 2 : 3;
 
 		assert_true(id & PYE_CODE_GENERATOR);
 		assert_int_equal(host.record_cnt, 1 + strings);
@@ -465,7 +472,9 @@ static void test_code__definition(void **state)
 /* Data is copied whole up to PYE_STR_BYTES, and in records of three sizes. */
 static void test_code__strings_of_all_sizes(void **state)
 {
-	static const uint32_t sizes[] = { 0, 1, 63, 64, 65, 511, 512, 513, 4095, 4096, 4097, 100000 };
+	static const uint32_t sizes[] = {
+		0, 1, 63, 64, 65, 511, 512, 513, 4095, 4096, 4097, 100000
+	};
 	static uint8_t data[400000];
 
 	(void)state;
@@ -501,8 +510,8 @@ static void test_code__strings_of_all_sizes(void **state)
 /* Lengths and states that no interpreter writes. */
 static void test_code__lying_strings(void **state)
 {
-	static const uint64_t lengths[] = { 1ULL << 63, UINT64_MAX, 1ULL << 32, 0x3fffffff, 0x40000000,
-					    0x80000010 };
+	static const uint64_t lengths[] = { 1ULL << 63, UINT64_MAX, 1ULL << 32,
+					    0x3fffffff, 0x40000000, 0x80000010 };
 
 	(void)state;
 	for (size_t i = 0; i < LAYOUT_CNT; i++) {

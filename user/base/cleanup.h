@@ -15,11 +15,11 @@
 #define auto_close  auto_fn(cleanup_closep)
 #define auto_fclose auto_fn(cleanup_fclosep)
 
-#define take_ptr(p)                                                                                \
-	({                                                                                         \
-		__typeof__(p) taken_ = (p);                                                        \
-		(p) = NULL;                                                                        \
-		taken_;                                                                            \
+#define take_ptr(p)                         \
+	({                                  \
+		__typeof__(p) taken_ = (p); \
+		(p) = NULL;                 \
+		taken_;                     \
 	})
 
 static inline int take_fd(int *fd)

@@ -33,8 +33,8 @@ void err_hint(struct err *e, const char *fmt, ...)
 const char *err_str(int code)
 {
 	switch (-code) {
-#define X(name, number, text)                                                                      \
-	case name:                                                                                 \
+#define X(name, number, text) \
+	case name:            \
 		return text;
 		PYE_ERRORS(X)
 #undef X

@@ -11,7 +11,12 @@
 #define LOG_DOMAIN "pyebpf"
 #endif
 
-enum log_level { LOG_ERR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level {
+	LOG_ERR,
+	LOG_WARN,
+	LOG_INFO,
+	LOG_DEBUG
+};
 
 /* log_set_level - messages above @level are not shown; LOG_INFO at start. */
 void log_set_level(enum log_level level);

@@ -115,7 +115,8 @@ static void add_word(struct search *s, uint64_t word, uint64_t vaddr)
 	}
 	s->run[s->run_cnt++] = word;
 	if (s->run_cnt >= OPTABLE_CNT)
-		check_window(s, s->run + s->run_cnt - OPTABLE_CNT, vaddr - 8 * (uint64_t)(OPTABLE_CNT - 1));
+		check_window(s, s->run + s->run_cnt - OPTABLE_CNT,
+			     vaddr - 8 * (uint64_t)(OPTABLE_CNT - 1));
 }
 
 static void search_words(struct search *s, uint64_t *words, uint64_t start, uint64_t end)

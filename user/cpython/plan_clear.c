@@ -139,9 +139,12 @@ static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 	int err = code__branches(&p->code, ranges, 2, &calls, &cnt);
 
 	for (size_t i = 0; !err && i < cnt; i++) {
-		struct probe_site site = { .kind = PROBE_UNWINDING, .value_reg = PREG_NONE,
-					   .reg = PREG_NONE, .vaddr = calls[i].addr,
-					   .source = PROBE_TOP, .name = "exit_unwind" };
+		struct probe_site site = { .kind = PROBE_UNWINDING,
+					   .value_reg = PREG_NONE,
+					   .reg = PREG_NONE,
+					   .vaddr = calls[i].addr,
+					   .source = PROBE_TOP,
+					   .name = "exit_unwind" };
 
 		if (is_returns(p, calls[i].addr))
 			continue;

@@ -48,7 +48,8 @@ static void find_calls(const struct planner *p, uint64_t function, struct calls 
 	}
 }
 
-static bool method(const struct planner *p, uint64_t methods, const char *wanted, uint64_t *function)
+static bool method(const struct planner *p, uint64_t methods, const char *wanted,
+		   uint64_t *function)
 {
 	size_t len = strlen(wanted) + 1;
 	char name[32];
@@ -97,8 +98,10 @@ static int add_sites(struct planner *p, const struct calls *pop, const struct ca
 		     unsigned int *found)
 {
 	for (size_t i = 0; i < calls->cnt; i++) {
-		struct probe_site site = { .kind = PROBE_GEN_CLOSE, .source = PROBE_IN_REG,
-					   .reg = PREG_RDI, .value_reg = PREG_NONE,
+		struct probe_site site = { .kind = PROBE_GEN_CLOSE,
+					   .source = PROBE_IN_REG,
+					   .reg = PREG_RDI,
+					   .value_reg = PREG_NONE,
 					   .vaddr = calls->items[i].at };
 		int err;
 
@@ -123,10 +126,11 @@ int plan_gen_close(struct planner *p)
 
 	if (elf_file__symbol(p->elf, p->table.version->clear_symbol, &symbol) ||
 	    !find_gen_close(p, &function))
-		return err_set(p->e, -PYE_EPLAN,
-			       "3.%u: gen_close() was not found: generators that are closed without "
-			       "being run would be missed",
-			       p->plan->minor);
+		return err_set(
+			p->e, -PYE_EPLAN,
+			"3.%u: gen_close() was not found: generators that are closed without "
+			"being run would be missed",
+			p->plan->minor);
 	find_calls(p, symbol.vaddr, &pop);
 	find_calls(p, function, &close);
 	err = add_sites(p, &pop, &close, &found);
@@ -137,8 +141,9 @@ int plan_gen_close(struct planner *p)
 	}
 	if (err || found)
 		return err;
-	return err_set(p->e, -PYE_EPLAN,
-		       "3.%u: gen_close() (0x%lx) is not seen to clear a frame: generators that are "
-		       "closed without being run would be missed",
-		       p->plan->minor, function);
+	return err_set(
+		p->e, -PYE_EPLAN,
+		"3.%u: gen_close() (0x%lx) is not seen to clear a frame: generators that are "
+		"closed without being run would be missed",
+		p->plan->minor, function);
 }

@@ -13,9 +13,9 @@
 #include "profile/trace.h"
 
 struct export_opts {
-	bool raw;		/* aggregates keep the profiler's own cost in */
-	bool plain;		/* firefox: JSON as it is, not in gzip */
-	uint64_t split_events;	/* firefox: events per file, 0 = never split */
+	bool raw; /* aggregates keep the profiler's own cost in */
+	bool plain; /* firefox: JSON as it is, not in gzip */
+	uint64_t split_events; /* firefox: events per file, 0 = never split */
 };
 
 /**

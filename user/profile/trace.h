@@ -17,12 +17,12 @@
 
 /* Written to files: append only. */
 enum trace_kind {
-	TRACE_CALL = 0,	  /* a frame is entered for the first time */
+	TRACE_CALL = 0, /* a frame is entered for the first time */
 	TRACE_RESUME = 1, /* a suspended frame goes on after a yield or an await */
-	TRACE_THROW = 2,  /* a suspended frame goes on because something was thrown into it */
-	TRACE_OPEN = 3,	  /* a frame found on the stack (attach, after a gap); no call */
+	TRACE_THROW = 2, /* a suspended frame goes on because something was thrown into it */
+	TRACE_OPEN = 3, /* a frame found on the stack (attach, after a gap); no call */
 	TRACE_RETURN = 4,
-	TRACE_YIELD = 5,  /* suspended: yield or await */
+	TRACE_YIELD = 5, /* suspended: yield or await */
 	TRACE_UNWIND = 6, /* left by an exception */
 	TRACE_KIND_CNT
 };
@@ -81,54 +81,55 @@ struct trace_cost {
 
 /* The capture as a whole; strings borrowed until begin() returns. */
 struct trace_info {
-	uint64_t start_ns;	/* monotonic time at which the capture began */
-	int64_t start_unix_ns;	/* the same moment on the wall clock, ns since 1970 */
-	const char *engine;	/* "uprobe", "usdt", "inline" */
-	const char *version;	/* of the pyebpf that captured */
+	uint64_t start_ns; /* monotonic time at which the capture began */
+	int64_t start_unix_ns; /* the same moment on the wall clock, ns since 1970 */
+	const char *engine; /* "uprobe", "usdt", "inline" */
+	const char *version; /* of the pyebpf that captured */
 	const char *hostname, *kernel, *cpu;
 	uint32_t cpu_cnt;
-	const char *arguments;	/* command line of pyebpf, shell-quoted */
+	const char *arguments; /* command line of pyebpf, shell-quoted */
 	struct trace_cost cost;
 };
 
 struct trace_process {
 	uint32_t id;
 	uint32_t pid;
-	uint64_t start_ns;	/* when it was first seen */
-	uint64_t end_ns;	/* 0 while it runs */
-	const char *comm;	/* short name */
-	const char *exe;	/* path of the executable, "" if unknown */
-	const char *python;	/* "3.12", "3.13t", "" if unknown */
-	const char *const *import_roots; /* NULL-terminated: sys.path-like folders, longest first; or NULL */
-	const char *prefix;	/* folder of the standard library, "" if unknown */
+	uint64_t start_ns; /* when it was first seen */
+	uint64_t end_ns; /* 0 while it runs */
+	const char *comm; /* short name */
+	const char *exe; /* path of the executable, "" if unknown */
+	const char *python; /* "3.12", "3.13t", "" if unknown */
+	const char *const
+		*import_roots; /* NULL-terminated: sys.path-like folders, longest first; or NULL */
+	const char *prefix; /* folder of the standard library, "" if unknown */
 };
 
 struct trace_thread {
 	uint32_t id;
-	uint32_t process;	/* id */
+	uint32_t process; /* id */
 	uint32_t tid;
 	bool is_main;
-	uint64_t start_ns;	/* start, or when it was first seen */
-	uint64_t end_ns;	/* 0 while it runs */
-	const char *name;	/* of the operating system */
+	uint64_t start_ns; /* start, or when it was first seen */
+	uint64_t end_ns; /* 0 while it runs */
+	const char *name; /* of the operating system */
 };
 
 /* A code object. */
 struct trace_func {
 	uint32_t id;
-	uint32_t process;	/* id */
-	uint32_t line;		/* co_firstlineno */
-	const char *qualname;	/* co_qualname; co_name before 3.11 */
-	const char *name;	/* co_name */
-	const char *file;	/* co_filename */
+	uint32_t process; /* id */
+	uint32_t line; /* co_firstlineno */
+	const char *qualname; /* co_qualname; co_name before 3.11 */
+	const char *name; /* co_name */
+	const char *file; /* co_filename */
 };
 
 struct trace_event {
 	uint64_t ts_ns;
 	uint32_t thread; /* id */
-	uint32_t func;	 /* id: the frame entered, found or left */
-	uint32_t depth;	 /* frames below it */
-	uint8_t kind;	 /* enum trace_kind */
+	uint32_t func; /* id: the frame entered, found or left */
+	uint32_t depth; /* frames below it */
+	uint8_t kind; /* enum trace_kind */
 };
 
 /* From ts_ns on the thread's stack is unknown; the frames open then are shown again (TRACE_OPEN)
@@ -143,7 +144,7 @@ struct trace_gap {
 struct trace_totals {
 	uint64_t end_ns;
 	uint64_t generated; /* events that happened in traced threads: written + all lost */
-	uint64_t written;   /* calls, returns and so on in the capture; TRACE_OPEN is none */
+	uint64_t written; /* calls, returns and so on in the capture; TRACE_OPEN is none */
 	uint64_t lost[LOSS_CNT];
 	bool complete; /* false: the capture ends before its proper end (killed, disk full) */
 };

@@ -29,8 +29,8 @@
 #define bpf_ringbuf_query(ring, what)	       host_ring_query(ring, what)
 #define bpf_task_storage_get(map, task, init, flags) \
 	((__typeof__((map)->value))host_thread_storage(sizeof(*(map)->value)))
-#define bpf_get_current_task_btf()		 ((void *)0)
-#define bpf_get_current_comm(to, size)		 __builtin_memset(to, 0, size)
-#define bpf_ktime_get_ns()			 host_now()
+#define bpf_get_current_task_btf()     ((void *)0)
+#define bpf_get_current_comm(to, size) __builtin_memset(to, 0, size)
+#define bpf_ktime_get_ns()	       host_now()
 
 #endif
