@@ -362,8 +362,44 @@ int probe_leave(struct pt_regs *ctx)
 SEC("uprobe")
 int probe_eval_entry(struct pt_regs *ctx)
 {
+	u64 sp;
+
 	PROBE_BEGIN;
+	sp = ctx->sp;
 	on_entry(t, l, ts, where(ctx, cookie), (u32)reg_read(ctx, PYE_COOKIE_VALUE(cookie)) != 0);
+	t->sp[SLOT(t->pos - 1)] = sp;
+	return 0;
+}
+
+/*
+ * The exits do not name their frame: it is the tracked top, as long as the thread is on the same C stack.
+ * It is not when a greenlet was switched to since; then the stack pointer does not lie as far below that
+ * of the top's entry as it always does (the C function's frame has one size).
+ */
+static __always_inline bool eval_switched(struct thread *t, u64 sp)
+{
+	u32 entered = t->sp[SLOT(t->pos - 1)], size = entered - (u32)sp;
+
+	if (!entered || !t->valid)
+		return false;
+	if (!t->eval_size)
+		t->eval_size = size;
+	return size != t->eval_size;
+}
+
+/* The exit of a frame that cannot be named: by now the current frame is its caller, so the stack is
+ * shown from there. */
+static __noinline int eval_resync(u32 reason)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u64 tstate, caller;
+
+	if (!t)
+		return 0;
+	caller = tstate_frame(t, l, &tstate);
+	if (caller)
+		resync(t, caller, reason);
 	return 0;
 }
 
@@ -386,11 +422,12 @@ static __always_inline u32 eval_suspended(struct pye_pylayout *l, u64 frame)
 SEC("uprobe")
 int probe_eval_exit(struct pt_regs *ctx)
 {
-	u64 top, flags;
+	u64 top, flags, sp;
 	u32 sub = PYE_EXIT_RETURN;
 
 	PROBE_BEGIN;
 	flags = ctx->flags;
+	sp = ctx->sp;
 	if (PYE_COOKIE_COND(cookie) & COND_X86 && !cond_holds(flags, PYE_COOKIE_COND(cookie) & 15))
 		return 0;
 	top = stack_top(t);
@@ -400,14 +437,10 @@ int probe_eval_exit(struct pt_regs *ctx)
 		sub = PYE_EXIT_UNWIND;
 	else if (top & SLOT_GENERATOR)
 		sub = eval_suspended(l, SLOT_FRAME(top));
-	if (!top) {
-		/* attached in mid-run: the current frame is the caller already, so is the walk's root */
-		u64 tstate, caller = tstate_frame(t, l, &tstate);
-
-		if (caller)
-			resync(t, caller, PYE_WALK_UNKNOWN);
-		return 0;
-	}
+	if (!top)
+		return eval_resync(PYE_WALK_UNKNOWN); /* attached in mid-run */
+	if (sub != PYE_EXIT_REFUSED && eval_switched(t, sp))
+		return eval_resync(PYE_WALK_SWITCH);
 	on_exit(t, ts, SLOT_FRAME(top), sub);
 	return 0;
 }

@@ -55,6 +55,8 @@ struct thread {
 	u64 frame[FRAME_WORDS]; /* the frame being looked at */
 	struct pye_walk_frame walk[PYE_WALK_FRAMES];
 	u64 stack[PYE_STACK_SLOTS];
+	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known */
+	u32 eval_size;		 /* to 3.10: how far below that it is at the exits */
 };
 
 /* Key: process, by its pid in pyebpf's pid namespace. Written by user space (attach) and by
@@ -76,7 +78,7 @@ struct layouts_map {
 };
 extern struct layouts_map layouts SEC(".maps");
 
-/* State of each traced thread, about 2.6 kB. Freed by the kernel with the thread. */
+/* State of each traced thread, about 3.7 kB. Freed by the kernel with the thread. */
 struct threads_map {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

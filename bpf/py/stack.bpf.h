@@ -26,9 +26,16 @@ static __always_inline u64 stack_top(struct thread *t)
 	return t->valid ? t->stack[SLOT(t->pos - 1)] : 0;
 }
 
+/* A slot filled from a walk: where its C frame lies is not known. */
+static __always_inline void slot_set(struct thread *t, u32 pos, u64 frame)
+{
+	t->stack[SLOT(pos)] = frame;
+	t->sp[SLOT(pos)] = 0;
+}
+
 static __always_inline void stack_push(struct thread *t, u64 frame)
 {
-	t->stack[SLOT(t->pos)] = frame;
+	slot_set(t, t->pos, frame);
 	t->pos++;
 	if (t->valid < PYE_STACK_SLOTS)
 		t->valid++;
@@ -219,8 +226,8 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 	if (!w->failed && walk_add(t, l, w->frame, &id))
 		w->failed = 1;
 	if (w->n < PYE_STACK_SLOTS)
-		t->stack[SLOT(t->pos - 1 - w->n)] = w->frame |
-						    (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+		slot_set(t, t->pos - 1 - w->n,
+			 w->frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
 	else if (w->failed)
 		return 1;
 	w->n++;
@@ -293,8 +300,7 @@ __noinline int walk_near(u64 frame)
 		at = frame_real(at, !i);
 		if (at <= FRAME_CUT || walk_add(t, l, at, &id))
 			return -1;
-		t->stack[SLOT(base + n - 1 - i)] = at |
-						   (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+		slot_set(t, base + n - 1 - i, at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
 		frame_load(t, at);
 		at = frame_previous(t, l);
 	}
@@ -327,7 +333,7 @@ static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
 	if (r->frame <= FRAME_CUT)
 		return 1;
 	read_user(&flags, 4, frame_code(t, l) + l->co_flags);
-	t->stack[SLOT(t->pos - 1 - r->n)] = r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0);
+	slot_set(t, t->pos - 1 - r->n, r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0));
 	r->n++;
 	r->frame = frame_previous(t, l);
 	return 0;
