@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What a hit of a probe becomes: an entry or an exit, numbered, with the stack in front of it where user
+ * space does not know that. Each way on which an event is not written goes through lost(), once.
+ */
+#ifndef PYEBPF_PY_EVENT_BPF_H
+#define PYEBPF_PY_EVENT_BPF_H
+
+#include "py/stack.bpf.h"
+
+#define ADDR_MASK 0xffffffffffffULL
+
+/* After a loss the stack is shown again, but only once the ring has room: else each event would
+ * walk in vain. */
+static __always_inline bool ring_has_room(struct thread *t)
+{
+	void *ring = ring_of(t);
+
+	if (!ring)
+		return false;
+	return bpf_ringbuf_query(ring, 1 /* BPF_RB_RING_SIZE */) -
+		       bpf_ringbuf_query(ring, 0 /* BPF_RB_AVAIL_DATA */) >=
+	       cfg_ring_free_min;
+}
+
+static __always_inline void lost(struct thread *t, u32 counter)
+{
+	t->seq++;
+	t->flags |= T_NEED_WALK;
+	count(counter);
+}
+
+/* The rare start of an event: user space or we do not know the stack. `frame` is the caller of the
+ * frame entered, or the frame left. false: the event is lost. */
+static __always_inline bool resync(struct thread *t, u64 frame, u32 reason)
+{
+	if (t->flags & T_NEED_WALK && !ring_has_room(t))
+		return false;
+	if (walk_all(frame, reason))
+		return false;
+	t->flags &= ~T_NEED_WALK;
+	return true;
+}
+
+static __always_inline void *event_reserve(struct thread *t, u32 size)
+{
+	void *ring = ring_of(t);
+
+	return ring ? bpf_ringbuf_reserve(ring, size, 0) : NULL;
+}
+
+static __always_inline void entry_send(struct thread *t, u64 ts, u64 frame, u64 caller, u32 id,
+				       u32 sub)
+{
+	struct pye_entry_rec *rec = event_reserve(t, sizeof(*rec));
+
+	if (!rec) {
+		lost(t, CNT_LOST_RING);
+		return;
+	}
+	rec->head.ts_ns = ts;
+	*(u64 *)((void *)rec + 8) = frame | (u64)PYE_REC_ENTRY << 48 | (u64)sub << 56;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq++;
+	rec->code = id;
+	rec->caller = caller >> 3;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void exit_send(struct thread *t, u64 ts, u64 frame, u32 sub)
+{
+	struct pye_exit_rec *rec = event_reserve(t, sizeof(*rec));
+
+	if (!rec) {
+		lost(t, CNT_LOST_RING);
+		return;
+	}
+	rec->head.ts_ns = ts;
+	*(u64 *)((void *)rec + 8) = frame | (u64)PYE_REC_EXIT << 48 | (u64)sub << 56;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq++;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+#define CALLER_LOST (1ULL << 63)
+
+/* The caller is not the tracked top: an entry from C or a shim lies between, a frame was thrown
+ * into, or this is another stack. Returns the caller, with CALLER_LOST when the event is lost. */
+__noinline u64 entry_caller(u64 caller)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u64 real, top;
+	int near;
+
+	if (!t)
+		return CALLER_LOST;
+	/* from 3.11 on who makes a RESUME runs; to 3.10 a frame that is thrown into has its entry, too */
+	real = frame_real(caller, !(l->flags & PYE_LAYOUT_FRAME_OBJECT));
+	top = SLOT_FRAME(stack_top(t));
+	if (real == FRAME_CUT)
+		real = t->flags & T_KNOWN ? top : 0;
+	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
+		/* nothing below a thread's first frame: nothing to show */
+		if (!real && !(t->flags & T_NEED_WALK)) {
+			t->flags |= T_KNOWN;
+			return 0;
+		}
+		return resync(t, real, PYE_WALK_UNKNOWN) ? real : real | CALLER_LOST;
+	}
+	if (real == top && (real || !t->below))
+		return real;
+	near = top ? walk_near(real) : -2;
+	if (near == -1 || (near == -2 && !resync(t, real, PYE_WALK_SWITCH)))
+		return real | CALLER_LOST;
+	return real;
+}
+
+static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u64 ts, u64 frame,
+				     bool thrown)
+{
+	/* on the stack, not in t->frame: the kernel checks copies into slab objects (30 ns) */
+	u64 words[FRAME_WORDS];
+	u64 caller, instr, top;
+	u32 id, sub = PYE_ENTRY_CALL;
+
+	top = SLOT_FRAME(stack_top(t));
+	if (frame == top && t->flags & T_KNOWN) {
+		count(CNT_DUPLICATE);
+		return;
+	}
+	/* verifier: every word that the mask lets through must be written */
+	__builtin_memset(words + PYE_FRAME_READ / 8, 0, sizeof(words) - PYE_FRAME_READ);
+	if (read_user(words, PYE_FRAME_READ, frame)) {
+		t->flags &= ~T_KNOWN;
+		lost(t, CNT_LOST_READ);
+		return;
+	}
+	caller = words[l->f_previous >> 3 & (FRAME_WORDS - 1)] & ADDR_MASK;
+	instr = words[l->f_instr >> 3 & (FRAME_WORDS - 1)];
+	id = code_id(t, words[l->f_code >> 3 & (FRAME_WORDS - 1)] & ~7ULL & ADDR_MASK);
+	if (thrown) {
+		sub = PYE_ENTRY_THROW;
+	} else if (id & PYE_CODE_GENERATOR && l->flags & PYE_LAYOUT_FRAME_OBJECT) {
+		s32 lasti = -1;
+
+		read_user(&lasti, 4, frame + l->f_instr);
+		sub = lasti < 0 ? PYE_ENTRY_CALL : PYE_ENTRY_RESUME;
+	} else if (id & PYE_CODE_GENERATOR) {
+		u16 word = 0;
+
+		read_user(&word, 2, instr);
+		word = word >> 8 & l->resume_mask;
+		if (word == l->resume_skip)
+			return;
+		sub = word ? PYE_ENTRY_RESUME : PYE_ENTRY_CALL;
+	}
+	if (caller != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN)
+		caller = entry_caller(caller);
+	stack_push(t, frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
+	if (caller & CALLER_LOST || !id) {
+		lost(t, CNT_LOST_RING);
+		return;
+	}
+	entry_send(t, ts, frame, caller, id, sub);
+}
+
+/*
+ * A generator leaves that we did not see running, and it is not (any more) linked to its caller. If we
+ * know the stack, the generator ran on top of it: thrown into. Else nothing can be shown yet: the
+ * thread's trace begins with its next event.
+ */
+static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l, u64 frame, u64 top)
+{
+	u32 id;
+
+	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
+		if (t->flags & T_NEED_WALK)
+			lost(t, CNT_LOST_RING);
+		return false;
+	}
+	t->walk_cnt = 0;
+	if (walk_add(t, l, frame, &id) ||
+	    walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, top, PYE_WALK_THROWN)) {
+		lost(t, CNT_LOST_RING);
+		return false;
+	}
+	stack_push(t, frame | SLOT_GENERATOR);
+	return true;
+}
+
+/*
+ * The frame left is not the tracked top. false: it is none of our business (a shim, or a frame whose
+ * start failed) or the event is lost.
+ */
+__noinline int exit_unknown(u64 frame)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u32 owner;
+	int near;
+	u64 top;
+
+	if (!t)
+		return false;
+	top = SLOT_FRAME(stack_top(t));
+	if (frame_load(t, frame)) {
+		t->flags &= ~T_KNOWN;
+		lost(t, CNT_LOST_READ);
+		return false;
+	}
+	owner = frame_owner(t, l);
+	if (owner >= OWNER_ENTRY || code_is_hidden(l, frame_code(t, l)))
+		return false;
+	if (!frame_previous(t, l) && owner == OWNER_GENERATOR)
+		return show_thrown(t, l, frame, top);
+	if (t->flags & T_KNOWN && frame != top) {
+		frame_load(t, frame);
+		if (owner == 0 && frame_real(frame_previous(t, l), 0) == top) {
+			count(CNT_STRAY_EXIT);
+			return false;
+		}
+		near = top && !(t->flags & T_NEED_WALK) ? walk_near(frame) : -2;
+		if (near >= 0)
+			return true;
+		if (near == -1) {
+			lost(t, CNT_LOST_RING);
+			return false;
+		}
+	}
+	if (!resync(t, frame,
+		    t->flags & T_KNOWN && !(t->flags & T_NEED_WALK) ? PYE_WALK_SWITCH
+								    : PYE_WALK_UNKNOWN)) {
+		/* the tracked stack is right only if the walk was made */
+		if (!(t->flags & T_NEED_WALK) || SLOT_FRAME(stack_top(t)) != frame)
+			t->flags &= ~T_KNOWN;
+		lost(t, CNT_LOST_RING);
+		return false;
+	}
+	return true;
+}
+
+static __always_inline void stack_pop(struct thread *t, u64 frame)
+{
+	if (!t->valid)
+		return;
+	t->valid--;
+	t->pos--;
+	if (!t->valid && t->below)
+		stack_refill(frame);
+}
+
+static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub)
+{
+	u64 top = SLOT_FRAME(stack_top(t));
+
+	if (frame != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN) {
+		if (t->flags & T_NEED_WALK && t->flags & T_KNOWN && frame == top &&
+		    !ring_has_room(t)) {
+			stack_pop(t, frame);
+			lost(t, CNT_LOST_RING);
+			return;
+		}
+		if (!exit_unknown(frame)) {
+			if (t->flags & T_KNOWN && frame && SLOT_FRAME(stack_top(t)) == frame)
+				stack_pop(t, frame);
+			return;
+		}
+	}
+	stack_pop(t, frame);
+	exit_send(t, ts, frame, sub);
+}
+
+#endif
