@@ -5,7 +5,8 @@
 workloads.py NAME [--size N] [--hook setprofile|monitoring|count] [--wait] [--out FILE]
 
 The time is taken here, around the workload alone: start-up, imports and what a tool writes at the end
-are apart. --wait prints the pid and waits for a line on stdin before the workload."""
+are apart. --wait prints the pid and waits for a line on stdin before the workload, and for another or the
+end of stdin after it."""
 import argparse
 import json
 import os
@@ -263,6 +264,8 @@ def main():
         with open(args.out + ".tmp", "w") as f:
             json.dump(result, f)
         os.rename(args.out + ".tmp", args.out)
+        if args.wait:
+            sys.stdin.readline()  # the trace goes on until we are let go
     else:
         print(json.dumps(result))
 

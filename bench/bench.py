@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Called by scripts/bench: runs the parts that were asked for, prints tables, writes JSON."""
+import argparse
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+
+import limits
+import rows
+from common import CPU_TOOL, Failed, choose, pin, pythons, say, table, version
+
+PARTS = ["event", "rows", "rate", "start", "file"]
+MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
+
+
+def part_event(args, found, report):
+    versions = [("pyenv-3.12",), ("pyenv-3.13", "3.13-trixie"), ("pyenv-3.11", "3.11-debian")]
+    for prefixes in versions:
+        argv = choose(found, *prefixes)
+        if not argv:
+            say("skipped: no python", prefixes[0])
+            continue
+        report["event"].append(limits.probe_cost(args.build, argv, args.probe_rounds))
+    table("An event against an empty BPF program at the same instruction: ns, and ratio (p10-p90)",
+          ["python", "entry: empty", "adds", "ratio (target 1.45)", "exit: empty", "adds", "ratio (target 1.2)"],
+          [[r["python"]] + sum([["%.0f" % r[f]["empty_ns"], "%.0f" % r[f]["added_ns"],
+                                 "%.2f (%.2f-%.2f)" % (r[f]["ratio"], r[f]["ratio_p10"], r[f]["ratio_p90"])]
+                                for f in ("entry", "exit")], []) for r in report["event"]])
+
+
+def part_rows(args, found, report):
+    pyebpf = args.pyebpf
+    tools = ["baseline", "cProfile", "setprofile", "monitoring", "viztracer", "pyebpf uprobe"]
+    blocks = [(args.python, tools, args.columns)]
+    few = [c for c in args.columns if c in ("add", "json", "asyncio")]
+    later, usdt = choose(found, "3.15"), choose(found, "3.9-bullseye")
+    if later and few:
+        blocks.append((later, ["baseline", "profiling.tracing", "pyebpf uprobe"], few))
+    if usdt and few:
+        blocks.append((usdt, ["baseline", "cProfile", "pyebpf usdt", "pyebpf uprobe"], few))
+    for argv, names, columns in blocks:
+        block = rows.Block(argv, list(names), columns, pyebpf, args.work)
+        block.measure(args.rounds)
+        report["rows"].append(block.results())
+        rows.show(report["rows"][-1])
+
+
+def part_rate(args, found, report):
+    r = report["rate"] = limits.rate(args.pyebpf, args.python, args.work, args.seconds)
+    table("1M events per second, target on one CPU, pyebpf on another, rings of 64 MB", ["", "", "target"], [
+        ["held for", "%.1f s" % r["seconds"], "60 s"],
+        ["events per second", "%.0f" % r["events_per_s"], "1000000"],
+        ["written", r["written"], ""],
+        ["lost", r["lost"], "0"],
+        ["CPU of the program", "%.0f %%" % r["target_cpu_pct"], ""],
+        ["CPU of pyebpf", "%.0f ns per event" % r["pyebpf_cpu_ns_per_event"], ""],
+        ["capture", "%.2f bytes per event" % r["bytes_per_event"], "4"]])
+
+
+def part_start(args, found, report):
+    n = args.repeats
+    r = report["start"] = {"attach": limits.attach(args.pyebpf, args.python, args.work, n),
+                           "launch": limits.launch(args.pyebpf, args.python, args.work, n),
+                           "interrupt": limits.interrupt(args.pyebpf, args.python, args.work, max(2, n // 2))}
+    table("Start and end, seconds", ["", "median", "p10", "max", "target"], [
+        [name] + ["%.2f" % r[key][k] for k in ("median", "p10", "max")] + [target] for name, key, target in (
+            ("pyebpf trace -p to the first event (%.2f of CPU time in all)" % r["attach"]["cpu"], "attach", "1"),
+            ("pyebpf trace -- CMD to the first event (bare: %.2f)" % r["launch"]["bare_python"], "launch", "1"),
+            ("Ctrl-C to the prompt, %.1fM events" % ((r["interrupt"]["events"] or 0) / 1e6), "interrupt", "3"))])
+
+
+def part_file(args, found, report):
+    capture = os.path.join(args.work, "rate.pyebpf")
+    if not os.path.exists(capture):
+        limits.rate(args.pyebpf, args.python, args.work, 10)
+    r = report["file"] = {"ring": limits.ring(args.build, args.work, 3),
+                          "convert": limits.convert(args.pyebpf, args.work, capture),
+                          "firefox": limits.firefox(args.build, 3)}
+    table("Ring to capture file (made-up batches), best of 3", ["", "M events/s of CPU time", "bytes per event", "target"],
+          [[k, "%.1f" % (v["events_per_s"] / 1e6), "%.2f" % v["bytes_per_event"], "8; 4 bytes"]
+           for k, v in r["ring"].items()])
+    c, f = r["convert"], r["firefox"]
+    table("Capture to Firefox file", ["", "M events", "M events/s of CPU time", "elapsed", "peak MB", "bytes per event",
+                                      "target"],
+          [["pyebpf convert, real capture", "%.1f" % (c["events"] / 1e6), "%.1f" % (c["events_per_s_cpu"] / 1e6),
+            "%.1f" % (c["events_per_s_elapsed"] / 1e6), "%.0f" % c["peak_rss_mb"], "%.2f" % c["bytes_per_event"],
+            "3; 500 MB per 10M"],
+           ["the exporter alone, made-up", "10.0", "%.1f" % (f["events_per_s"] / 1e6), "", "%.0f" % f["peak_rss_mb"],
+            "%.2f" % f["gz_bytes_per_event"], "3; 500 MB"]])
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="scripts/bench", add_help=False)
+    parser.add_argument("parts", nargs="*")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--columns", type=lambda s: s.split(","), default=rows.COLUMNS)
+    parser.add_argument("--python", type=lambda s: s.split(), default=None)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--probe-rounds", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", required=True)
+    parser.add_argument("--build", required=True)
+    args = parser.parse_args()
+    args.parts = args.parts or PARTS
+    unknown = set(args.parts) - set(PARTS) | set(args.columns) - set(rows.COLUMNS)
+    if unknown:
+        parser.error("unknown: " + " ".join(sorted(unknown)))
+    args.pyebpf = os.path.join(args.build, "pyebpf")
+    return args
+
+
+def main():
+    args = parse()
+    pin(CPU_TOOL)()
+    found = pythons()
+    args.python = args.python or choose(found, *MAIN) or ["/usr/bin/python3"]
+    args.work = tempfile.mkdtemp(prefix="pyebpf-bench-")
+    report = {"python": version(args.python), "kernel": platform.release(), "machine": platform.machine(),
+              "cpus": os.cpu_count(), "rounds": args.rounds, "load_before": os.getloadavg(), "event": [], "rows": []}
+    failed = False
+    start = time.monotonic()
+    try:
+        for part in PARTS:
+            if part not in args.parts:
+                continue
+            try:
+                globals()["part_" + part](args, found, report)
+            except Failed as e:
+                failed = True
+                say("scripts/bench: %s: %s" % (part, e))
+    finally:
+        shutil.rmtree(args.work, ignore_errors=True)
+    report.update(load_after=os.getloadavg(), seconds=time.monotonic() - start)
+    with open(args.json, "w") as f:
+        json.dump(report, f, indent=1)
+        f.write("\n")
+    print("\nload %.1f before, %.1f after; %.0f s; all figures in %s" % (
+        report["load_before"][0], report["load_after"][0], report["seconds"], args.json))
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
