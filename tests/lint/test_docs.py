@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents say what the program says. `python3 tests/lint/test_docs.py` rewrites the options of the
+man pages from --help, where the tables of the program put them."""
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+
+import source
+
+PYEBPF = pathlib.Path(os.environ.get("PYEBPF") or
+                      pathlib.Path(os.environ.get("PYEBPF_BUILD", source.ROOT / "build"), "pyebpf"))
+COMMANDS = ("trace", "convert", "list")
+DOCUMENTS = source.files("README.md", "docs/*.md", "CONTRIBUTING.md")
+
+
+def said(*args):
+    return subprocess.run([PYEBPF, *args], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+
+
+def options(command):
+    """[(left, text)] of --help: ("-p, --pid PID[,PID]", "trace these ..."), under ("Title", None)."""
+    rows = []
+    for line in said(command, "--help").splitlines():
+        title = re.fullmatch(r"(\w[\w ]*):", line)
+        option = re.match(r"  (?:-\w, |    )--\S+(?: \S+)?", line)
+        if line.startswith("Usage") or line == "Examples:":
+            rows = rows if line != "Examples:" else rows + [("end", None)]
+        elif title:
+            rows.append((title[1], None))
+        elif rows and rows[-1] != ("end", None) and option:
+            rows.append((option[0].strip(), line[option.end():].strip()))
+        elif rows and rows[-1][1] is not None and line.strip():
+            rows[-1] = rows[-1][0], (rows[-1][1] + " " + line.strip()).strip()
+    return rows[:-1] if rows and rows[-1][0] == "end" else rows
+
+
+def escaped(text):
+    return re.sub(r"([\\_*`])", r"\\\1", text)
+
+
+def manual(command):
+    """The options as scdoc reads them."""
+    out = ["# OPTIONS", ""]
+    for left, text in options(command):
+        if text is None:
+            if left != "Options":
+                out += ["## %s" % left, ""]
+            continue
+        words = left.split(" ")
+        shown = [("*%s*," % w[:-1]) if w.endswith(",") else "*%s*" % w if w.startswith("-") else
+                 "_%s_" % escaped(w) for w in words]
+        out += [" ".join(shown), "\t" + escaped(text), ""]
+    return "\n".join(out)
+
+
+def page(command):
+    return source.ROOT / "docs" / "man" / ("pyebpf-%s.1.scd" % command)
+
+
+def with_options(text, command):
+    return re.sub(r"^# OPTIONS\n.*?(?=^# )", lambda _: manual(command) + "\n", text, flags=re.M | re.S)
+
+
+pytestmark = pytest.mark.skipif(not PYEBPF.exists(), reason="pyebpf is not built")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_manual_has_the_options_of_help(command):
+    text = page(command).read_text("utf-8")
+    assert text == with_options(text, command), "run python3 tests/lint/test_docs.py"
+
+
+def test_every_command_has_a_manual():
+    shown = re.findall(r"^  (\w+) ", said("--help"), re.M)
+    assert set(shown) - {"version", "help"} == set(COMMANDS)
+    text = source.text("docs/man/pyebpf.1.scd")
+    for command in shown:
+        assert re.search(r"^\*pyebpf[- ]%s\*" % command, text, re.M), command
+
+
+@pytest.mark.parametrize("command", ("", *COMMANDS))
+def test_help_fits_a_terminal(command):
+    for line in said(*[command] * bool(command), "--help").splitlines():
+        assert len(line) <= 80, line
+
+
+def commands_in(text):
+    """What the documents tell to type: words from pyebpf to the end of the command."""
+    for line in re.findall(r"(?:^|[`$ ])(pyebpf (?:%s)\b[^`|\n]*)" % "|".join(COMMANDS), text, re.M):
+        line = line.split(" -- ")[0].split("  #")[0].split("…")[0]
+        try:
+            yield shlex.split(line, comments=True)
+        except ValueError:
+            yield line.split()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=str)
+def test_options_that_are_told_exist(path):
+    known = {c: set(re.findall(r"(?<![\w-])--?\w[\w-]*", said(c, "--help"))) for c in COMMANDS}
+    for words in commands_in(source.text(path)):
+        for word in words[2:]:
+            if re.match(r"--?[a-z]", word):
+                assert word.split("=")[0] in known[words[1]], " ".join(words)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=str)
+def test_links_lead_somewhere(path):
+    folder = (source.ROOT / path).parent
+    for target in re.findall(r"\]\(([^)#\s]+)", source.text(path)):
+        if "://" not in target:
+            assert (folder / target).exists(), target
+
+
+def test_counters_are_in_the_documents():
+    text = source.text("docs/abi.md")
+    for name, number, meaning in re.findall(r'^PYE_COUNTER\((\w+), (\d+), "(.+)"\)$',
+                                            source.text("bpf/abi/counters.def"), re.M):
+        assert "| %s | `%s` | %s |" % (number, name, meaning) in text, name
+
+
+def test_records_are_in_the_documents():
+    text = source.text("docs/abi.md")
+    for name, number in re.findall(r"^\tPYE_REC_(\w+) = (\d+),", source.text("bpf/abi/event.h"), re.M):
+        assert re.search(r"^\| %s \| `%s` \|" % (number, name), text, re.M), name
+
+
+def test_exit_codes_are_in_the_manual():
+    text = source.text("docs/man/pyebpf.1.scd")
+    codes = re.findall(r"return (\d);", source.text("user/base/err.c").split("err_exit_code")[1])
+    for code in codes:
+        assert "|[ *%s*" % code in text, code
+
+
+if __name__ == "__main__":
+    for name in COMMANDS:
+        page(name).write_text(with_options(page(name).read_text("utf-8"), name), "utf-8")
