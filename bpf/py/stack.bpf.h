@@ -127,7 +127,8 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 	       word == l->resume_ops[3];
 }
 
-/* The chain ends at a linked frame (3.9 does not link it to its caller): what is below is not said. */
+/* The chain ends at a linked frame (3.9 does not link it to its caller) or at memory that cannot be read:
+ * what is below is not known. */
 #define FRAME_CUT 1
 
 /*
@@ -135,7 +136,7 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
  * C, the interpreter's own shims and linked generators are skipped. It is left in t->frame.
  * @sure: the frame itself is known to run
  *
- * Return: 0 at the root of the stack or when something cannot be read; or FRAME_CUT.
+ * Return: 0 at the root of the stack; or FRAME_CUT.
  */
 __noinline u64 frame_real(u64 frame, u32 sure)
 {
@@ -146,8 +147,12 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 	if (!t)
 		return 0;
 	for (int i = 0; i < 8; i++) {
-		if (!frame || frame_load(t, frame))
+		if (!frame)
 			return end;
+		if (frame_load(t, frame)) {
+			count(CNT_WALK_FAULT);
+			return FRAME_CUT;
+		}
 		end = 0;
 		if (frame_owner(t, l) < OWNER_ENTRY && !code_is_hidden(l, frame_code(t, l))) {
 			if (sure || !frame_is_linked(t, l, frame))
@@ -199,7 +204,7 @@ static __always_inline int walk_add(struct thread *t, struct pye_pylayout *l, u6
 
 struct walk_state {
 	u64 frame;
-	u32 n, sent, failed, reason;
+	u32 n, sent, failed, reason, cut;
 };
 
 /* The array behind bpf_for_each_map_elem(), a loop that every kernel from 5.13 on has: each of its
@@ -221,8 +226,10 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 	if (!t)
 		return 1;
 	w->frame = frame_real(w->frame, !w->n);
-	if (w->frame <= FRAME_CUT)
+	if (w->frame <= FRAME_CUT) {
+		w->cut = w->frame;
 		return 1;
+	}
 	if (!w->failed && walk_add(t, l, w->frame, &id))
 		w->failed = 1;
 	if (w->n < PYE_STACK_SLOTS)
@@ -262,7 +269,10 @@ __noinline int walk_all(u64 frame, u32 reason)
 	t->flags |= T_KNOWN;
 	if (w.failed)
 		return -1;
-	return walk_flush(t, (w.sent ? 0 : PYE_WALK_FIRST) | PYE_WALK_ROOT, 0, reason);
+	if (w.n == PYE_WALK_MAX)
+		w.cut = 1;
+	return walk_flush(t, (w.sent ? 0 : PYE_WALK_FIRST) | (w.cut ? PYE_WALK_CUT : PYE_WALK_ROOT),
+			  0, reason);
 }
 
 /*
