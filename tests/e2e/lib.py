@@ -179,15 +179,36 @@ def until(condition, what, seconds=30):
     raise AssertionError("waited in vain for " + what)
 
 
-def attached(pid):
-    """Has a tracer placed probes in this process? The kernel maps a page for them."""
-    with contextlib.suppress(OSError):
-        return "[uprobes]" in pathlib.Path("/proc/%d/maps" % pid).read_text()
-    return False
+def probes(tracer):
+    """[(pid, file, offset)] of the probes that a pyebpf has placed with uprobe_multi links."""
+    out = []
+    for path in pathlib.Path("/proc/%d/fdinfo" % tracer).glob("*"):
+        with contextlib.suppress(OSError):
+            text = path.read_text(errors="surrogateescape")
+            if "uprobe_multi" in text and "\npath:" in text:
+                pid = int(re.search(r"^pid:\s*(\d+)$", text, re.M).group(1))
+                file = re.search(r"^path:\s*(.*)$", text, re.M).group(1)
+                out += [(pid, file, int(at, 16)) for at in re.findall(r"^\d+\s+(0x[0-9a-f]+)\s", text, re.M)]
+    return out
+
+
+def wait_attached(tracer, *pids):
+    """Until this pyebpf (a Popen) has all its probes in these processes: their number does not grow any more."""
+    def look():
+        assert tracer.poll() is None, "it ended: %s" % text(tracer.stderr.read() if tracer.stderr else b"")[-1000:]
+        return len([p for p in probes(tracer.pid) if p[0] in pids and p[0] != tracer.pid])
+    until(lambda: {p[0] for p in probes(tracer.pid)} >= set(pids) or look() < 0, "the probes", 60)
+    before = 0
+    for _ in range(100):
+        time.sleep(0.1)
+        now = look()
+        if now == before:
+            return
+        before = now
 
 
 def attach(pids, out, *options, **kw):
-    """pyebpf trace -p PIDS, started; wait for `attached()` where events matter."""
+    """pyebpf trace -p PIDS, started; wait_attached() where events matter."""
     given = ",".join(map(str, pids)) if isinstance(pids, (list, tuple)) else str(pids)
     kw.setdefault("stderr", subprocess.PIPE)
     return started([BINARY, "trace", "-o", out] + list(options) + ["-p", given], **kw)

@@ -36,7 +36,15 @@ def check_counted(name, what, n, tmp_path):
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
 def test_a_million_calls(name, tmp_path):
-    check_counted(name, "add", 1000000, tmp_path)
+    """Too many to look at each: counted as lines, and in the profile."""
+    capture, n = tmp_path / "t.pyebpf", 1000000
+    done = lib.trace(["--"] + lib.command(name) + [lib.PROGRAMS / "counted.py", tmp_path / "out", "add", n], capture)
+    assert done.returncode == 0, done.stderr
+    raw = lib.convert(capture)
+    meta = json.loads(raw.splitlines()[-1])
+    assert meta["generated"] == meta["written"] and not sum(meta["dropped"].values())
+    assert raw.count(b'"func":"add"') == 2 * n
+    assert calls_by_leaf(lib.convert(capture, "pprof"))["add"] == n
 
 
 @pytest.mark.parametrize("what, n", [("threads", 20000), ("mixed", 2000)])
@@ -106,11 +114,8 @@ def test_pprof_holds_the_same_numbers(name, tmp_path):
     seen, _ = check_counted(name, "mixed", 1000, tmp_path)
     got = calls_by_leaf(lib.convert(tmp_path / "t.pyebpf", "pprof"))
     want = collections.Counter(e["func"] for e in seen.events if e["ev"] == "call")
-    short = collections.Counter()
-    for function, n in got.items():
-        short[function] += n
     assert sum(got.values()) == sum(want.values())
-    assert +short == +want
+    assert +got == +want
 
 
 # --- the interpreter's corners ---
@@ -187,7 +192,7 @@ def test_shutdown(name, tmp_path):
     got = seen.count(prog, "call")
     for f in ("leaf", "__del__", "at_exit", "on_dead"):
         assert got[f] == want[f], f
-    assert want["at_exit"] >= 6 and want["leaf"] > 5
+    assert want["at_exit"] >= 3 and want["leaf"] > 5
     ended = seen.count(prog, lib.LEAVE)
     assert ended["leaf"] == want["leaf"] and ended["__del__"] == want["__del__"]
     entered = collections.Counter(e["tid"] for e in seen.of(prog) if e["ev"] == "call" and e["name"] == "quick")

@@ -1,11 +1,11 @@
 """usage: recursion_errors.py OUT: runs into the recursion limit in many ways; writes {name: calls that ran}."""
-import collections
 import functools
 import json
 import sys
 import threading
 
-C = collections.Counter()
+# no Counter: its __missing__ is a call, too
+C = dict.fromkeys('__add__ __bool__ __call__ __eq__ __getattr__ __getitem__ __hash__ __init__ __iter__ __repr__ by_map by_max by_partial by_reduce by_sort catching co deep_then down down_args gen gen_for gen_sum leaf prop'.split(), 0)
 LOCK = threading.Lock()
 
 
