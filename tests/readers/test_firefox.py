@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 
 import pytest
 
@@ -313,10 +314,24 @@ class ProfilerCli:
     def __init__(self, program, home):
         self.program, self.home = program, home
 
-    def run(self, *args, text=False):
+    def call(self, *args):
         env = {**os.environ, "HOME": self.home}
-        done = subprocess.run([self.program, *args, "--session", "test"], env=env,
+        return subprocess.run([self.program, *args, "--session", "test"], env=env,
                               capture_output=True, timeout=120, check=False)
+
+    def load(self, path):
+        """The client gives its daemon 500 ms to start, which a busy machine does not; it starts all the same."""
+        done = self.call("load", str(path))
+        for _ in range(300):
+            if done.returncode == 0 or b"did not become ready" not in done.stderr + done.stdout:
+                break
+            time.sleep(0.2)
+            if self.call("status").returncode == 0:
+                return
+        assert done.returncode == 0, done.stderr.decode(errors="replace")
+
+    def run(self, *args, text=False):
+        done = self.call(*args)
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout.decode() if text else json.loads(done.stdout)
 
@@ -341,7 +356,7 @@ def cli():
 
 def compare_cli(cli, path):
     profile = ff.load(path)
-    cli.run("load", str(path), text=True)
+    cli.load(path)
     for index, thread in enumerate(profile["threads"]):
         wanted = ff.thread_totals(profile, thread)
         answer = cli.functions(index)
@@ -364,7 +379,7 @@ def test_profiler_cli_agrees_on_a_converted_capture(converted, cli):
 
 
 def test_profiler_cli_shows_losses_and_markers(files, cli):
-    cli.run("load", str(files / "gaps.json.gz"), text=True)
+    cli.load(files / "gaps.json.gz")
     meta = cli.run("profile", "meta", "--json")
     values = {e["label"]: e["value"] for group in meta["extra"] for e in group["entries"]}
     assert values["Lost: ring"] == 17
@@ -376,5 +391,5 @@ def test_profiler_cli_shows_losses_and_markers(files, cli):
 
 
 def test_profiler_cli_takes_an_empty_trace(files, cli):
-    cli.run("load", str(files / "empty.json.gz"), text=True)
+    cli.load(files / "empty.json.gz")
     assert "no threads seen" in cli.run("thread", "list", text=True)
