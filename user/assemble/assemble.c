@@ -8,8 +8,7 @@
 
 #include "assemble/assemble_priv.h"
 
-#define DEPTH_MAX (1u << 20)
-#define WALK_MAX  (PYE_WALK_MAX + PYE_WALK_FRAMES)
+#define WALK_MAX (PYE_WALK_MAX + PYE_WALK_FRAMES)
 
 int assembler__new(struct assembler **out, struct capw *w)
 {
@@ -22,10 +21,13 @@ int assembler__new(struct assembler **out, struct capw *w)
 	return 0;
 }
 
-static void thread_free(struct assembler *a, struct asm_thread *t)
+void asm_thread_free(struct assembler *a, struct asm_thread *t)
 {
 	if (a->last == t)
 		a->last = NULL;
+	if (t->idle)
+		a->idle_cnt--;
+	t->process->thread_cnt--;
 	HASH_DEL(a->threads, t);
 	free(t->stack);
 	free(t->walk.frames);
@@ -39,7 +41,7 @@ void assembler__free(struct assembler *a)
 	if (!a)
 		return;
 	HASH_ITER(hh, a->threads, t, next)
-	thread_free(a, t);
+	asm_thread_free(a, t);
 	asm_processes_free(a);
 	names_free(&a->names);
 	free(a);
@@ -69,10 +71,31 @@ static struct asm_thread *find_idle(struct assembler *a, uint32_t pix, uint32_t 
 	return NULL;
 }
 
+/* A thread is new to the capture, too. */
+static int thread_add(struct assembler *a, struct asm_thread *t)
+{
+	int err;
+
+	t->fresh = true;
+	t->trace.name = t->name;
+	t->process->thread_cnt++;
+	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
+	err = capw__thread(a->w, &t->trace);
+	if (err != -ENOMEM)
+		return err;
+	asm_retire_all(a);
+	return capw__thread(a->w, &t->trace);
+}
+
 static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 {
-	struct asm_thread *t = find_idle(a, rec->pix, rec->tid);
+	struct asm_thread *t;
 
+	if (thread_find(a, rec->head.tix)) {
+		a->odd.malformed++;
+		return 0;
+	}
+	t = find_idle(a, rec->pix, rec->tid);
 	if (t) {
 		/* it runs now: its records come under another number */
 		HASH_DEL(a->threads, t);
@@ -85,77 +108,28 @@ static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return -ENOMEM;
-	t->tix = t->id = rec->head.tix;
-	t->fresh = true;
 	t->process = asm_process_get(a, rec->pix, rec->pid);
-	if (!t->process || thread_find(a, t->tix)) {
+	if (!t->process) {
 		free(t);
-		a->odd.malformed++;
-		return 0;
+		return -ENOMEM;
 	}
+	t->tix = t->id = rec->head.tix;
 	memcpy(t->name, rec->comm, PYE_COMM);
 	t->last_ns = rec->head.ts_ns;
 	t->trace = (struct trace_thread){ .id = t->tix,
 					  .process = rec->pix,
 					  .tid = rec->tid,
 					  .is_main = rec->tid == rec->pid,
-					  .start_ns = rec->head.ts_ns,
-					  .name = t->name };
-	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
-	return capw__thread(a->w, &t->trace);
+					  .start_ns = rec->head.ts_ns };
+	return thread_add(a, t);
 }
 
 int assembler__func(struct assembler *a, const struct trace_func *func)
 {
-	return capw__func(a->w, func);
-}
+	struct asm_process *p = asm_process_get(a, func->process, 0);
+	int err = p ? capw__func(a->w, func) : -ENOMEM;
 
-static int stack_push(struct asm_thread *t, uint64_t frame)
-{
-	if (t->depth == t->size) {
-		uint32_t size = t->size ? t->size * 2 : 64;
-		uint64_t *more;
-
-		if (size > DEPTH_MAX)
-			return -E2BIG;
-		more = realloc(t->stack, size * sizeof(*more));
-		if (!more)
-			return -ENOMEM;
-		t->stack = more;
-		t->size = size;
-	}
-	t->stack[t->depth++] = frame;
-	return 0;
-}
-
-static int enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t frame,
-		 enum trace_kind kind, uint32_t code)
-{
-	int err = stack_push(t, frame);
-
-	if (!err)
-		err = capw__enter(a->w, t->id, ts, kind, code & PYE_CODE_ID);
-	if (err == -EINVAL || err == -E2BIG) {
-		/* a code object whose definition did not arrive: the stack is not known any more */
-		a->odd.mismatched++;
-		if (kind != TRACE_OPEN)
-			a->unusable++;
-		return 0;
-	}
-	return err;
-}
-
-static int gap(struct assembler *a, struct asm_thread *t, uint64_t until,
-	       enum trace_gap_reason reason, uint64_t lost)
-{
-	struct trace_gap g = { .ts_ns = t->last_ns,
-			       .until_ns = until,
-			       .lost = lost,
-			       .thread = t->id,
-			       .reason = (uint8_t)reason };
-
-	t->depth = 0;
-	return capw__gap(a->w, &g);
+	return err ? err : asm_process_code(p, func->id);
 }
 
 static int release_held(struct assembler *a, struct asm_thread *t)
@@ -165,31 +139,40 @@ static int release_held(struct assembler *a, struct asm_thread *t)
 	const struct pye_entry_rec *rec = &t->entry;
 
 	t->held = false;
-	return enter(a, t, rec->head.ts_ns, rec->head.frame, kinds[rec->head.sub & 3], rec->code);
+	return asm_enter(a, t, rec->head.ts_ns, rec->head.frame, kinds[rec->head.sub & 3],
+			 rec->code);
 }
 
-/* A walk whose whole stack is shown: from its root up. */
-static int apply_whole(struct assembler *a, struct asm_thread *t, uint64_t ts)
+/* The frames of a walk, from its bottom up, onto the stack as it is. The number of those that got there. */
+static uint32_t apply(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
+		      int *err)
 {
-	int err = 0;
+	uint32_t n = 0, depth = t->depth;
 
-	for (uint32_t i = t->walk.cnt; !err && i-- > 0;)
-		err = enter(a, t, ts, t->walk.frames[i].frame, TRACE_OPEN, t->walk.frames[i].code);
-	return err;
+	while (n < t->walk.cnt) {
+		const struct pye_walk_frame *frame = &t->walk.frames[t->walk.cnt - 1 - n];
+
+		*err = asm_first(*err, asm_enter(a, t, ts, frame->frame, kind, frame->code));
+		if (t->depth != depth + n + 1)
+			return n + 1; /* one was refused: nothing is known below the next */
+		n++;
+	}
+	return n;
 }
 
 /* Frames between the known top and the event: something was thrown into them. */
 static int apply_thrown(struct assembler *a, struct asm_thread *t, uint64_t ts)
 {
+	uint32_t n;
 	int err = 0;
 
 	if (!t->depth || t->stack[t->depth - 1] != t->walk.anchor) {
 		a->odd.mismatched++;
-		err = gap(a, t, ts, GAP_SWITCH, 0);
+		err = asm_gap(a, t, ts, GAP_SWITCH, 0);
 	}
+	n = apply(a, t, ts, TRACE_THROW, &err);
 	a->inferred += t->walk.cnt;
-	for (uint32_t i = t->walk.cnt; !err && i-- > 0;)
-		err = enter(a, t, ts, t->walk.frames[i].frame, TRACE_THROW, t->walk.frames[i].code);
+	a->unusable += t->walk.cnt - n;
 	return err;
 }
 
@@ -204,43 +187,56 @@ static bool same_stack(const struct asm_thread *t)
 	return true;
 }
 
+static enum trace_gap_reason reason_of(const struct asm_thread *t)
+{
+	if (t->fresh)
+		return GAP_ATTACH;
+	return t->walk.reason == PYE_WALK_SWITCH ? GAP_SWITCH : GAP_LOSS;
+}
+
+/* The walk before an event whose number has come without a hole, or with one: `lost`. */
+static int apply_walk(struct assembler *a, struct asm_thread *t, const struct pye_head *head,
+		      bool lost)
+{
+	int err = 0;
+
+	t->walk.pending = false;
+	if (t->walk.seq != head->seq)
+		return 0; /* it was for an event that was lost */
+	if (t->walk.flags & PYE_WALK_ANCHORED)
+		return apply_thrown(a, t, head->ts_ns);
+	if (!lost && t->fresh && same_stack(t))
+		return 0;
+	if (t->fresh && !t->depth && t->process->late) {
+		t->last_ns = t->process->trace.start_ns;
+		err = asm_gap(a, t, head->ts_ns, GAP_ATTACH, 0);
+	} else if (!lost && (!t->fresh || t->depth)) {
+		err = asm_gap(a, t, head->ts_ns, reason_of(t), 0);
+	}
+	if (t->walk.flags & PYE_WALK_CUT) /* what lies below is not known */
+		err = asm_first(err, asm_enter(a, t, head->ts_ns, 0, TRACE_OPEN, ASM_UNREADABLE));
+	apply(a, t, head->ts_ns, TRACE_OPEN, &err);
+	return err;
+}
+
 /*
  * What must be done before an event: events missing in front of it are a gap, frames that a walk
  * found are shown.
  */
 static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_head *head)
 {
-	uint32_t missing = head->seq - t->next_seq;
+	uint32_t missing = head->seq - (uint32_t)t->next_seq;
 	int err = 0;
 
 	if (t->held)
 		err = release_held(a, t);
-	if (!err && missing) {
+	if (missing) {
 		a->holes += missing;
-		err = gap(a, t, head->ts_ns, GAP_LOSS, missing);
+		err = asm_first(err, asm_gap(a, t, head->ts_ns, GAP_LOSS, missing));
 	}
-	t->next_seq = head->seq + 1;
-	if (!err && t->walk.pending) {
-		t->walk.pending = false;
-		if (t->walk.flags & PYE_WALK_ANCHORED)
-			return apply_thrown(a, t, head->ts_ns);
-		if (!missing && t->fresh && same_stack(t)) {
-			t->fresh = false;
-			return 0;
-		}
-		if (t->fresh && !t->depth && t->process->late) {
-			t->last_ns = t->process->trace.start_ns;
-			err = gap(a, t, head->ts_ns, GAP_ATTACH, 0);
-		} else if (!missing && (!t->fresh || t->depth))
-			err = gap(a, t, head->ts_ns,
-				  t->fresh			      ? GAP_ATTACH
-				  : t->walk.reason == PYE_WALK_SWITCH ? GAP_SWITCH
-								      : GAP_LOSS,
-				  0);
-		if (!err)
-			err = apply_whole(a, t, head->ts_ns);
-	}
-	t->fresh = false;
+	t->next_seq += (uint64_t)missing + 1;
+	if (t->walk.pending)
+		err = asm_first(err, apply_walk(a, t, head, missing));
 	return err;
 }
 
@@ -258,22 +254,37 @@ int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
 		return -ENOMEM;
 	t->tix = t->id = idle->id;
 	t->process = p;
-	t->fresh = t->idle = true;
+	t->idle = true;
 	t->last_ns = idle->ts_ns;
 	snprintf(t->name, sizeof(t->name), "%s", idle->comm);
 	t->trace = (struct trace_thread){ .id = t->id,
 					  .process = p->pix,
 					  .tid = idle->tid,
 					  .is_main = idle->tid == p->pid,
-					  .start_ns = idle->ts_ns,
-					  .name = t->name };
-	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
+					  .start_ns = idle->ts_ns };
 	a->idle_cnt++;
-	err = capw__thread(a->w, &t->trace);
-	for (uint32_t i = 0; !err && i < idle->frame_cnt; i++)
-		err = enter(a, t, idle->ts_ns, idle->frames[i].frame, TRACE_OPEN,
-			    idle->frames[i].code);
+	err = thread_add(a, t);
+	for (uint32_t i = 0; i < idle->frame_cnt; i++)
+		err = asm_first(err, asm_enter(a, t, idle->ts_ns, idle->frames[i].frame, TRACE_OPEN,
+					       idle->frames[i].code));
 	return err;
+}
+
+void asm_idle_end(struct assembler *a, const struct asm_process *p)
+{
+	struct asm_thread *t, *next;
+
+	if (!a->idle_cnt)
+		return;
+	HASH_ITER(hh, a->threads, t, next)
+	{
+		if (!t->idle || t->process != p)
+			continue;
+		t->trace.end_ns = p->trace.end_ns;
+		capw__thread(a->w, &t->trace);
+		capw__retire_thread(a->w, t->id);
+		asm_thread_free(a, t);
+	}
 }
 
 static int on_entry(struct assembler *a, const struct pye_entry_rec *rec)
@@ -287,20 +298,19 @@ static int on_entry(struct assembler *a, const struct pye_entry_rec *rec)
 		a->odd.malformed++;
 		return 0;
 	}
-	if (rec->head.seq != t->next_seq || t->walk.pending || t->held)
+	if (rec->head.seq != (uint32_t)t->next_seq || t->walk.pending || t->held)
 		err = prepare(a, t, &rec->head);
 	else
 		t->next_seq++;
 	t->fresh = false;
 	t->last_ns = rec->head.ts_ns;
-	if (!err && t->process->frames_refused) {
+	if (t->process->frames_refused) {
 		t->entry = *rec;
 		t->held = true;
-		return 0;
-	}
-	if (err)
 		return err;
-	return enter(a, t, rec->head.ts_ns, rec->head.frame, kinds[rec->head.sub & 3], rec->code);
+	}
+	return asm_first(err, asm_enter(a, t, rec->head.ts_ns, rec->head.frame,
+					kinds[rec->head.sub & 3], rec->code));
 }
 
 static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
@@ -314,27 +324,28 @@ static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
 		a->odd.malformed++;
 		return 0;
 	}
-	if (rec->head.sub == PYE_EXIT_REFUSED && t->held && rec->head.seq == t->next_seq &&
-	    t->entry.head.frame == rec->head.frame) {
+	if (rec->head.sub == PYE_EXIT_REFUSED && t->held &&
+	    rec->head.seq == (uint32_t)t->next_seq && t->entry.head.frame == rec->head.frame) {
 		t->held = false;
 		t->next_seq++;
 		a->refused += 2;
 		return 0;
 	}
-	if (rec->head.seq != t->next_seq || t->walk.pending || t->held)
+	if (rec->head.seq != (uint32_t)t->next_seq || t->walk.pending || t->held)
 		err = prepare(a, t, &rec->head);
 	else
 		t->next_seq++;
-	t->last_ns = rec->head.ts_ns;
-	if (err)
-		return err;
-	if (!t->depth || t->stack[t->depth - 1] != rec->head.frame) {
-		a->odd.mismatched++;
-		a->unusable++;
-		return t->depth ? gap(a, t, rec->head.ts_ns, GAP_SWITCH, 1) : 0;
+	t->fresh = false;
+	if (t->depth && t->stack[t->depth - 1] == rec->head.frame) {
+		t->last_ns = rec->head.ts_ns;
+		return asm_first(err, asm_leave(a, t, rec->head.ts_ns, kinds[rec->head.sub & 3]));
 	}
-	t->depth--;
-	return capw__leave(a->w, t->id, rec->head.ts_ns, kinds[rec->head.sub & 3]);
+	a->odd.mismatched++;
+	a->unusable++;
+	if (t->depth)
+		err = asm_first(err, asm_gap(a, t, rec->head.ts_ns, GAP_SWITCH, 1));
+	t->last_ns = rec->head.ts_ns;
+	return err;
 }
 
 static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
@@ -361,31 +372,30 @@ static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
 		w->frames = more;
 		w->size = size;
 	}
-	memcpy(w->frames + w->cnt, rec->frames, rec->cnt * sizeof(rec->frames[0]));
+	if (rec->cnt)
+		memcpy(w->frames + w->cnt, rec->frames, rec->cnt * sizeof(rec->frames[0]));
 	w->cnt += rec->cnt;
+	w->seq = rec->head.seq;
 	w->flags = rec->head.sub;
 	w->reason = rec->reason;
 	w->anchor = rec->head.frame;
-	w->pending = rec->head.sub & (PYE_WALK_ROOT | PYE_WALK_ANCHORED);
+	w->pending = rec->head.sub & (PYE_WALK_ROOT | PYE_WALK_ANCHORED | PYE_WALK_CUT);
 	return 0;
 }
 
 /* The thread has no more records: what is missing up to its final number was lost. */
 static int thread_end(struct assembler *a, struct asm_thread *t, uint32_t seq, uint64_t ts)
 {
-	uint32_t missing = seq - t->next_seq;
+	uint32_t missing = seq - (uint32_t)t->next_seq;
 	int err = 0;
 
 	if (t->held)
 		err = release_held(a, t);
 	if (missing) {
 		a->holes += missing;
-		if (!err)
-			err = gap(a, t, ts, GAP_LOSS, missing);
+		err = asm_first(err, asm_gap(a, t, ts, GAP_LOSS, missing));
 	}
-	a->numbered += seq - t->numbered;
-	t->numbered = seq;
-	t->next_seq = seq;
+	t->next_seq += missing;
 	return err;
 }
 
@@ -401,12 +411,12 @@ static int on_thread_end(struct assembler *a, const struct pye_thread_end_rec *r
 		return 0;
 	}
 	err = thread_end(a, t, rec->head.seq, rec->head.ts_ns);
+	a->numbered += t->next_seq;
 	t->trace.end_ns = rec->head.ts_ns;
 	memcpy(t->name, rec->comm, PYE_COMM);
-	if (!err)
-		err = capw__thread(a->w, &t->trace);
+	err = asm_first(err, capw__thread(a->w, &t->trace));
 	capw__retire_thread(a->w, t->id);
-	thread_free(a, t);
+	asm_thread_free(a, t);
 	return err;
 }
 
@@ -428,36 +438,34 @@ int assembler__finish(struct assembler *a)
 	int err = 0;
 
 	HASH_ITER(hh, a->threads, t, next)
-	if (t->held && !err)
-		err = release_held(a, t);
+	if (t->held)
+		err = asm_first(err, release_held(a, t));
 	return err;
 }
 
-/*
- * A code object is gone, but events of other threads that used it can still lie in their rings. Each
- * ring is read in turns, so after as many batches as all rings can hold nothing is left of them.
- */
-#define RETIRE_BATCHES 4096
-
-static void retire_due(struct assembler *a)
+/* A code object is gone, but events of other threads that used it can still lie in their rings. */
+static void retire_oldest(struct assembler *a)
 {
-	while (a->retired_cnt && a->batches - a->retired[a->retired_at].batch > RETIRE_BATCHES) {
-		capw__retire_func(a->w, a->retired[a->retired_at].code);
-		a->retired_at = (a->retired_at + 1) % ASM_RETIRED_MAX;
-		a->retired_cnt--;
-	}
+	const struct asm_retired *r = &a->retired[a->retired_at];
+
+	asm_process_gone(a, r->pix, r->code);
+	capw__retire_func(a->w, r->code);
+	a->retired_at = (a->retired_at + 1) % ASM_RETIRED_MAX;
+	a->retired_cnt--;
 }
 
-void asm_retire(struct assembler *a, uint32_t code)
+void asm_retire(struct assembler *a, uint32_t pix, uint32_t code)
 {
-	struct asm_retired *r;
-
-	/* full: it stays known to the end of the trace, which costs memory only */
 	if (a->retired_cnt == ASM_RETIRED_MAX)
-		return;
-	r = &a->retired[(a->retired_at + a->retired_cnt++) % ASM_RETIRED_MAX];
-	r->code = code;
-	r->batch = a->batches;
+		retire_oldest(a);
+	a->retired[(a->retired_at + a->retired_cnt++) % ASM_RETIRED_MAX] =
+		(struct asm_retired){ .code = code, .pix = pix, .round = a->round };
+}
+
+void asm_retire_all(struct assembler *a)
+{
+	while (a->retired_cnt)
+		retire_oldest(a);
 }
 
 static size_t least_size(unsigned int kind)
@@ -515,9 +523,12 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 		return on_thread(a, rec);
 	case PYE_REC_THREAD_END:
 		return on_thread_end(a, rec);
-	case PYE_REC_RETIRE:
-		asm_retire(a, ((const struct pye_retire_rec *)rec)->code);
+	case PYE_REC_RETIRE: {
+		const struct pye_retire_rec *gone = rec;
+
+		asm_retire(a, gone->pix, gone->code);
 		return 0;
+	}
 	default:
 		return 0;
 	}
@@ -525,19 +536,20 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 
 int assembler__feed(struct assembler *a, const struct capture_batch *batch)
 {
-	int err = 0, first = 0;
 	const void *rec;
 	size_t at = 0;
 	uint32_t len;
+	int err = 0;
 
-	a->batches++;
-	retire_due(a);
-	while ((rec = capture_record(batch, &at, &len))) {
-		err = dispatch(a, rec, len);
-		if (err && !first)
-			first = err;
+	if (batch->round != a->round || a->ended_new) {
+		a->round = batch->round;
+		while (a->retired_cnt && asm_settled(a, a->retired[a->retired_at].round))
+			retire_oldest(a);
+		asm_processes_forget(a);
 	}
-	return first;
+	while ((rec = capture_record(batch, &at, &len)))
+		err = asm_first(err, dispatch(a, rec, len));
+	return err;
 }
 
 void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT],
@@ -548,7 +560,7 @@ void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT
 	const struct asm_thread *thread;
 
 	for (thread = a->threads; thread; thread = thread->hh.next)
-		numbered += thread->next_seq - thread->numbered - thread->held;
+		numbered += thread->next_seq - thread->held;
 	t.written = capw__written(a->w);
 	if (kernel)
 		memcpy(t.lost, kernel, sizeof(t.lost));

@@ -20,14 +20,23 @@ struct asm_process {
 	struct pye_pylayout layout;
 	struct proc_mem mem;
 	bool mem_open;
-	uint32_t *codes; /* its code objects, those that were retired included */
-	uint32_t code_cnt, code_size;
+	enum {
+		ASM_RUNS,
+		ASM_ENDED,
+		ASM_ENDING
+	} state; /* ENDING: the round below is known */
+	uint32_t ended_round;
+	uint32_t thread_cnt;
+	uint32_t *codes; /* its code objects, some of those that are gone included */
+	uint32_t *gone; /* those of them */
+	uint32_t code_cnt, gone_cnt, code_size;
 	struct trace_process trace; /* strings owned */
 	UT_hash_handle hh;
 };
 
 struct asm_walk {
 	bool pending;
+	uint32_t seq; /* of the event that it comes before */
 	uint32_t flags, reason;
 	uint64_t anchor;
 	uint32_t cnt, size;
@@ -37,8 +46,7 @@ struct asm_walk {
 struct asm_thread {
 	uint32_t tix; /* number in the records */
 	uint32_t id; /* number in the capture: the same, but for a thread that was idle at first */
-	uint32_t next_seq; /* of the event expected */
-	uint32_t numbered; /* part of it that is in the assembler's sum already */
+	uint64_t next_seq; /* of the event expected; records hold its lower half */
 	struct asm_process *process;
 	bool fresh; /* no event yet */
 	bool idle; /* shown from outside, no record yet */
@@ -53,11 +61,15 @@ struct asm_thread {
 	UT_hash_handle hh;
 };
 
+/* A function with a number that the kernel never gives. It stands for code objects whose definition did
+ * not arrive or found no room, and for frames below a place that could not be read. */
+#define ASM_UNREADABLE	0
+
 #define ASM_RETIRED_MAX 65536
 
 struct asm_retired {
-	uint32_t code;
-	uint32_t batch; /* number of the batch in which it was retired */
+	uint32_t code, pix;
+	uint32_t round; /* in which it was retired */
 };
 
 struct assembler {
@@ -68,12 +80,15 @@ struct assembler {
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
 	uint64_t holes; /* events missing by their numbers */
-	uint64_t numbered; /* events that had a number, of threads whose final one is known */
+	uint64_t numbered; /* events that had a number, of threads that are forgotten */
 	uint64_t inferred; /* throws: events without a number, told from a walk */
 	uint64_t refused; /* entries taken back, with their exits */
 	uint64_t unusable; /* events that came but could not be kept */
 	struct asm_retired retired[ASM_RETIRED_MAX]; /* a queue */
-	uint32_t retired_at, retired_cnt, batches;
+	uint32_t retired_at, retired_cnt;
+	uint32_t round; /* of the last batch */
+	uint32_t ended_cnt; /* processes that ended and are not forgotten */
+	bool ended_new; /* some since the last batch */
 	struct assembler_oddities odd;
 };
 
@@ -82,10 +97,47 @@ struct assembler {
 struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t pid);
 void asm_processes_free(struct assembler *a);
 
-/* asm_process_code - note a code object of a process, to retire it with that. 0 or -ENOMEM. */
-int asm_process_code(struct asm_process *p, uint32_t code);
+/* asm_enter - a frame is entered or found: into the capture, and onto the thread's stack
+ * asm_leave - the top frame is left
+ * asm_gap   - the open frames are forgotten; @until: when the stack is known again
+ *
+ * What the capture does not take is counted, and ends what is known of the stack: then the depth is 0.
+ * The result is 0, -ENOMEM or the error of the capture file; all is accounted for in any case.
+ */
+int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t frame,
+	      enum trace_kind kind, uint32_t code);
+int asm_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind);
+int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trace_gap_reason reason,
+	    uint64_t lost);
 
-/* asm_retire - a code object is gone; its name is kept until no ring can hold an event that uses it. */
-void asm_retire(struct assembler *a, uint32_t code);
+/* asm_thread_free - forget a thread; asm_idle_end - a thread that never ran is gone with its process. */
+void asm_thread_free(struct assembler *a, struct asm_thread *t);
+void asm_idle_end(struct assembler *a, const struct asm_process *p);
+
+/* asm_first - keep the first of two errors. */
+static inline int asm_first(int first, int err)
+{
+	return first ? first : err;
+}
+
+/* asm_processes_forget - at the beginning of a batch: those that have ended go, once no ring can hold a
+ * record of them. */
+void asm_processes_forget(struct assembler *a);
+
+/* asm_process_code - note a code object of a process, to retire it with that; asm_process_gone - it was
+ * retired before. 0 or -ENOMEM. */
+int asm_process_code(struct asm_process *p, uint32_t code);
+void asm_process_gone(struct assembler *a, uint32_t pix, uint32_t code);
+
+/* asm_settled - no ring holds a record any more that was there in that round. */
+static inline bool asm_settled(const struct assembler *a, uint32_t round)
+{
+	return a->round - round >= 2;
+}
+
+/* asm_retire - a code object is gone; its name is kept until no ring can hold an event that uses it.
+ * asm_retire_all - now, for want of memory. */
+void asm_retire(struct assembler *a, uint32_t pix, uint32_t code);
+void asm_retire_all(struct assembler *a);
 
 #endif

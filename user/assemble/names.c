@@ -45,7 +45,7 @@ static int complete(struct assembler *a, struct asm_def *d)
 	struct trace_func func = { .id = d->id, .process = d->rec.pix, .line = d->rec.line };
 	struct asm_process *p = asm_process_get(a, d->rec.pix, 0);
 	char unnamed[48];
-	int err;
+	int err = -ENOMEM;
 
 	snprintf(unnamed, sizeof(unnamed), "[unreadable code 0x%llx]",
 		 (unsigned long long)d->rec.head.frame);
@@ -54,9 +54,18 @@ static int complete(struct assembler *a, struct asm_def *d)
 	func.name = name ? name : qualname ? qualname : unnamed;
 	func.qualname = qualname ? qualname : func.name;
 	func.file = file ? file : "[unreadable]";
-	err = capw__func(a->w, &func);
-	if (!err && p)
+	if (p)
+		err = capw__func(a->w, &func);
+	if (p && err == -ENOMEM) {
+		asm_retire_all(a);
+		err = capw__func(a->w, &func);
+	}
+	if (!err)
 		err = asm_process_code(p, d->id);
+	if (err == -ENOMEM || err == -EINVAL) {
+		a->odd.unnamed++; /* its events are shown without a name */
+		err = 0;
+	}
 	HASH_DEL(a->names.pending, d);
 	def_free(d);
 	return err;

@@ -38,6 +38,18 @@ static int strings_copy(struct trace_process *to, const struct trace_process *fr
 	return 0;
 }
 
+/* While there is memory: it is needed when there is none. */
+static void define_unreadable(struct assembler *a, uint32_t pix)
+{
+	const struct trace_func func = { .id = ASM_UNREADABLE,
+					 .process = pix,
+					 .name = "[unreadable]",
+					 .qualname = "[unreadable]",
+					 .file = "[unreadable]" };
+
+	capw__func(a->w, &func);
+}
+
 struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t pid)
 {
 	struct asm_process *p;
@@ -61,6 +73,8 @@ struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t 
 		free(p);
 		return NULL;
 	}
+	if (!a->processes)
+		define_unreadable(a, pix);
 	HASH_ADD(hh, a->processes, pix, sizeof(p->pix), p);
 	return p;
 }
@@ -81,6 +95,9 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
 	p->late = from->late;
 	p->known = true;
+	if (p->state != ASM_RUNS)
+		a->ended_cnt--;
+	p->state = ASM_RUNS;
 	if (p->mem_open)
 		proc_mem__close(&p->mem);
 	p->mem_open = proc_mem__open(from->proc_pid, &p->mem) == 0;
@@ -105,28 +122,76 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child)
 	return assembler__process(a, &new);
 }
 
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Take those that are gone out of the list. */
+static void compact(struct asm_process *p)
+{
+	uint32_t kept = 0, g = 0;
+
+	qsort(p->codes, p->code_cnt, sizeof(p->codes[0]), by_number);
+	qsort(p->gone, p->gone_cnt, sizeof(p->gone[0]), by_number);
+	for (uint32_t i = 0; i < p->code_cnt; i++) {
+		while (g < p->gone_cnt && p->gone[g] < p->codes[i])
+			g++;
+		if (g == p->gone_cnt || p->gone[g] != p->codes[i])
+			p->codes[kept++] = p->codes[i];
+	}
+	p->code_cnt = kept;
+	p->gone_cnt = 0;
+}
+
+static int grow(struct asm_process *p)
+{
+	uint32_t size = p->code_size ? p->code_size * 2 : 256;
+	uint32_t *codes = reallocarray(p->codes, size, sizeof(*codes)), *gone;
+
+	if (!codes)
+		return -ENOMEM;
+	p->codes = codes;
+	gone = reallocarray(p->gone, size, sizeof(*gone));
+	if (!gone)
+		return -ENOMEM;
+	p->gone = gone;
+	p->code_size = size;
+	return 0;
+}
+
 int asm_process_code(struct asm_process *p, uint32_t code)
 {
-	if (p->code_cnt == p->code_size) {
-		uint32_t size = p->code_size ? p->code_size * 2 : 256;
-		uint32_t *more = realloc(p->codes, size * sizeof(*more));
-
-		if (!more)
-			return -ENOMEM;
-		p->codes = more;
-		p->code_size = size;
-	}
+	if (p->code_cnt == p->code_size && p->gone_cnt > p->code_cnt / 4)
+		compact(p);
+	if (p->code_cnt == p->code_size && grow(p))
+		return -ENOMEM;
 	p->codes[p->code_cnt++] = code;
 	return 0;
 }
 
-static void retire_codes(struct assembler *a, struct asm_process *p)
+void asm_process_gone(struct assembler *a, uint32_t pix, uint32_t code)
 {
-	for (uint32_t i = 0; i < p->code_cnt; i++)
-		asm_retire(a, p->codes[i]);
+	struct asm_process *p;
+
+	HASH_FIND(hh, a->processes, &pix, sizeof(pix), p);
+	if (!p)
+		return;
+	if (p->gone_cnt < p->code_size)
+		p->gone[p->gone_cnt++] = code;
+}
+
+static void process_free(struct assembler *a, struct asm_process *p)
+{
+	HASH_DEL(a->processes, p);
+	if (p->mem_open)
+		proc_mem__close(&p->mem);
+	strings_free(&p->trace);
 	free(p->codes);
-	p->codes = NULL;
-	p->code_cnt = p->code_size = 0;
+	free(p->gone);
+	free(p);
 }
 
 int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
@@ -137,11 +202,42 @@ int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 	if (!p)
 		return 0;
 	p->trace.end_ns = ts_ns;
-	retire_codes(a, p);
 	if (p->mem_open)
 		proc_mem__close(&p->mem);
 	p->mem_open = false;
+	if (p->state == ASM_RUNS)
+		a->ended_cnt++;
+	p->state = ASM_ENDED;
+	a->ended_new = true;
 	return capw__process(a->w, &p->trace);
+}
+
+void asm_processes_forget(struct assembler *a)
+{
+	struct asm_process *p, *next;
+
+	a->ended_new = false;
+	if (!a->ended_cnt)
+		return;
+	HASH_ITER(hh, a->processes, p, next)
+	{
+		if (p->state == ASM_ENDED) {
+			/* what it wrote is in this batch at the earliest */
+			p->state = ASM_ENDING;
+			p->ended_round = a->round;
+		}
+		if (p->state != ASM_ENDING || !asm_settled(a, p->ended_round))
+			continue;
+		for (uint32_t i = 0; i < p->code_cnt; i++)
+			capw__retire_func(a->w, p->codes[i]);
+		p->code_cnt = p->gone_cnt = 0;
+		asm_idle_end(a, p);
+		/* a thread whose last record was lost has its final number at the end of the trace */
+		if (p->thread_cnt)
+			continue;
+		process_free(a, p);
+		a->ended_cnt--;
+	}
 }
 
 void asm_processes_free(struct assembler *a)
@@ -149,12 +245,5 @@ void asm_processes_free(struct assembler *a)
 	struct asm_process *p, *next;
 
 	HASH_ITER(hh, a->processes, p, next)
-	{
-		HASH_DEL(a->processes, p);
-		if (p->mem_open)
-			proc_mem__close(&p->mem);
-		strings_free(&p->trace);
-		free(p->codes);
-		free(p);
-	}
+	process_free(a, p);
 }

@@ -32,6 +32,9 @@ struct cap_bpf {
 	size_t control_at;
 	struct sweep sweep;
 	uint32_t turn; /* ring that is read next */
+	uint32_t round; /* of capture.h */
+	unsigned long round_end[PYE_RINGS_MAX]; /* where the rings ended at its beginning */
+	unsigned long round_defs_end;
 	struct attached *attached;
 	size_t attached_cnt;
 	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
@@ -296,13 +299,30 @@ static bool take_events(struct cap_bpf *c)
 	return false;
 }
 
+/* Nothing is handed out now: has everything been that was there when the round began? */
+static void end_round(struct cap_bpf *c)
+{
+	if (ring__read(&c->defs) < c->round_defs_end)
+		return;
+	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++)
+		if (ring__read(&c->rings[i]) < c->round_end[i])
+			return;
+	c->round++;
+	c->round_defs_end = ring__end(&c->defs);
+	for (uint32_t i = 0; i < c->bpf.ring_cnt; i++)
+		c->round_end[i] = ring__end(&c->rings[i]);
+}
+
 static int next_batch(void *self, struct capture_batch *batch)
 {
 	struct cap_bpf *c = self;
 
-	if (!c->ready.len)
+	if (!c->ready.len) {
+		end_round(c);
 		take_events(c);
+	}
 	batch->ring = UINT32_MAX;
+	batch->round = c->ready.round = c->round;
 	batch->len = ring__next(&c->defs, &batch->data, BATCH_BYTES);
 	if (batch->len)
 		return 1;

@@ -14,6 +14,9 @@ struct capture_batch {
 	const uint8_t *data; /* borrowed until the next call of next() */
 	size_t len;
 	uint32_t ring; /* number of the ring: order holds inside one */
+	/* how often the source has read all its rings up to where they ended at the same moment. What was
+	 * in any ring during round n has been handed out in the batches before the first of round n + 2 */
+	uint32_t round;
 };
 
 struct capture_ops {
@@ -33,7 +36,8 @@ struct capture_ops {
  */
 static inline const void *capture_record(const struct capture_batch *b, size_t *at, uint32_t *len)
 {
-	while (b->len - *at >= CAPTURE_HEADER_BYTES) {
+	/* the last one may lack its padding */
+	while (*at + CAPTURE_HEADER_BYTES <= b->len) {
 		const uint32_t *header = (const uint32_t *)(const void *)(b->data + *at);
 		uint32_t size = *header & CAPTURE_LEN_MASK;
 		size_t start = *at + CAPTURE_HEADER_BYTES;

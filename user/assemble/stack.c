@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The open frames of a thread, here and in the capture, which stay the same in number: what the capture
+ * refuses does not stay open here either.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "assemble/assemble_priv.h"
+
+#define DEPTH_MAX   (1u << 20)
+
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+static int grow(struct asm_thread *t)
+{
+	uint32_t size = t->size ? t->size * 2 : 64;
+	uint64_t *more;
+
+	if (size > DEPTH_MAX)
+		return -E2BIG;
+	more = reallocarray(t->stack, size, sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	t->stack = more;
+	t->size = size;
+	return 0;
+}
+
+/* A code object whose definition did not arrive or found no room keeps its place in the stack. */
+static int enter_unreadable(struct assembler *a, struct asm_thread *t, uint64_t ts,
+			    enum trace_kind kind)
+{
+	int err = capw__enter(a->w, t->id, ts, kind, ASM_UNREADABLE);
+
+	a->odd.unnamed += capw__depth(a->w, t->id) == t->depth;
+	return err;
+}
+
+/* The capture has failed: the event may be in it all the same (the chunk before was not written). */
+static int refused(struct assembler *a, struct asm_thread *t, uint64_t ts, bool counts, int err)
+{
+	if (capw__depth(a->w, t->id) == t->depth)
+		return err;
+	t->depth = capw__depth(a->w, t->id);
+	a->odd.mismatched++;
+	a->unusable += counts;
+	if (t->depth)
+		asm_gap(a, t, ts, GAP_LOSS, counts);
+	return err == -EINVAL || err == -E2BIG ? 0 : err;
+}
+
+int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t frame,
+	      enum trace_kind kind, uint32_t code)
+{
+	int err;
+
+	if (unlikely(t->depth == t->size)) {
+		err = grow(t);
+		if (err) {
+			t->depth++; /* other than the capture's, as if that had refused it */
+			return refused(a, t, ts, kind != TRACE_OPEN, err);
+		}
+	}
+	t->stack[t->depth++] = frame;
+	err = capw__enter(a->w, t->id, ts, kind, code & PYE_CODE_ID);
+	if (unlikely(err == -EINVAL))
+		err = enter_unreadable(a, t, ts, kind);
+	return unlikely(err) ? refused(a, t, ts, kind != TRACE_OPEN, err) : 0;
+}
+
+int asm_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind)
+{
+	int err;
+
+	t->depth--;
+	err = capw__leave(a->w, t->id, ts, kind);
+	return unlikely(err) ? refused(a, t, ts, true, err) : 0;
+}
+
+int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trace_gap_reason reason,
+	    uint64_t lost)
+{
+	struct trace_gap g = { .ts_ns = t->last_ns,
+			       .until_ns = until,
+			       .lost = lost,
+			       .thread = t->id,
+			       .reason = (uint8_t)reason };
+	int err = capw__gap(a->w, &g);
+
+	/* as the capture has it: without memory the gap may not be there */
+	t->depth = err ? capw__depth(a->w, t->id) : 0;
+	return err == -EINVAL ? 0 : err;
+}
