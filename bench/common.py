@@ -103,16 +103,17 @@ def packages(argv):
     foreign = ["--python-version", ver, "--implementation", "cp", "--only-binary", ":all:"]
     tries = [(argv, []), ([sys.executable], foreign), (["/usr/bin/python3"], foreign)]
     venv = work + ".venv"
-    if subprocess.run(argv + ["-m", "venv", venv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    if subprocess.run(argv + ["-m", "venv", venv], **quiet).returncode == 0:
         tries.insert(0, ([os.path.join(venv, "bin", "python")], []))
     why = "no pip"
     for pip, options in tries:
-        run = subprocess.run(pip + ["-m", "pip", "install", "-q", "--no-compile", "--target", work] + options + PACKAGES,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+        command = pip + ["-m", "pip", "install", "-q", "--no-compile", "--target", work]
+        run = subprocess.run(command + options + PACKAGES, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, universal_newlines=True)
         if run.returncode == 0:
             shutil.rmtree(venv, ignore_errors=True)
-            subprocess.run(argv + ["-m", "compileall", "-q", work], stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL)
+            subprocess.run(argv + ["-m", "compileall", "-q", work], **quiet)
             os.rename(work, folder)
             return folder, ""
         if "No module named pip" not in run.stdout:
@@ -191,16 +192,6 @@ class Tracer:
         if self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
-
-
-def meta(pyebpf, capture):
-    """What a capture says of itself."""
-    convert = subprocess.Popen([pyebpf, "convert", capture, "-f", "ndjson", "-o", "-"], stdout=subprocess.PIPE,
-                               stderr=subprocess.DEVNULL, preexec_fn=pin(CPU_TOOL))
-    tail = subprocess.run(["tail", "-n", "1"], stdin=convert.stdout, stdout=subprocess.PIPE)
-    convert.stdout.close()
-    convert.wait()
-    return json.loads(tail.stdout)
 
 
 def summary_counts(said):

@@ -7,7 +7,7 @@ import resource
 import subprocess
 import time
 
-from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, meta, pin, quantile, say, \
+from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, pin, quantile, say, \
     summary_counts, version
 
 WORKLOADS = os.path.join(HERE, "workloads.py")
@@ -24,8 +24,13 @@ def wait_with_usage(process):
     return usage
 
 
+def cpu_seconds(pid):
+    with open("/proc/%d/schedstat" % pid) as f:
+        return int(f.read().split()[0]) / 1e9
+
+
 def rate(pyebpf, argv, work, seconds, events_per_s=1000000):
-    """Losses at a rate held for some time. The capture stays for convert()."""
+    """Losses at a rate held for some time. pyebpf's CPU time is without the attach, with the summary."""
     capture = os.path.join(work, "rate.pyebpf")
     out = os.path.join(work, "rate.result")
     target = Target(argv, "pace", out, size="%g:%g" % (seconds, events_per_s / 2))
@@ -33,6 +38,7 @@ def rate(pyebpf, argv, work, seconds, events_per_s=1000000):
     try:
         tracer = Tracer(pyebpf, ["-p", str(target.pid), "-o", capture, "--ring", "64M"])
         tracer.wait_attached(target.pid)
+        attach_cpu = cpu_seconds(tracer.process.pid)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         target.go()
         said = tracer.finish(timeout=seconds * 3 + 120)
@@ -45,7 +51,7 @@ def rate(pyebpf, argv, work, seconds, events_per_s=1000000):
     written, lost = summary_counts(said)
     done = load(out)
     events = 2 * done["calls"]
-    reader_cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    reader_cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - attach_cpu
     rings = [int(m) for m in re.findall(r"ring (\d+)%", said)]
     return {"python": version(argv), "seconds": done["elapsed"], "events_of_the_program": events,
             "events_per_s": events / done["elapsed"], "asked_per_s": events_per_s, "written": written, "lost": lost,
@@ -55,10 +61,27 @@ def rate(pyebpf, argv, work, seconds, events_per_s=1000000):
             "bytes_per_event": os.path.getsize(capture) / max(written or 1, 1)}
 
 
-def convert(pyebpf, work, capture):
+def capture_real(pyebpf, argv, env, work, workload, size):
+    """A capture of a program for convert(); its path."""
+    capture = os.path.join(work, "real.pyebpf")
+    target = Target(argv, workload, os.path.join(work, "real.result"), size=size, env=env)
+    tracer = None
+    try:
+        tracer = Tracer(pyebpf, ["-p", str(target.pid), "-o", capture, "--force"])
+        tracer.wait_attached(target.pid)
+        target.go()
+        written, lost = summary_counts(tracer.finish())
+    finally:
+        target.end()
+        if tracer:
+            tracer.end()
+    say("captured %s: %d events, %d lost" % (workload, written, lost))
+    return capture, written
+
+
+def convert(pyebpf, work, capture, events):
     """Capture to Firefox file: speed and memory."""
     out = os.path.join(work, "convert.json.gz")
-    events = meta(pyebpf, capture)["written"]
     start = time.perf_counter()
     process = subprocess.Popen([pyebpf, "convert", capture, "-o", out, "--force"], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, preexec_fn=pin(CPU_TOOL))
@@ -174,7 +197,8 @@ def ring(build, work, repeats):
 def firefox(build, repeats):
     """bench/firefox_bench.c: the exporter alone on a made-up trace of 10M events."""
     runs = [bench_program(build, "firefox_bench", ["-j", "-n", "10000000"]) for _ in range(repeats)]
-    return dict(max(runs, key=lambda r: r["events_per_s"]), events_per_s_median=median([r["events_per_s"] for r in runs]))
+    best = max(runs, key=lambda r: r["events_per_s"])
+    return dict(best, events_per_s_median=median([r["events_per_s"] for r in runs]))
 
 
 def probe_cost(build, argv, rounds):

@@ -50,8 +50,13 @@ enum way {
 	WAY_CNT
 };
 
-static const char *const way_names[] = { "none", "empty entry", "empty exit", "empty both",
-					 "empty both, sleepable", "real", "empty both, statistics",
+static const char *const way_names[] = { "none",
+					 "empty entry",
+					 "empty exit",
+					 "empty both",
+					 "empty both, sleepable",
+					 "real",
+					 "empty both, statistics",
 					 "real, statistics" };
 
 struct target {
@@ -185,7 +190,8 @@ static void read_stats(struct prog_stats *out, bool real)
 			continue;
 		if (bpf_obj_get_info_by_fd(atoi(d->d_name), &info, &len))
 			continue;
-		if (strncmp(info.name, real ? "probe_" : "bench_", 6) || !strncmp(info.name, "probe_code", 10))
+		if (strncmp(info.name, real ? "probe_" : "bench_", 6) ||
+		    !strncmp(info.name, "probe_code", 10))
 			continue;
 		for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
 			is_entry |= !strncmp(info.name, entries[i], strlen(entries[i]));
@@ -214,7 +220,8 @@ static int attach_way(struct bench *b, enum way way, int fds[2], struct err *e)
 		break;
 	case WAY_EMPTY_STATS:
 	case WAY_EMPTY:
-		fds[1] = empty_attach(b->empty[1], &in->plan, in->open_path, FAMILY_EXIT, b->target.pid);
+		fds[1] = empty_attach(b->empty[1], &in->plan, in->open_path, FAMILY_EXIT,
+				      b->target.pid);
 		first = FAMILY_ENTRY;
 		break;
 	case WAY_EMPTY_SLEEPABLE:
@@ -312,14 +319,15 @@ static void report(struct bench *b, const char *version)
 			printf(", \"%s\": {\"empty_ns\": %.0f, \"empty_p10_ns\": %.0f, \"added_ns\": %.0f, "
 			       "\"ratio\": %.3f, \"ratio_p10\": %.3f, \"ratio_p90\": %.3f, "
 			       "\"program_ns\": %.0f}",
-			       families[f], median_floor[f], quantile(floor[f], n, 0.1), median_extra[f],
-			       quantile(ratio[f], n, 0.5), quantile(ratio[f], n, 0.1),
-			       quantile(ratio[f], n, 0.9),
+			       families[f], median_floor[f], quantile(floor[f], n, 0.1),
+			       median_extra[f], quantile(ratio[f], n, 0.5),
+			       quantile(ratio[f], n, 0.1), quantile(ratio[f], n, 0.9),
 			       quantile(b->stats[1][f], n, 0.5) - quantile(b->stats[0][f], n, 0.5));
 		printf(", \"both_ratio\": %.3f}\n", quantile(ratio[2], n, 0.5));
 		return;
 	}
-	printf("%s, %u rounds of %u calls, ns per call (median, p10):\n", version, n, b->loops * 10000);
+	printf("%s, %u rounds of %u calls, ns per call (median, p10):\n", version, n,
+	       b->loops * 10000);
 	for (int w = 0; w < WAY_CNT; w++)
 		printf("  %-24s %8.1f %8.1f\n", way_names[w], quantile(b->ns[w], n, 0.5),
 		       quantile(b->ns[w], n, 0.1));
@@ -361,8 +369,9 @@ static int set_up(struct bench *b, char **argv, const char *engine)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: probe_cost [-j] [-d] [-r ROUNDS] [-n CALLS/10000] [-e ENGINE] [-w WAY] "
-			"-- PYTHON cost_target.py\n");
+	fprintf(stderr,
+		"usage: probe_cost [-j] [-d] [-r ROUNDS] [-n CALLS/10000] [-e ENGINE] [-w WAY] "
+		"-- PYTHON cost_target.py\n");
 	return 2;
 }
 

@@ -31,7 +31,7 @@ def fib(n):
 
 
 class Fib:
-    size = 25
+    size = 26
 
     def run(self, n):
         fib(n)
@@ -39,7 +39,7 @@ class Fib:
 
 class Json:
     """The standard library's encoder and decoder without their C parts."""
-    size = 4
+    size = 8
 
     def __init__(self):
         import json.decoder as dec
@@ -63,7 +63,7 @@ class Json:
 
 class Template:
     """html.parser over a page, string.Template over its rows."""
-    size = 12
+    size = 24
 
     def __init__(self):
         import html.parser
@@ -142,13 +142,16 @@ class Django:
     size = 40
 
     def __init__(self):
+        import types
+
         import django
         from django.conf import settings
+        urls = sys.modules["bench_urls"] = types.ModuleType("bench_urls")  # a tool can be __main__
         row = ("<li class='{% cycle 'a' 'b' %}'>{{ u.username|upper }} {{ u.email|default:'-' }} "
                "{{ forloop.counter }}</li>")
         page = "<ul>{% for u in users %}" + row + "{% endfor %}</ul>"
         settings.configure(
-            DEBUG=False, ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="x",
+            DEBUG=False, ALLOWED_HOSTS=["*"], ROOT_URLCONF="bench_urls", SECRET_KEY="x",
             INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth"],
             DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
             MIDDLEWARE=["django.middleware.security.SecurityMiddleware",
@@ -168,8 +171,7 @@ class Django:
         def view(request):
             return render(request, "t.html", {"users": User.objects.filter(id__gt=0).order_by("username")[:20]})
 
-        global urlpatterns
-        urlpatterns = [path("", view)]
+        urls.urlpatterns = [path("", view)]
         self.client = Client()
         self.run(10)
 
