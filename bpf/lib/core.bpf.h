@@ -37,6 +37,14 @@ enum pye_counter {
 
 #define SLOT_FRAME(s) ((s) & ~7ULL)
 
+/* What is known of a str before its data is read. */
+struct str_info {
+	u64 addr, data;
+	u64 length;
+	u32 state, bytes;
+	u32 fault, pad;
+};
+
 /*
  * A traced thread. Only its own thread touches it (probes run in the thread's context), so nothing
  * here needs a lock. `pos` grows and wraps; the frame on top lies in slot (pos - 1), and `valid`
@@ -53,6 +61,7 @@ struct thread {
 	u32 walk_cnt;
 	u64 tstate_current;
 	u64 frame[FRAME_WORDS]; /* the frame being looked at */
+	struct str_info str; /* the str being sent */
 	struct pye_walk_frame walk[PYE_WALK_FRAMES];
 	u64 stack[PYE_STACK_SLOTS];
 	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known */

@@ -81,14 +81,6 @@ static __always_inline void head_fill(struct pye_head *head, struct thread *t, u
 	head->seq = t->seq;
 }
 
-/* What is known of a str before its data is read. */
-struct str_info {
-	u64 addr, data;
-	u64 length;
-	u32 state, bytes;
-	u32 fault;
-};
-
 static __always_inline void str_look(struct pye_pylayout *l, struct str_info *s)
 {
 	u64 bytes;
@@ -189,12 +181,14 @@ static __noinline int str_send_large(struct thread *t, u32 id, u32 which, struct
 static __noinline int str_send(struct thread *t, struct pye_pylayout *l, u32 id, u32 which,
 			       u64 addr)
 {
-	struct str_info s = { .addr = addr };
+	struct str_info *s = &t->str; /* verifier: the stack of the call chain is full */
 
-	str_look(l, &s);
-	if (s.fault || s.bytes <= 64)
-		return str_send_small(t, id, which, &s);
-	return str_send_large(t, id, which, &s);
+	s->addr = addr;
+	s->data = 0;
+	str_look(l, s);
+	if (s->fault || s->bytes <= 64)
+		return str_send_small(t, id, which, s);
+	return str_send_large(t, id, which, s);
 }
 
 /* code_define - read a code object and send it; its id and bits, 0 if the ring was full. */

@@ -116,12 +116,35 @@ __noinline u64 entry_caller(u64 caller)
 	return real;
 }
 
+struct entered {
+	u64 code, caller, instr;
+};
+
+/*
+ * What an entry needs of its frame. On the stack, not in t->frame: the kernel checks copies into slab
+ * objects (30 ns).
+ * verifier: a function of its own, so that these 128 bytes do not count while the stack is walked. To
+ * Linux 6.7 a chain of calls may have 512 bytes, each function's rounded up to 32.
+ */
+static __noinline long entered_load(struct pye_pylayout *l, u64 frame, struct entered *e)
+{
+	u64 words[FRAME_WORDS];
+
+	/* verifier: every word that the mask lets through must be written */
+	__builtin_memset(words + PYE_FRAME_READ / 8, 0, sizeof(words) - PYE_FRAME_READ);
+	if (read_user(words, PYE_FRAME_READ, frame))
+		return -1;
+	e->code = words[l->f_code >> 3 & (FRAME_WORDS - 1)] & ~7ULL & ADDR_MASK;
+	e->caller = words[l->f_previous >> 3 & (FRAME_WORDS - 1)] & ADDR_MASK;
+	e->instr = words[l->f_instr >> 3 & (FRAME_WORDS - 1)];
+	return 0;
+}
+
 static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u64 ts, u64 frame,
 				     bool thrown)
 {
-	/* on the stack, not in t->frame: the kernel checks copies into slab objects (30 ns) */
-	u64 words[FRAME_WORDS];
-	u64 caller, instr, top;
+	struct entered e;
+	u64 caller, top;
 	u32 id, sub = PYE_ENTRY_CALL;
 
 	top = SLOT_FRAME(stack_top(t));
@@ -129,16 +152,13 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
 		count(CNT_DUPLICATE);
 		return;
 	}
-	/* verifier: every word that the mask lets through must be written */
-	__builtin_memset(words + PYE_FRAME_READ / 8, 0, sizeof(words) - PYE_FRAME_READ);
-	if (read_user(words, PYE_FRAME_READ, frame)) {
+	if (entered_load(l, frame, &e)) {
 		t->flags &= ~T_KNOWN;
 		lost(t, CNT_LOST_READ);
 		return;
 	}
-	caller = words[l->f_previous >> 3 & (FRAME_WORDS - 1)] & ADDR_MASK;
-	instr = words[l->f_instr >> 3 & (FRAME_WORDS - 1)];
-	id = code_id(t, words[l->f_code >> 3 & (FRAME_WORDS - 1)] & ~7ULL & ADDR_MASK);
+	caller = e.caller;
+	id = code_id(t, e.code);
 	if (thrown) {
 		sub = PYE_ENTRY_THROW;
 	} else if (id & PYE_CODE_GENERATOR && l->flags & PYE_LAYOUT_FRAME_OBJECT) {
@@ -149,7 +169,7 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
 	} else if (id & PYE_CODE_GENERATOR) {
 		u16 word = 0;
 
-		read_user(&word, 2, instr);
+		read_user(&word, 2, e.instr);
 		word = word >> 8 & l->resume_mask;
 		if (word == l->resume_skip)
 			return;
