@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Loads the BPF programs as `trace` does and prints a line for each: name, instructions, instructions
- * that the verifier went through, bytes of machine code. With --classic as on the oldest kernel.
+ * that the verifier went through, bytes of stack as the oldest kernels count them. With --classic as on
+ * the oldest kernel.
  */
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -13,6 +14,96 @@
 #include "capture/bpf_load.h"
 #include "trace.skel.h"
 
+#define FUNCTIONS_MAX 64
+#define ROUND	      32 /* what a function's stack counts for, to Linux 6.7 */
+
+struct functions {
+	size_t cnt;
+	int start[FUNCTIONS_MAX]; /* first instruction, ascending */
+	int used[FUNCTIONS_MAX], deepest[FUNCTIONS_MAX];
+};
+
+/* The instruction that a call, or a pointer to a function, leads to; -1: it is neither. */
+static int target_of(const struct bpf_insn *insns, int at)
+{
+	const struct bpf_insn *i = &insns[at];
+
+	if ((i->code == (BPF_JMP | BPF_CALL) && i->src_reg == BPF_PSEUDO_CALL) ||
+	    (i->code == (BPF_LD | BPF_DW | BPF_IMM) && i->src_reg == BPF_PSEUDO_FUNC))
+		return at + i->imm + 1;
+	return -1;
+}
+
+static void add_function(struct functions *f, int start)
+{
+	size_t at = 0;
+
+	while (at < f->cnt && f->start[at] < start)
+		at++;
+	if ((at < f->cnt && f->start[at] == start) || f->cnt == FUNCTIONS_MAX)
+		return;
+	memmove(&f->start[at + 1], &f->start[at], (f->cnt - at) * sizeof(f->start[0]));
+	f->start[at] = start;
+	f->cnt++;
+}
+
+/* How far below the frame pointer an instruction reaches: it reads or writes there, or takes an address. */
+static int reach(const struct bpf_insn *insns, int at)
+{
+	const struct bpf_insn *i = &insns[at];
+	int kind = BPF_CLASS(i->code);
+
+	if (((kind == BPF_ST || kind == BPF_STX) && i->dst_reg == BPF_REG_10) ||
+	    (kind == BPF_LDX && i->src_reg == BPF_REG_10))
+		return -i->off;
+	if (at && i->code == (BPF_ALU64 | BPF_ADD | BPF_K) &&
+	    insns[at - 1].code == (BPF_ALU64 | BPF_MOV | BPF_X) &&
+	    insns[at - 1].src_reg == BPF_REG_10 && insns[at - 1].dst_reg == i->dst_reg)
+		return -i->imm;
+	return 0;
+}
+
+static int end_of(const struct functions *f, size_t which, int cnt)
+{
+	return which + 1 < f->cnt ? f->start[which + 1] : cnt;
+}
+
+static int deepest(struct functions *f, const struct bpf_insn *insns, int cnt, size_t which)
+{
+	int most = 0;
+
+	if (f->deepest[which])
+		return f->deepest[which];
+	for (int i = f->start[which]; i < end_of(f, which, cnt); i++) {
+		int to = target_of(insns, i), depth = 0;
+
+		for (size_t k = 0; to >= 0 && k < f->cnt; k++)
+			if (f->start[k] == to)
+				depth = deepest(f, insns, cnt, k);
+		most = depth > most ? depth : most;
+	}
+	f->deepest[which] =
+		most + (f->used[which] ? (f->used[which] + ROUND - 1) / ROUND * ROUND : ROUND);
+	return f->deepest[which];
+}
+
+/* Bytes of stack in the deepest chain of calls. */
+static int stack_of(const struct bpf_program *prog)
+{
+	const struct bpf_insn *insns = bpf_program__insns(prog);
+	int cnt = (int)bpf_program__insn_cnt(prog);
+	struct functions f = { .cnt = 1 };
+
+	for (int i = 0; i < cnt; i++)
+		if (target_of(insns, i) >= 0)
+			add_function(&f, target_of(insns, i));
+	for (size_t k = 0; k < f.cnt; k++)
+		for (int i = f.start[k]; i < end_of(&f, k, cnt); i++)
+			if (reach(insns, i) > f.used[k])
+				f.used[k] = reach(insns, i);
+	return deepest(&f, insns, cnt, 0);
+}
+
 static int print_program(const struct bpf_program *prog)
 {
 	struct bpf_prog_info info = { 0 };
@@ -23,8 +114,8 @@ static int print_program(const struct bpf_program *prog)
 		fprintf(stderr, "%s is not loaded\n", bpf_program__name(prog));
 		return 1;
 	}
-	printf("%s %zu %u %u\n", bpf_program__name(prog), bpf_program__insn_cnt(prog),
-	       info.verified_insns, info.jited_prog_len);
+	printf("%s %zu %u %d\n", bpf_program__name(prog), bpf_program__insn_cnt(prog),
+	       info.verified_insns, stack_of(prog));
 	return 0;
 }
 

@@ -18,18 +18,15 @@ from ndjson import events
 
 pytestmark = pytest.mark.needs_root
 
-ACCEPT = pathlib.Path(__file__).resolve().parents[1] / "accept"
+HERE = pathlib.Path(__file__).resolve().parent
+ACCEPT = HERE.parent / "accept"
 TARGET = ACCEPT / "targets" / "attach_target.py"
 
 
 @pytest.fixture
-def classic(pyebpf, tmp_path):
-    """A program that takes pyebpf's arguments and adds the option, as accept's checks have none for it."""
-    script = tmp_path / "pyebpf"
-    script.write_text('#!/bin/sh\ncommand=$1\nshift\n[ "$command" != trace ] || set -- --classic-uprobes "$@"\n'
-                      'exec %s "$command" "$@"\n' % shlex.quote(str(pyebpf.path)))
-    script.chmod(0o755)
-    return script
+def classic(pyebpf, monkeypatch):
+    monkeypatch.setenv("PYEBPF", str(pyebpf.path))
+    return HERE / "classic"
 
 
 def accept(check, classic, interpreter, *args):

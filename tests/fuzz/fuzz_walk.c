@@ -17,11 +17,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum action { WALK_ALL, WALK_NEAR, REFILL, REAL, ID, RETIRE, PUSH, POP, ACTIONS };
+enum action {
+	WALK_ALL,
+	WALK_NEAR,
+	REFILL,
+	REAL,
+	ID,
+	RETIRE,
+	PUSH,
+	POP,
+	ACTIONS
+};
 
 static const struct layout *const layouts_known[] = {
-	&layout_3_6,  &layout_3_7,  &layout_3_8,   &layout_3_9,	 &layout_3_10,	&layout_3_11, &layout_3_12,
-	&layout_3_13, &layout_3_13t, &layout_3_14, &layout_3_14t, &layout_3_15, &layout_3_15t,
+	&layout_3_6,   &layout_3_7,  &layout_3_8,   &layout_3_9,   &layout_3_10,
+	&layout_3_11,  &layout_3_12, &layout_3_13,  &layout_3_13t, &layout_3_14,
+	&layout_3_14t, &layout_3_15, &layout_3_15t,
 };
 
 #define LAYOUT_CNT (sizeof(layouts_known) / sizeof(layouts_known[0]))
