@@ -65,7 +65,7 @@ struct thread {
 	struct pye_walk_frame walk[PYE_WALK_FRAMES];
 	u64 stack[PYE_STACK_SLOTS];
 	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known */
-	u32 eval_size;		 /* to 3.10: how far below that it is at the exits */
+	u32 eval_size; /* to 3.10: how far below that it is at the exits */
 };
 
 /* Key: process, by its pid in pyebpf's pid namespace. Written by user space (attach) and by
