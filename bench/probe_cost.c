@@ -154,17 +154,17 @@ static uint64_t drain(struct cap_bpf *cap)
 static uint64_t run_target(struct bench *b, unsigned int loops, bool read_rings)
 {
 	struct pollfd fd = { .fd = fileno(b->target.out), .events = POLLIN };
-	unsigned long long cpu = 0;
+	char line[64];
 
 	fprintf(b->target.in, "%u\n", loops);
 	fflush(b->target.in);
 	while (read_rings && !b->drain_after && !poll(&fd, 1, 5))
 		b->events += drain(b->cap);
-	if (fscanf(b->target.out, "%llu %*u", &cpu) != 1)
+	if (!fgets(line, sizeof(line), b->target.out))
 		return 0;
 	if (read_rings)
 		b->events += drain(b->cap);
-	return cpu;
+	return strtoull(line, NULL, 10);
 }
 
 /* The statistics of our own programs: found among our descriptors, since other users of BPF have
@@ -188,9 +188,9 @@ static void read_stats(struct prog_stats *out, bool real)
 		n = readlink(path, link, sizeof(link) - 1);
 		if (n < 0 || (link[n] = '\0', !strstr(link, "bpf-prog")))
 			continue;
-		if (bpf_obj_get_info_by_fd(atoi(d->d_name), &info, &len))
+		if (bpf_obj_get_info_by_fd((int)strtol(d->d_name, NULL, 10), &info, &len))
 			continue;
-		if (strncmp(info.name, real ? "probe_" : "bench_", 6) ||
+		if (strncmp(info.name, real ? "probe_" : "bench_", 6) != 0 ||
 		    !strncmp(info.name, "probe_code", 10))
 			continue;
 		for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
@@ -387,13 +387,13 @@ int main(int argc, char **argv)
 		else if (c == 'd')
 			b.drain_after = true;
 		else if (c == 'r')
-			b.rounds = (unsigned int)atoi(optarg);
+			b.rounds = (unsigned int)strtoul(optarg, NULL, 10);
 		else if (c == 'n')
-			b.loops = (unsigned int)atoi(optarg);
+			b.loops = (unsigned int)strtoul(optarg, NULL, 10);
 		else if (c == 'e')
 			engine = optarg;
 		else if (c == 'w')
-			b.only = atoi(optarg);
+			b.only = (int)strtol(optarg, NULL, 10);
 		else
 			return usage();
 	}
