@@ -62,6 +62,14 @@ static int open_input(const char *path, struct err *e)
 		       err_str(-errno));
 }
 
+static int name_input(const char *in, struct err *e)
+{
+	const struct err inner = *e;
+
+	return err_set(e, -PYE_EFORMAT, "%.200s: %s", strcmp(in, "-") != 0 ? in : "standard input",
+		       inner.what);
+}
+
 static int convert(const char *in, const struct convert_opts *opts, struct err *e)
 {
 	const struct exporter *format;
@@ -85,6 +93,8 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 		return fd;
 	err = emit_check(&opts->output, out, format, e);
 	err = err ? err : emit_capture(fd, &opts->output, out, format, NULL, &result, e);
+	if (err == -PYE_EFORMAT)
+		return name_input(in, e);
 	if (err)
 		return err;
 	if (result.damaged)

@@ -236,20 +236,46 @@ int emit_path_with(char *out, size_t size, const char *path, const char *extensi
 	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
+/* For bash: each byte of what a terminal should not get as it is. */
+static void print_escaped(FILE *f, const char *path)
+{
+	size_t len = strlen(path), n;
+
+	fputs("$'", f);
+	for (size_t i = 0; i < len; i += n) {
+		uint32_t cp;
+
+		n = text_next(path + i, len - i, &cp);
+		for (size_t k = i; k < i + n; k++) {
+			if (cp == '\'' || cp == '\\')
+				fprintf(f, "\\%c", path[k]);
+			else if (text_harmless(cp) && (n > 1 || cp < 0x80))
+				fputc(path[k], f);
+			else
+				fprintf(f, "\\x%02x", (unsigned char)path[k]);
+		}
+	}
+	fputc('\'', f);
+}
+
 /* A path for a shell: quoted unless it is plain. */
 static void print_quoted(FILE *f, const char *path)
 {
+	char shown[4 * PATH_MAX];
+
 	if (path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 			      "-_./+:,@%")] == '\0') {
 		fputs(path, f);
+		return;
+	}
+	if (strcmp(path, text_escape(shown, sizeof(shown), path, strlen(path))) != 0) {
+		print_escaped(f, path);
 		return;
 	}
 	fputc('\'', f);
 	for (; *path; path++) {
 		if (*path == '\'')
 			fputs("'\\''", f);
-		else if ((unsigned char)*path < 0x20 || *path == 0x7f)
-			fputc('?', f);
 		else
 			fputc(*path, f);
 	}

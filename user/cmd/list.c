@@ -205,6 +205,18 @@ static int probes_of_process(pid_t given, const char *engine, struct err *e)
 	return err;
 }
 
+/* Puts "FILE: " before the sentence of an error. */
+static int name_file(const char *title, int err, struct err *e)
+{
+	const struct err inner = *e;
+
+	if (err)
+		err_set(e, err, "%.200s: %s", title, inner.what[0] ? inner.what : err_str(err));
+	if (err)
+		err_hint(e, "%s", inner.hint);
+	return err;
+}
+
 static int probes_of_file(const char *path, const char *engine, struct err *e)
 {
 	auto_fn(cleanup_elfp) struct elf_file *elf = NULL;
@@ -220,7 +232,7 @@ static int probes_of_file(const char *path, const char *engine, struct err *e)
 		return err_set(e, err == -EACCES ? -PYE_EPRIV : -PYE_ETARGET, "cannot open %s: %s",
 			       title, err_str(err));
 	if (!err)
-		err = plan_make(elf, engine, plan, e);
+		err = name_file(title, plan_make(elf, engine, plan, e), e);
 	return err ? err : list_probes(plan, title, stdout);
 }
 

@@ -19,8 +19,9 @@
 #include "decode/decode.h"
 #include "export/summary.h"
 
-#define PIDS_MAX    256
-#define SUMMARY_TOP 10
+#define PIDS_MAX       256
+#define SUMMARY_TOP    10
+#define RING_BYTES_MAX (16ull << 30)
 
 struct pid_list {
 	pid_t pids[PIDS_MAX];
@@ -261,7 +262,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	}
 	if (run->aborted) {
 		fprintf(stderr, "pyebpf trace: interrupted; what was captured is in %s\n",
-			names.capture);
+			text_escape(shown, sizeof(shown), names.capture, strlen(names.capture)));
 		return 0;
 	}
 	err = produce(o, &names, capture, e);
@@ -285,6 +286,12 @@ static void join_arguments(int argc, char **argv, char *out, size_t size)
 	}
 }
 
+/* With a command its own status is ours, so what we say ourselves is 125, as of env and timeout. */
+static int refusal_code(const struct opt_rest *rest, int err)
+{
+	return rest->command_cnt ? 125 : err_exit_code(err);
+}
+
 int cmd_trace(int argc, char **argv)
 {
 	struct trace_opts opts = { 0 };
@@ -297,18 +304,23 @@ int cmd_trace(int argc, char **argv)
 	join_arguments(argc, argv, arguments, sizeof(arguments));
 	err = options_parse(&command, argc, argv, &opts, &rest);
 	if (err)
-		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
+		return err == OPTIONS_DONE ? 0 : refusal_code(&rest, err);
 	for (int i = 0; i < rest.operand_cnt; i++)
 		if (parse_pids(&opts.pids, rest.operands[i], &e))
-			return err_exit_code(options_usage(&command, "%s", e.what));
+			return refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (!opts.pids.cnt == !rest.command_cnt)
-		return err_exit_code(options_usage(
-			&command, "want processes (-p PID) or a command (-- CMD), one of the two"));
+		return refusal_code(
+			&rest,
+			options_usage(
+				&command,
+				"want processes (-p PID) or a command (-- CMD), one of the two"));
+	if (opts.ring_bytes > RING_BYTES_MAX)
+		return refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = trace(&opts, &rest, arguments, &run, &e);
 	if (err == -PYE_EUSAGE)
-		return err_exit_code(options_usage(&command, "%s", e.what));
+		return refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (err) {
 		int code = cmd_fail(command.name, err, &e);
 
