@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture file while it is written: killed, disk full, memory."""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+import lib
+
+pytestmark = lib.needs_root
+LOAD = lib.PROGRAMS / "load.py"
+
+
+def begin_load(name, tmp_path, seconds, threads=2):
+    flag = tmp_path / "flag"
+    flag.touch()
+    return lib.started(lib.command(name) + [LOAD, tmp_path / "out", seconds, threads, flag])
+
+
+@pytest.mark.parametrize("name", lib.pick("3.12"))
+def test_killed_while_writing(name, tmp_path):
+    """Readable to the last whole chunk: at every kill more than a second's worth is there, nested right."""
+    with begin_load(name, tmp_path, 60) as target:
+        pid = int(target.stdout.readline())
+        sizes = []
+        for n in range(10 if lib.LONG else 4):
+            capture = tmp_path / ("t%d.pyebpf" % n)
+            with lib.attach(pid, capture, stderr=subprocess.DEVNULL) as tracer:
+                lib.wait_attached(tracer, pid)
+                time.sleep(1.5 + 0.37 * n)
+                tracer.kill()
+                tracer.wait(60)
+            done = lib.sh([lib.BINARY, "convert", capture, "--format", "ndjson", "-o", "-"])
+            assert done.returncode == 0, done.stderr
+            lines = done.stdout.decode().splitlines()
+            events = [json.loads(line) for line in lines]
+            meta = events.pop()
+            assert meta["ev"] == "meta"
+            lib.ndjson.check_nesting(events)
+            assert sum(e["ev"] in lib.ENTER | lib.LEAVE for e in events) == meta["written"] > 1000
+            assert meta.get("complete") is not True
+            assert target.poll() is None
+            sizes.append(capture.stat().st_size)
+    lib.nothing_left()
+
+
+def test_cut_at_any_byte(tmp_path):
+    """Every prefix is readable or refused; none crashes or shows wrong stacks."""
+    name = lib.pick("3.12")[0]
+    lib.run_program(name, "counted.py", tmp_path, tmp_path / "out", "mixed", 3000)
+    whole = (tmp_path / "t.pyebpf").read_bytes()
+    cut = tmp_path / "cut.pyebpf"
+    seen = 0
+    step = max(len(whole) // (200 if lib.LONG else 25), 1)
+    for size in list(range(0, min(len(whole), 400), 37)) + list(range(400, len(whole), step)):
+        cut.write_bytes(whole[:size])
+        done = lib.sh([lib.BINARY, "convert", cut, "--format", "ndjson", "-o", "-"])
+        assert done.returncode in (0, 2, 6), (size, done.returncode, done.stderr)
+        if done.returncode == 0:
+            events = [json.loads(line) for line in done.stdout.decode().splitlines()]
+            lib.ndjson.check_nesting(events[:-1])
+            assert events[-1]["written"] >= seen
+            seen = events[-1]["written"]
+    assert seen
+
+
+@contextlib.contextmanager
+def small_disk(tmp_path, size):
+    place = tmp_path / "disk"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%s" % size, "none", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("out", ["t.pyebpf", "t.json.gz"])
+@pytest.mark.parametrize("name", lib.pick("3.12"))
+def test_disk_full(name, out, tmp_path):
+    with small_disk(tmp_path, "1m") as disk, begin_load(name, tmp_path, 6, 2) as target:
+        pid = int(target.stdout.readline())
+        with lib.attach(pid, disk / out) as tracer:
+            err = lib.finish(tracer, 6, 90)
+            assert "No space" in err or "full" in err or "space" in err, err
+        assert target.wait(60) == 0, "the target was disturbed"
+        kept = [p for p in disk.iterdir() if p.name.endswith(".pyebpf")]
+        for capture in kept:
+            done = lib.sh([lib.BINARY, "convert", capture, "--format", "collapsed", "-o", tmp_path / "o.folded"])
+            assert done.returncode == 0, done.stderr
+    assert sum(json.loads((tmp_path / "out").read_text()).values()) > 0
+
+
+def rings_shared_kb(pid):
+    """Resident memory that is not the kernel's rings, in kB."""
+    return int(lib.status_field(pid, "RssAnon").split()[0])
+
+
+@pytest.mark.parametrize("name", lib.pick("3.11"))
+def test_memory_is_bounded(name, tmp_path):
+    """Fresh functions all the time and four threads under load: what the capturing process keeps does not grow with it."""
+    program = tmp_path / "p.py"
+    seconds = 60 if lib.LONG else 8
+    program.write_text("""
+import threading, time
+END = time.time() + %d
+def leaf(n): return n
+def work():
+    while time.time() < END:
+        for i in range(2000): leaf(i)
+def fresh():
+    i = 0
+    while time.time() < END:
+        space = {}
+        exec('def name_%%d_%%s(): return 1\\nname_%%d_%%s()' %% (i, 'x' * 200, i, 'x' * 200), space)
+        i += 1
+ts = [threading.Thread(target=f) for f in (work, work, work, fresh)]
+for t in ts: t.start()
+print('ready', flush=True)
+for t in ts: t.join()
+""" % seconds)
+    most = 0
+    capture = tmp_path / "t.pyebpf"
+    with lib.started([lib.BINARY, "trace", "-o", capture, "--"] + lib.command(name) + [program], stderr=subprocess.PIPE) as tracer:
+        tracer.stdout.readline()
+        while tracer.poll() is None:
+            with contextlib.suppress(OSError, KeyError, ProcessLookupError):
+                most = max(most, rings_shared_kb(tracer.pid))
+            if state_of_targets(tracer.pid) == 0:
+                break  # from here on it converts, which has a budget of its own
+            time.sleep(0.05)
+        tracer.communicate(timeout=120)
+        assert tracer.returncode == 0
+    assert 0 < most <= 64 * 1024
+
+
+def state_of_targets(pid):
+    try:
+        return len(pathlib.Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split())
+    except OSError:
+        return 0

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses: counted exactly, per thread, shown as gaps at their place, and never a wrong stack after them."""
+import collections
+import json
+import os
+import signal
+import time
+
+import pytest
+
+import lib
+
+pytestmark = lib.needs_root
+LOAD = lib.PROGRAMS / "load.py"
+MINE = {"leaf", "branch", "root", "numbers"}
+
+
+def check_exact(seen, counts):
+    """What each thread counted = its events written + those in its gaps; totals agree; what is after a gap is right."""
+    meta = seen.meta
+    assert meta["generated"] == meta["written"] + seen.lost
+    assert meta["written"] == sum(e["ev"] in lib.ENTER | lib.LEAVE for e in seen.events)
+    gaps = collections.Counter()
+    for g in seen.gaps:
+        gaps[g["tid"]] += g["n"]
+        assert g["until_ns"] >= g["ts_ns"]
+    assert sum(gaps.values()) == seen.lost, "a loss that is not a gap, or the other way round"
+    got, other = collections.Counter(), collections.Counter()
+    for e in seen.events:
+        if e["ev"] in lib.ENTER | lib.LEAVE:
+            (got if e["name"] in MINE and e["file"] == str(LOAD) else other)[e["tid"]] += 1
+    for tid, n in counts.items():
+        # what else the thread does (its start, its end) is little, and can be in a gap, too
+        assert n <= got[tid] + gaps[tid] <= n + 60, (tid, n, got[tid], gaps[tid], other[tid])
+        if not gaps[tid]:
+            assert got[tid] == n
+    legal = {("branch", "leaf"), ("root", "branch"), ("work", "root"), ("work", "numbers"), ("run", "work")}
+    stacks = {}
+    for e in seen.events:
+        if e["ev"] == "gap":
+            for t in [t for t in stacks if e.get("tid", t) == t]:
+                stacks[t] = []
+        elif e["ev"] in lib.LEAVE:
+            stacks[e["tid"]].pop()
+        elif e["ev"] in lib.ENTER | {"open"}:
+            stack = stacks.setdefault(e["tid"], [])
+            if e["file"] == str(LOAD) and e["name"] in MINE:
+                assert stack and (stack[-1], e["name"]) in legal, (stack, e)
+            stack.append(e["name"])
+
+
+def counted(out):
+    return {int(tid): n for tid, n in json.loads(out.read_text()).items()}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_small_ring(name, threads, tmp_path):
+    """64 KiB for everything, and a reader that stands still again and again."""
+    out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
+    with lib.started([lib.BINARY, "trace", "--ring", "64K", "-o", capture, "--"] + lib.command(name)
+                     + [LOAD, out, 1.5, threads], stderr=-1) as tracer:
+        tracer.stdout.readline()
+        for _ in range(8):
+            tracer.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            tracer.send_signal(signal.SIGCONT)
+            time.sleep(0.1)
+        lib.finish(tracer, 0, 120)
+    seen = lib.Trace(capture)
+    assert seen.lost > 0 and len(seen.gaps) >= threads
+    check_exact(seen, counted(out))
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.11", "3.14"))
+def test_a_reader_that_stops(name, tmp_path):
+    out, flag, capture = tmp_path / "out", tmp_path / "flag", tmp_path / "t.pyebpf"
+    stopped = 5 if lib.LONG else 2
+    with lib.started(lib.command(name) + [LOAD, out, stopped + 2, 2, flag]) as target:
+        pid = int(target.stdout.readline())
+        with lib.attach(pid, capture, "--ring", "1M") as tracer:
+            lib.wait_attached(tracer, pid)
+            flag.touch()
+            time.sleep(0.5)
+            tracer.send_signal(signal.SIGSTOP)
+            time.sleep(stopped)
+            tracer.send_signal(signal.SIGCONT)
+            assert target.wait(60) == 0
+            lib.finish(tracer, 0, 120)
+    seen = lib.Trace(capture)
+    assert seen.lost > 0
+    assert max(g["until_ns"] - g["ts_ns"] for g in seen.gaps) > stopped * 0.5e9
+    check_exact(seen, counted(out))
+
+
+@pytest.mark.parametrize("name", lib.pick("3.12"))
+def test_the_summary_names_the_losses(name, tmp_path):
+    out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
+    with lib.started([lib.BINARY, "trace", "--ring", "64K", "-o", capture, "--"] + lib.command(name) + [LOAD, out, 1, 1],
+                     stderr=-1) as tracer:
+        tracer.stdout.readline()
+        tracer.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        tracer.send_signal(signal.SIGCONT)
+        err = lib.finish(tracer)
+    seen = lib.Trace(capture)
+    lost = next(line for line in err.splitlines() if line.startswith("lost"))
+    assert str(seen.lost) in lost.replace(",", "") and "ring %d" % seen.meta["dropped"]["ring"] in lost
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_fresh_names_under_losses(name, tmp_path):
+    """Definitions have a ring of their own; when events are lost, those that are left are still named right."""
+    capture = tmp_path / "t.pyebpf"
+    with lib.started([lib.BINARY, "trace", "--ring", "64K", "-o", capture, "--"] + lib.command(name)
+                     + [lib.PROGRAMS / "fresh.py", 4000, 4], stderr=-1) as tracer:
+        for _ in range(20):
+            if tracer.poll() is not None:
+                break
+            tracer.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            tracer.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
+        lib.finish(tracer, 0, 120)
+    seen = lib.Trace(capture)
+    assert seen.meta["generated"] == seen.meta["written"] + seen.lost
+    want = set()
+    for k in range(1, 5):
+        for i in range(2000):
+            want.add(("f_%d_%d" % (k, i), 1 + (i * 7919 + k) % 1000003))
+            want.add(("<lambda>", 1 + k * 1000000 + i))
+    got = collections.Counter((e["name"], e["line"]) for e in seen.of("<made>") if e["ev"] == "call" and e["name"] != "<module>")
+    assert set(got) <= want and set(got.values()) <= {1}

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The target is never disturbed: whatever happens to pyebpf, it goes on, and its code is as it was."""
+import contextlib
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import lib
+
+pytestmark = lib.needs_root
+STEADY = lib.PROGRAMS / "steady.py"
+KILLS = 200 if lib.LONG else 24
+
+
+class Steady:
+    """A running steady.py whose lines are read all the time."""
+
+    def __init__(self, process):
+        self.process, self.last, self.at = process, 0, time.monotonic()
+        self.pid = int(process.stdout.readline())
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        with contextlib.suppress(ValueError):
+            for line in self.process.stdout:
+                self.last = int(line)
+
+    def goes_on(self):
+        before = self.last
+        lib.until(lambda: self.last > before or self.process.poll() is not None, "a sign of life", 30)
+        assert self.process.poll() is None, "the target died: %s" % self.process.returncode
+
+
+@contextlib.contextmanager
+def steady(name):
+    with lib.started(lib.command(name) + [STEADY]) as process:
+        yield Steady(process)
+
+
+def mapped_code(pid):
+    """[(start, end, file offset, file)] of executable mappings of files."""
+    out = []
+    for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines():
+        m = re.match(r"([0-9a-f]+)-([0-9a-f]+) r-xp ([0-9a-f]+) \S+ \d+ +(/.*)", line)
+        if m and "python" in m.group(4):
+            out.append((int(m.group(1), 16), int(m.group(2), 16), int(m.group(3), 16), m.group(4)))
+    return out
+
+
+def code_differs(pid):
+    """Places where the code in memory is not that of the file."""
+    bad = []
+    with open("/proc/%d/mem" % pid, "rb") as mem:
+        for start, end, offset, file in mapped_code(pid):
+            mem.seek(start)
+            have = mem.read(end - start)
+            with open(file, "rb") as f:
+                f.seek(offset)
+                want = f.read(end - start)
+            if have[:len(want)] != want:
+                bad += [(file, offset + i) for i in range(len(want)) if have[i] != want[i]]
+    return bad
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.14"))
+def test_killed_at_any_moment(name, tmp_path):
+    chance = random.Random(7)
+    capture = tmp_path / "t.pyebpf"
+    with steady(name) as target:
+        assert code_differs(target.pid) == []
+        seen_probes = readable = 0
+        whole = 3.0
+        for n in range(KILLS // len(lib.pick("3.8", "3.12", "3.14")) + 1):
+            with contextlib.suppress(FileNotFoundError):
+                capture.unlink()
+            begun = time.monotonic()
+            with lib.attach(target.pid, capture, stderr=subprocess.DEVNULL) as tracer:
+                wait = chance.random() * whole
+                while time.monotonic() - begun < wait and tracer.poll() is None:
+                    time.sleep(0.002)
+                if n == 0:
+                    lib.wait_attached(tracer, target.pid)
+                    whole = (time.monotonic() - begun) * 1.3 + 0.2
+                    assert code_differs(target.pid), "no probes"
+                assert tracer.poll() is None
+                tracer.kill()
+                tracer.wait(60)
+            lib.until(lambda: code_differs(target.pid) == [], "the code as it was", 10)
+            target.goes_on()
+            lib.nothing_left()
+            if capture.exists() and capture.stat().st_size:
+                seen_probes += 1
+                done = lib.sh([lib.BINARY, "convert", capture, "--format", "ndjson", "-o", "-"])
+                readable += done.returncode == 0
+        assert seen_probes and readable == seen_probes
+
+
+@pytest.mark.parametrize("name", lib.pick("3.11"))
+def test_killed_while_it_launches(name, tmp_path):
+    """The command is ours and was held: it runs on by itself, or it never began; it does not stay stopped."""
+    chance = random.Random(11)
+    done = stopped = 0
+    for n in range(KILLS // 3):
+        mark = tmp_path / ("mark%d" % n)
+        code = "open(%r, 'w').write('x')" % str(mark)
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / ("t%d.pyebpf" % n), "--"] + lib.command(name)
+                         + ["-c", code], stderr=subprocess.DEVNULL) as tracer:
+            children = pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid))
+            begun = time.monotonic()
+            wait = chance.random() * 1.2
+            pids = []
+            while time.monotonic() - begun < wait and tracer.poll() is None:
+                with contextlib.suppress(OSError):
+                    pids = [int(p) for p in children.read_text().split()] or pids
+                time.sleep(0.001)
+            tracer.kill()
+            tracer.wait(60)
+        for pid in pids:
+            lib.until(lambda: state(pid) not in "RSDtT" or not mine(pid, mark), "the end of the command", 20)
+        done += mark.exists()
+    lib.nothing_left()
+
+
+def state(pid):
+    try:
+        return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "-"
+
+
+def mine(pid, mark):
+    with contextlib.suppress(OSError):
+        return str(mark).encode() in pathlib.Path("/proc/%d/cmdline" % pid).read_bytes()
+    return False
+
+
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.13"))
+def test_the_code_is_as_before_after_a_clean_end(name, tmp_path):
+    with steady(name) as target:
+        before = code_differs(target.pid)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            placed = {at for pid, _, at in lib.probes(tracer.pid) if pid == target.pid}
+            assert {at for _, at in code_differs(target.pid)} <= placed
+            lib.stop(tracer)
+        assert before == code_differs(target.pid) == []
+        target.goes_on()
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+@pytest.mark.parametrize("form", ["pid", "command"])
+def test_no_ptrace_and_no_write(form, tmp_path):
+    log = tmp_path / "strace"
+    name = lib.pick("3.12")[0]
+    calls = "trace=ptrace,process_vm_writev,process_madvise,open,openat,openat2,pidfd_getfd,kill,tgkill,tkill"
+    with steady(name) as target:
+        given = ["-p", target.pid] if form == "pid" else ["--"] + lib.command(name) + [lib.PROGRAMS / "leafs.py", 100]
+        done = lib.sh(["strace", "-o", log, "-e", calls, lib.BINARY, "trace", "-d", "1s", "-o", tmp_path / "t.pyebpf"] + given)
+        assert done.returncode == 0, done.stderr
+        target.goes_on()
+    said = log.read_text(errors="replace")
+    assert "openat" in said
+    assert not re.search(r"\bptrace\(|process_vm_writev|process_madvise|pidfd_getfd", said)
+    for line in said.splitlines():
+        if "/mem\"" in line:
+            assert "O_RDONLY" in line, line
+        if line.startswith(("kill(", "tgkill(", "tkill(")) and form == "pid":
+            assert not re.match(r"\w+\(%d," % target.pid, line), line
+
+
+@pytest.mark.parametrize("name", lib.pick("3.12"))
+def test_no_tracer_shows(name, tmp_path):
+    with steady(name) as target:
+        tracers, states = set(), set()
+        with lib.attach(target.pid, tmp_path / "t.pyebpf", "-d", "1s") as tracer:
+            while tracer.poll() is None:
+                tracers.add(lib.status_field(target.pid, "TracerPid"))
+                states.add(lib.status_field(target.pid, "State")[0])
+            lib.finish(tracer)
+        assert tracers == {"0"} and not states & {"t", "T"}
+
+
+SPEED = """
+import sys, time
+def leaf(n): return n
+def rounds():
+    t = time.process_time()
+    for i in range(100000): leaf(i)
+    return time.process_time() - t
+print("ready", flush=True)
+for line in sys.stdin:
+    print(rounds(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_a_process_beside_the_traced_one_pays_nothing(name, tmp_path):
+    """Same interpreter file, not traced: a probe costs 30 times a call, so a factor of 2 tells. Interleaved, least of many."""
+    def least(process, n=9):
+        best = None
+        for _ in range(n):
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            took = float(process.stdout.readline())
+            best = took if best is None else min(best, took)
+        return best
+
+    with steady(name) as target, lib.started(lib.command(name) + ["-c", SPEED], stdin=subprocess.PIPE) as beside:
+        beside.stdout.readline()
+        alone = least(beside)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            assert code_differs(target.pid) and not code_differs(beside.pid)
+            traced = least(beside)
+            with lib.attach(beside.pid, tmp_path / "u.pyebpf") as second:
+                lib.wait_attached(second, beside.pid)
+                own = least(beside, 2)
+                lib.stop(second)
+            lib.stop(tracer)
+        alone = min(alone, least(beside))
+    assert traced < 2 * alone, (traced, alone)
+    assert own > 3 * alone, "probes would not have shown"
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13"))
+def test_two_tracers_at_once(name, tmp_path):
+    flag = tmp_path / "flag"
+    waits = lib.PROGRAMS / "waits.py"
+    with lib.started(lib.command(name) + [waits, flag]) as target:
+        pid = int(target.stdout.readline())
+        with lib.attach(pid, tmp_path / "a.pyebpf") as one, lib.attach(pid, tmp_path / "b.pyebpf") as two:
+            lib.wait_attached(one, pid)
+            lib.wait_attached(two, pid)
+            flag.touch()
+            assert target.wait(60) == 0
+            lib.finish(one)
+            lib.finish(two)
+    for capture in ("a.pyebpf", "b.pyebpf"):
+        assert lib.Trace(tmp_path / capture).whole().count(waits, "call")["mark"] == 1000
+
+
+@pytest.fixture(autouse=True)
+def nothing_pinned():
+    yield
+    lib.nothing_left()
