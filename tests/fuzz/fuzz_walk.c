@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The BPF walkers (bpf/py) over a hostile target: the input says which layout, what fails, what is done,
- * and is the target's memory besides. It lies at address 0, so that pointers of two bytes hit it; one
+ * and is the target's memory besides; the events that come of it must add up. It lies at address 0, so that pointers of two bytes hit it; one
  * word can stand for a frame, a code object and a string at once.
  */
 #include <stdint.h>
@@ -24,8 +24,8 @@ enum action {
 	REAL,
 	ID,
 	RETIRE,
-	PUSH,
-	POP,
+	ENTRY,
+	EXIT,
 	ACTIONS
 };
 
@@ -62,6 +62,12 @@ static void check_record(const struct host_record *r)
 	case PYE_REC_DEF:
 		must(r->size == sizeof(struct pye_def_rec) && head->sub <= PYE_STR_CNT);
 		break;
+	case PYE_REC_ENTRY:
+		must(r->size == sizeof(struct pye_entry_rec));
+		break;
+	case PYE_REC_EXIT:
+		must(r->size == sizeof(struct pye_exit_rec));
+		break;
 	case PYE_REC_RETIRE:
 		must(r->size == sizeof(struct pye_retire_rec));
 		break;
@@ -70,22 +76,37 @@ static void check_record(const struct host_record *r)
 	}
 }
 
+struct seen {
+	uint64_t events; /* records of entries and exits */
+	uint32_t next; /* number of the event that would follow without a loss */
+	bool walked; /* a stack was shown since the last event */
+};
+
+/* Events are numbered without a hole but for those lost, and after a hole the stack is shown. */
+static void check_order(struct seen *s, const struct thread *t)
+{
+	for (size_t i = 0; i < host.record_cnt; i++) {
+		const struct pye_head *head = (const void *)host.records[i]->data;
+
+		if (head->kind == PYE_REC_WALK)
+			s->walked = true;
+		if (head->kind != PYE_REC_ENTRY && head->kind != PYE_REC_EXIT)
+			continue;
+		must(head->seq >= s->next && (head->seq == s->next || s->walked));
+		s->next = head->seq + 1;
+		s->walked = false;
+		s->events++;
+	}
+	host_forget_records();
+	must(t->seq == s->events + walkers_counter(CNT_LOST_RING) + walkers_counter(CNT_LOST_READ));
+}
+
 static void check(const struct thread *t)
 {
 	must(t->walk_cnt <= PYE_WALK_FRAMES);
 	must(t->valid <= PYE_STACK_SLOTS);
 	for (size_t i = 0; i < host.record_cnt; i++)
 		check_record(host.records[i]);
-}
-
-static void pop(struct thread *t, uint64_t frame)
-{
-	if (!t->valid)
-		return;
-	t->valid--;
-	t->pos--;
-	if (!t->valid && t->below)
-		stack_refill(frame);
 }
 
 static void act(struct thread *t, unsigned int action, uint64_t addr)
@@ -111,11 +132,14 @@ static void act(struct thread *t, unsigned int action, uint64_t addr)
 	case RETIRE:
 		code_retire(t, addr);
 		break;
-	case PUSH:
-		stack_push(t, addr & ~7ULL);
+	case ENTRY:
+		on_entry(t, layout_of(t), 1, addr, action & 0x4000);
 		break;
-	case POP:
-		pop(t, addr);
+	case EXIT:
+		/* half of them leave the frame that is the top, as they should */
+		if (action & 0x4000)
+			addr = SLOT_FRAME(stack_top(t));
+		on_exit(t, 1, addr, action >> 8 & 3);
 		break;
 	}
 }
@@ -123,6 +147,7 @@ static void act(struct thread *t, unsigned int action, uint64_t addr)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static bool ready;
+	struct seen seen = { 0 };
 	struct thread *t;
 	uint16_t word[4];
 
@@ -151,7 +176,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		act(t, step[0], step[1]);
 		check(t);
 		if (step[0] & 0x8000)
-			host_forget_records();
+			check_order(&seen, t);
 	}
+	check_order(&seen, t);
 	return 0;
 }

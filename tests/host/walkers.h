@@ -3,7 +3,10 @@
 #ifndef PYEBPF_HOST_WALKERS_H
 #define PYEBPF_HOST_WALKERS_H
 
-#include "py/stack.bpf.h"
+#include <stdlib.h>
+
+#define on_exit on_frame_exit /* stdlib.h has another one */
+#include "py/event.bpf.h"
 
 /* What bpf/core.bpf.c defines in the kernel. */
 struct layouts_map layouts;
@@ -14,6 +17,7 @@ struct defs_map defs;
 struct control_map control;
 __u32 next_pix = 1;
 const volatile bool cfg_sleepable = true;
+const volatile __u64 cfg_ring_free_min = 4096;
 
 static inline void walkers_maps(void)
 {
