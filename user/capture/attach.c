@@ -3,7 +3,10 @@
 #include "capture/attach.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -200,6 +203,34 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);
 	*out = a;
 	return 0;
+}
+
+static void *close_all(void *arg)
+{
+	struct attached *a = arg;
+
+	attach_close(a);
+	free(a);
+	return NULL;
+}
+
+void attach_close_later(const struct attached *a)
+{
+	struct attached *copy = malloc(sizeof(*copy));
+	sigset_t all, before;
+	pthread_t thread;
+
+	if (!copy)
+		return; /* they stay until the end */
+	*copy = *a;
+	/* signals are the main thread's */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&thread, NULL, close_all, copy))
+		close_all(copy);
+	else
+		pthread_detach(thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void attach_close(struct attached *a)

@@ -30,4 +30,7 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 		struct attached *out, struct err *e);
 void attach_close(struct attached *a);
 
+/* attach_close_later - in a thread of its own: the kernel takes some 10 ms for each link. */
+void attach_close_later(const struct attached *a);
+
 #endif

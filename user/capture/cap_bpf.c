@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/membarrier.h>
 
 #include "base/caps.h"
 #include "base/cleanup.h"
@@ -39,8 +41,8 @@ struct cap_bpf {
 	size_t attached_cnt;
 	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
 	uint32_t layout_cnt;
-	struct bpf_link *life[8];
-	size_t life_cnt;
+	struct bpf_link *life[3], *hold[2];
+	size_t life_cnt, hold_cnt;
 };
 
 enum pye_counter {
@@ -53,22 +55,31 @@ enum pye_counter {
 static int attach_life(struct cap_bpf *c, bool launch)
 {
 	struct trace_bpf *s = c->bpf.skel;
-	struct bpf_program *const progs[] = { s->progs.on_fork, s->progs.on_exec,
-					      s->progs.on_exit_task,
-					      launch ? s->progs.hold_exec : NULL,
-					      launch ? s->progs.hold_map : NULL };
+	struct bpf_program *const life[] = { s->progs.on_fork, s->progs.on_exec,
+					     s->progs.on_exit_task };
+	struct bpf_program *const hold[] = { s->progs.hold_exec, s->progs.hold_map };
 
-	for (size_t i = 0; i < sizeof(progs) / sizeof(progs[0]); i++) {
-		struct bpf_link *link;
-
-		if (!progs[i])
-			continue;
-		link = bpf_program__attach(progs[i]);
-		if (!link)
+	for (size_t i = 0; i < sizeof(life) / sizeof(life[0]); i++) {
+		c->life[i] = bpf_program__attach(life[i]);
+		if (!c->life[i])
 			return -errno;
-		c->life[c->life_cnt++] = link;
+		c->life_cnt++;
+	}
+	for (size_t i = 0; launch && i < sizeof(hold) / sizeof(hold[0]); i++) {
+		c->hold[i] = bpf_program__attach(hold[i]);
+		if (!c->hold[i])
+			return -errno;
+		c->hold_cnt++;
 	}
 	return 0;
+}
+
+void cap_bpf__stop_holding(struct cap_bpf *c)
+{
+	while (c->hold_cnt)
+		bpf_link__destroy(c->hold[--c->hold_cnt]);
+	/* waits until those have ended that run just now */
+	syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 }
 
 static int open_rings(struct cap_bpf *c)
@@ -128,8 +139,10 @@ void cap_bpf__free(struct cap_bpf *c)
 		return;
 	if (c->bpf.skel)
 		cap_bpf__detach(c);
-	for (size_t i = 0; i < c->life_cnt; i++)
-		bpf_link__destroy(c->life[i]);
+	while (c->hold_cnt)
+		bpf_link__destroy(c->hold[--c->hold_cnt]);
+	while (c->life_cnt)
+		bpf_link__destroy(c->life[--c->life_cnt]);
 	for (uint32_t i = 0; i < PYE_RINGS_MAX; i++)
 		ring__close(&c->rings[i]);
 	ring__close(&c->control);
@@ -194,9 +207,9 @@ int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32
 	return 0;
 }
 
-int cap_bpf__hold(struct cap_bpf *c, pid_t pid)
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid, bool children)
 {
-	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED };
+	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED | (children ? PYE_PROC_FOLLOW : 0) };
 	uint32_t key = (uint32_t)pid;
 
 	return bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY) ? -errno : 0;
@@ -212,6 +225,16 @@ void cap_bpf__forget(struct cap_bpf *c, pid_t pid)
 void cap_bpf__ended(struct cap_bpf *c, uint32_t pix)
 {
 	sweep__ended(&c->sweep, pix);
+}
+
+void cap_bpf__gone(struct cap_bpf *c, pid_t pid)
+{
+	for (size_t i = c->attached_cnt; i-- > 0;) {
+		if (c->attached[i].pid != (uint32_t)pid)
+			continue;
+		attach_close_later(&c->attached[i]);
+		c->attached[i] = c->attached[--c->attached_cnt];
+	}
 }
 
 static void set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)

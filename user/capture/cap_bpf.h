@@ -48,8 +48,12 @@ void cap_bpf__calibrate(struct cap_bpf *c, struct trace_cost *out);
 int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32_t flags,
 		   uint32_t *pix);
 
-/* cap_bpf__hold - a child of ours is to be held at exec and when it maps code. 0 or an error. */
-int cap_bpf__hold(struct cap_bpf *c, pid_t pid);
+/* cap_bpf__hold - a child of ours is to be held at exec and when it maps code; @children: those that it
+ * starts, too. 0 or an error. */
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid, bool children);
+
+/* cap_bpf__stop_holding - nobody is held from here on; who was is in the control records by now. */
+void cap_bpf__stop_holding(struct cap_bpf *c);
 
 /* cap_bpf__forget - a process is not traced or held any more. */
 void cap_bpf__forget(struct cap_bpf *c, pid_t pid);
@@ -60,6 +64,10 @@ void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in);
 /* cap_bpf__ended - nothing of this process number is running any more: its code objects are forgotten,
  * some processes at a time. */
 void cap_bpf__ended(struct cap_bpf *c, uint32_t pix);
+
+/* cap_bpf__gone - a process has ended: the probes that were its own are taken out, else each event of
+ * another process would be compared with them. */
+void cap_bpf__gone(struct cap_bpf *c, pid_t pid);
 
 /* cap_bpf__settle - a launched process needs no more stops at mappings: its interpreter is found. */
 void cap_bpf__settle(struct cap_bpf *c, pid_t pid);

@@ -176,7 +176,7 @@ static int start_command(struct session *s, struct err *e)
 	if (!t)
 		return -ESRCH;
 	t->asked = t->launched = true;
-	err = cap_bpf__hold(s->cap, s->launch.pid);
+	err = cap_bpf__hold(s->cap, s->launch.pid, s->opts.subprocesses);
 	if (!err)
 		launch__go(&s->launch);
 	return err;
@@ -224,10 +224,13 @@ static int drain(struct session *s, size_t batches)
 	int any = 0;
 
 	while (batches-- && cap_bpf_ops.next(s->cap, &batch) > 0) {
-		int err = assembler__feed(s->as, &batch);
+		/* a process that has records here was announced before them */
+		int err = targets_control(s);
 
-		if (err == -ENOMEM)
+		if (err)
 			return err;
+		/* what it cannot keep, for want of memory or disk, it counts */
+		assembler__feed(s->as, &batch);
 		any = 1;
 	}
 	return any;
@@ -328,9 +331,10 @@ static int finish(struct session *s, struct session_result *result)
 	idle_show(s);
 	cap_bpf__detach(s->cap);
 	targets_release(s);
-	while ((err = drain(s, PASS_BATCHES)) > 0 && s->interrupts < 2)
+	while (drain(s, PASS_BATCHES) > 0 && s->interrupts < 2)
 		read_signals(s);
 	cap_bpf__finals(s->cap, take_final, s->as);
+	drain(s, PASS_BATCHES); /* the last words of threads that ended meanwhile */
 	err = assembler__finish(s->as);
 	cap_bpf__losses(s->cap, lost);
 	assembler__totals(s->as, lost, &result->totals);
@@ -378,6 +382,8 @@ static void abandon_command(struct session *s)
 {
 	if (!s->opts.command || s->launch.pid <= 0)
 		return;
+	if (s->child_reaped)
+		return; /* the number may be another one's by now */
 	kill(s->launch.pid, SIGKILL);
 	waitpid(s->launch.pid, &s->child_status, 0);
 }
@@ -415,6 +421,7 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 		*e = s->refusal;
 	if (err) {
 		abandon_command(s);
+		targets_release(s);
 		return err;
 	}
 	if (!s->capw)

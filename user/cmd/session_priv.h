@@ -19,6 +19,7 @@ struct target {
 	bool asked; /* named by the user or launched: the run ends with the last of these */
 	bool launched; /* held by us */
 	bool ended;
+	bool settled; /* that is some time ago: all that it did before has been heard of */
 	bool late; /* it ran before its probes were in place */
 	uint64_t look_until_ns; /* it executed something: look for an interpreter until then; or 0 */
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
@@ -43,6 +44,7 @@ struct session {
 	char comm[64]; /* of the first process recorded */
 	unsigned int interrupts; /* INT, TERM or HUP seen */
 	bool child_reaped;
+	bool released; /* nobody is held or taken in any more */
 	int child_status;
 	int refused; /* error that ends the run: the launched program cannot be traced */
 	struct err refusal;
@@ -55,6 +57,8 @@ int session_open_capture(struct session *s, const char *engine);
 
 /* target_add - a process by its pid; NULL with the sentence in @e. Owned by the session. */
 struct target *target_add(struct session *s, pid_t pid, struct err *e);
+
+/* target_by_pid - the latest of that number, also when it has ended; NULL: none */
 struct target *target_by_pid(struct session *s, pid_t pid);
 
 /* target_start - record it: its interpreter is in t->in. */
@@ -63,7 +67,7 @@ int target_start(struct session *s, struct target *t, struct err *e);
 /* targets_control - handle what the kernel said about processes; 0 or a negative number. */
 int targets_control(struct session *s);
 
-/* targets_release - nobody is held any more; forks and ends that are still to be read are handled. */
+/* targets_release - nobody is held or stopped from here on, whatever the session ends with. */
 void targets_release(struct session *s);
 
 /* targets_check_jit - a launched interpreter has started: does a JIT run past the probes? 0 or the

@@ -2,6 +2,7 @@
 /* The processes of a run: found, started to be recorded, held while they start, forked, ended. */
 #define LOG_DOMAIN "targets"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ struct target *target_add(struct session *s, pid_t pid, struct err *e)
 struct target *target_by_pid(struct session *s, pid_t pid)
 {
 	for (size_t i = s->target_cnt; i-- > 0;)
-		if (s->targets[i]->pid.given == pid && !s->targets[i]->ended)
+		if (s->targets[i]->pid.given == pid)
 			return s->targets[i];
 	return NULL;
 }
@@ -95,7 +96,7 @@ int target_start(struct session *s, struct target *t, struct err *e)
 }
 
 /* A held process: does what it has mapped by now hold an interpreter? */
-static int look(struct session *s, struct target *t)
+static void look(struct session *s, struct target *t)
 {
 	struct err e = { 0 };
 	int err;
@@ -105,18 +106,18 @@ static int look(struct session *s, struct target *t)
 	t->has_interp = false;
 	err = interp__find(t->pid.pid, s->opts.engine, &t->in, &e);
 	if (err == -PYE_ENOTPYTHON || err == -PYE_ETARGET)
-		return 0;
+		return;
 	if (!err) {
 		t->has_interp = true;
 		err = target_start(s, t, &e);
-		if (!err)
-			cap_bpf__settle(s->cap, t->pid.given);
 	}
-	if (err) {
+	cap_bpf__settle(s->cap, t->pid.given);
+	if (err && t->asked) {
 		s->refused = err;
 		s->refusal = e;
+	} else if (err) {
+		log_warn("process %d is not traced: %s", t->pid.given, e.what);
 	}
-	return err;
 }
 
 static void let_go(pid_t pid)
@@ -126,17 +127,33 @@ static void let_go(pid_t pid)
 
 static void on_held(struct session *s, const struct pye_proc_rec *rec)
 {
-	struct target *t = target_by_pid(s, (pid_t)rec->pid);
+	struct target *t = s->released ? NULL : target_by_pid(s, (pid_t)rec->pid);
 	struct err e;
 
-	if (!t && s->opts.subprocesses) {
+	if ((!t || t->ended) && !s->released && s->opts.subprocesses) {
 		t = target_add(s, (pid_t)rec->pid, &e);
 		if (t)
 			t->launched = true;
 	}
-	if (t)
+	if (t && !t->ended)
 		look(s, t);
 	let_go((pid_t)rec->pid);
+}
+
+/* The file as the child maps it: the parent's entries in /proc and our own are gone when that has ended. */
+static void inherit(struct target *t, const struct target *parent)
+{
+	const char *rest = strchr(parent->in.open_path + strlen("/proc/"), '/');
+
+	t->in = parent->in;
+	t->has_interp = true;
+	if (parent->in.fd >= 0) {
+		t->in.fd = fcntl(parent->in.fd, F_DUPFD_CLOEXEC, 0);
+		snprintf(t->in.open_path, sizeof(t->in.open_path), "/proc/self/fd/%d", t->in.fd);
+	} else if (rest) {
+		snprintf(t->in.open_path, sizeof(t->in.open_path), "/proc/%d%.40s", t->pid.pid,
+			 rest);
+	}
 }
 
 /* A child runs the parent's interpreter, so the parent's plan serves; once it has executed something
@@ -145,9 +162,7 @@ static void attach_child(struct session *s, struct target *t, const struct targe
 {
 	struct err e = { 0 };
 
-	t->in = parent->in;
-	t->in.fd = -1;
-	t->has_interp = true;
+	inherit(t, parent);
 	if (cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
 		log_debug("child %d: %s", t->pid.given, e.what);
 }
@@ -160,12 +175,13 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 
 	if (!parent)
 		return;
-	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
-							  .pix = rec->pix,
-							  .pid = (pid_t)rec->pid,
-							  .ts_ns = rec->head.ts_ns,
-							  .late = !parent->launched });
-	t = target_add(s, (pid_t)rec->pid, &e);
+	if (s->as)
+		assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
+								  .pix = rec->pix,
+								  .pid = (pid_t)rec->pid,
+								  .ts_ns = rec->head.ts_ns,
+								  .late = !parent->launched });
+	t = s->released ? NULL : target_add(s, (pid_t)rec->pid, &e);
 	if (!t)
 		return; /* it has ended */
 	t->pix = rec->pix;
@@ -179,6 +195,8 @@ static void on_exec(struct session *s, const struct pye_proc_rec *rec)
 {
 	struct target *t = target_by_pid(s, (pid_t)rec->pid);
 
+	if (!s->as)
+		return; /* nothing is recorded yet */
 	assembler__process_end(s->as, rec->old_pix, rec->head.ts_ns);
 	cap_bpf__ended(s->cap, rec->old_pix);
 	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
@@ -186,7 +204,7 @@ static void on_exec(struct session *s, const struct pye_proc_rec *rec)
 							  .pid = (pid_t)rec->pid,
 							  .ts_ns = rec->head.ts_ns,
 							  .late = false });
-	if (!t || t->launched)
+	if (!t || t->ended || t->launched)
 		return; /* held: looked at from there */
 	t->pix = rec->pix;
 	t->look_until_ns = now_ns() + LOOK_NS;
@@ -235,6 +253,7 @@ static void look_again(struct session *s, struct target *t, uint64_t now)
 		log_info("process %d executed a program that is not traced: %s", t->pid.given,
 			 e.what);
 	cap_bpf__forget(s->cap, t->pid.given);
+	cap_bpf__gone(s->cap, t->pid.given);
 	t->ended = true;
 }
 
@@ -252,16 +271,24 @@ static void look_at_executed(struct session *s)
 	}
 }
 
+static void on_end(struct session *s, const struct pye_proc_rec *rec)
+{
+	if (!s->as)
+		return;
+	assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
+	cap_bpf__ended(s->cap, rec->pix);
+	cap_bpf__gone(s->cap, (pid_t)rec->pid);
+}
+
 int targets_control(struct session *s)
 {
 	const struct pye_proc_rec *rec;
 
 	while ((rec = cap_bpf__control(s->cap))) {
-		if (rec->head.kind == PYE_REC_HELD)
-			on_held(s, rec);
-		if (!s->as)
-			continue; /* nothing is recorded yet */
 		switch (rec->head.kind) {
+		case PYE_REC_HELD:
+			on_held(s, rec);
+			break;
 		case PYE_REC_FORK:
 			on_fork(s, rec);
 			break;
@@ -269,12 +296,14 @@ int targets_control(struct session *s)
 			on_exec(s, rec);
 			break;
 		case PYE_REC_PROC_END:
-			assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
-			cap_bpf__ended(s->cap, rec->pix);
+			on_end(s, rec);
 			break;
 		}
 	}
-	look_at_executed(s);
+	for (size_t i = 0; i < s->target_cnt; i++)
+		s->targets[i]->settled = s->targets[i]->ended;
+	if (!s->released)
+		look_at_executed(s);
 	return s->refused;
 }
 
@@ -300,23 +329,41 @@ int targets_check_jit(struct session *s)
 
 void targets_release(struct session *s)
 {
-	const struct pye_proc_rec *rec;
+	s->released = true;
+	cap_bpf__stop_holding(s->cap);
+	targets_control(s);
+}
 
-	for (size_t i = 0; i < s->target_cnt; i++)
-		if (s->targets[i]->launched)
-			cap_bpf__forget(s->cap, s->targets[i]->pid.given);
-	while ((rec = cap_bpf__control(s->cap))) {
-		if (rec->head.kind == PYE_REC_HELD)
-			let_go((pid_t)rec->pid);
-		else if (rec->head.kind == PYE_REC_PROC_END && s->as)
-			assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
+static void target_free(struct target *t)
+{
+	if (t->has_interp)
+		interp__done(&t->in);
+	idle_free(t);
+	proc_pid__close(&t->pid);
+	free(t);
+}
+
+/* Children that have ended leave nothing behind, however many there are. */
+static void forget_ended(struct session *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (t->settled && !t->asked)
+			target_free(t);
+		else
+			s->targets[kept++] = t;
 	}
+	s->target_cnt = kept;
 }
 
 bool targets_alive(struct session *s)
 {
 	bool alive = false;
 
+	forget_ended(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
@@ -332,12 +379,7 @@ bool targets_alive(struct session *s)
 
 void targets_free(struct session *s)
 {
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		if (s->targets[i]->has_interp)
-			interp__done(&s->targets[i]->in);
-		idle_free(s->targets[i]);
-		proc_pid__close(&s->targets[i]->pid);
-		free(s->targets[i]);
-	}
+	for (size_t i = 0; i < s->target_cnt; i++)
+		target_free(s->targets[i]);
 	free(s->targets);
 }
