@@ -29,8 +29,8 @@ def classic(pyebpf, monkeypatch):
     return HERE / "classic"
 
 
-def accept(check, classic, interpreter, *args):
-    return subprocess.run([sys.executable, ACCEPT / check, "--pyebpf", classic, "--python",
+def check(script, classic, interpreter, *args):
+    return subprocess.run([sys.executable, script, "--pyebpf", classic, "--python",
                            shlex.join(interpreter.command), *args], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, encoding="utf-8", check=False)
 
@@ -50,12 +50,12 @@ def engines(pyebpf, interpreter):
 
 
 def test_events_are_exact(pyebpf, classic, interpreter):
-    done = accept("trace_exact.py", classic, interpreter, *engines(pyebpf, interpreter))
+    done = check(ACCEPT / "trace_exact.py", classic, interpreter, *engines(pyebpf, interpreter))
     assert done.returncode == 0, done.stdout
 
 
-def test_attaches_exactly(pyebpf, classic, interpreter):
-    done = accept("trace_attach.py", classic, interpreter, *engines(pyebpf, interpreter))
+def test_attaches_exactly(pyebpf, classic, interpreter, tmp_path):
+    done = check(HERE / "attach.py", classic, interpreter, "--work", tmp_path, *engines(pyebpf, interpreter))
     assert done.returncode == 0, done.stdout
 
 
