@@ -13,6 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 CPU_TARGET, CPU_TOOL = 1, 0
+ALLOWED = os.sched_getaffinity(0)  # before anything is pinned: children inherit that
 CACHE = os.environ.get("PYEBPF_CACHE") or os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pyebpf")
 # Newest that pip gives to 3.12 and 3.13; fixed, so that runs compare.
@@ -41,7 +42,7 @@ def pin(cpu):
                 f.write("-20")
         except OSError:
             pass
-        if cpu in os.sched_getaffinity(0):
+        if cpu in ALLOWED:
             os.sched_setaffinity(0, {cpu})
     return pinned
 
