@@ -7,9 +7,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
+#define PIDNS_DEPTH 32 /* MAX_PID_NS_LEVEL */
+
 /* Configuration, set before loading by user/capture/bpf_config.c. */
-const volatile __u32 cfg_pidns_level; /* of pyebpf's pid namespace, 0 = the first one */
-const volatile __u32 cfg_pidns_inum; /* its inode number */
+const volatile __u32 cfg_pidns_inum; /* inode number of pyebpf's pid namespace */
 const volatile __u32 cfg_ring_mask; /* rings - 1 */
 const volatile __u64
 	cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
@@ -28,18 +29,19 @@ __u32 next_tix = 1;
 __u32 next_pix = 1;
 __u32 stopped; /* the probes are being taken out, one link after the other: nothing counts any more */
 
+/* The deepest namespace first: that of our own kind is ours. */
 static __always_inline u32 pid_number(struct pid *pid)
 {
-	u32 level = cfg_pidns_level;
+	u32 level = pid ? BPF_CORE_READ(pid, level) : 0;
 	struct upid number;
 
-	if (!pid || BPF_CORE_READ(pid, level) < level)
-		return 0;
-	if (bpf_core_read(&number, sizeof(number), &pid->numbers[level]))
-		return 0;
-	if (level && BPF_CORE_READ(number.ns, ns.inum) != cfg_pidns_inum)
-		return 0;
-	return number.nr;
+	for (u32 i = 0; pid && i <= PIDNS_DEPTH && i <= level; i++) {
+		if (bpf_core_read(&number, sizeof(number), &pid->numbers[level - i]))
+			return 0;
+		if (BPF_CORE_READ(number.ns, ns.inum) == cfg_pidns_inum)
+			return number.nr;
+	}
+	return 0;
 }
 
 __hidden u32 task_pid(struct task_struct *task)

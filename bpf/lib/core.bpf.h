@@ -202,7 +202,6 @@ static __always_inline void *ring_of(struct thread *t)
 	return bpf_map_lookup_elem(&rings, &ring);
 }
 
-extern const volatile __u32 cfg_pidns_level;
 extern const volatile __u32 cfg_pidns_inum;
 extern const volatile __u32 cfg_ring_mask;
 extern const volatile __u64 cfg_ring_free_min;

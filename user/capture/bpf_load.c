@@ -23,6 +23,8 @@
 #include "capture/feature.h"
 #include "trace.skel.h"
 
+#define RING_BYTES_MIN (256u * 1024)
+
 /* A line at a time: what the verifier says of a program is one text of many lines, and the reason is in
  * the last ones. */
 static int print_debug(enum libbpf_print_level level, const char *fmt, va_list ap)
@@ -40,28 +42,13 @@ static int print_debug(enum libbpf_print_level level, const char *fmt, va_list a
 	return 0;
 }
 
-/* The number of our pid namespace and how deep it lies below the first one. */
+/* The programs number processes as our pid namespace does, whatever /proc shows. */
 static void configure_pidns(struct trace_bpf *skel)
 {
-	char line[256];
 	struct stat st;
-	FILE *f;
 
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		skel->rodata->cfg_pidns_inum = (__u32)st.st_ino;
-	f = fopen("/proc/self/status", "re");
-	if (!f)
-		return;
-	while (fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "NSpid:", 6))
-			continue;
-		/* one number per level that this /proc sees: exact when it is the first namespace's */
-		strtok(line, "\t\n");
-		while (strtok(NULL, "\t\n"))
-			skel->rodata->cfg_pidns_level++;
-		skel->rodata->cfg_pidns_level--;
-	}
-	fclose(f);
 }
 
 static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
@@ -101,10 +88,11 @@ static void ring_sizes(struct bpf_loaded *b, size_t total)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
 	/* the small rings are part of the sum */
-	total = total > 2 * PYE_DEFS_BYTES ? total - PYE_DEFS_BYTES - PYE_CONTROL_BYTES : total / 2;
+	total = total > 2 * (size_t)PYE_DEFS_BYTES ? total - PYE_DEFS_BYTES - PYE_CONTROL_BYTES
+						   : total / 2;
 	b->ring_cnt = ring_count();
 	/* a small total goes to few rings: a ring must hold some walks */
-	while (b->ring_cnt > 1 && total / b->ring_cnt < 256 * 1024)
+	while (b->ring_cnt > 1 && total / b->ring_cnt < RING_BYTES_MIN)
 		b->ring_cnt /= 2;
 	b->ring_size = page;
 	while (b->ring_size * 2 * b->ring_cnt <= total)
