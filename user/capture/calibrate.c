@@ -19,28 +19,57 @@
 #include "cpython/plan.h"
 #include "trace.skel.h"
 
-#define ROUNDS	    1000
-#define WARMUP	    50
+#define BATCHES	    9
+#define ROUNDS	    40 /* per batch and kind */
+#define WARMUP	    8
+#define PAUSE_US    300
 #define COST_MAX_NS 100000
 
-/* Like the real sites: an entry sits on a conditional jump, an exit on a push. */
+/* Like the real sites: an entry sits on a conditional jump, an exit on one of three. */
 void calibrate_enter(const void *frame);
-void calibrate_leave(const void *tstate, const void *frame);
-extern const char calibrate_enter_site[], calibrate_leave_site[];
+void calibrate_leave_jump(const void *tstate, const void *frame);
+void calibrate_leave_push(const void *tstate, const void *frame);
+void calibrate_leave_call(const void *tstate, const void *frame);
+extern const char calibrate_enter_site[], calibrate_jump_site[], calibrate_push_site[],
+	calibrate_call_site[];
 
 #if defined(__x86_64__)
+/* The return of a call that the kernel has made is one that the processor did not foresee, and so are
+ * those of its callers: that belongs to the price. An evaluator is left through about so many. */
 __asm__(".text\n"
-	".globl calibrate_enter, calibrate_enter_site, calibrate_leave, calibrate_leave_site\n"
+	".globl calibrate_enter, calibrate_enter_site, calibrate_leave_jump, calibrate_jump_site\n"
+	".globl calibrate_leave_push, calibrate_push_site, calibrate_leave_call, calibrate_call_site\n"
 	"calibrate_enter: test %rdi, %rdi\n"
 	"calibrate_enter_site: jne 1f\n"
 	"1: ret\n"
-	"calibrate_leave:\n"
-	"calibrate_leave_site: push %rbx\n"
+	"calibrate_leave_jump:\n"
+	"calibrate_jump_site: jmp 1f\n"
+	"1: ret\n"
+	"calibrate_leave_push:\n"
+	"calibrate_push_site: push %rbx\n"
 	"pop %rbx\n"
-	"ret\n");
+	"ret\n"
+	"calibrate_leave_call: call 2f\n"
+	"ret\n"
+	"2: call 3f\n"
+	"ret\n"
+	"3: call 4f\n"
+	"ret\n"
+	"4:\n"
+	"calibrate_call_site: call 1f\n"
+	"ret\n"
+	"1: ret\n");
 #else
-#error "calibrate.c: write the two functions for this architecture"
+#error "calibrate.c: write the functions for this architecture"
 #endif
+
+/* By what the instruction does. */
+enum kind {
+	KIND_JUMP,
+	KIND_PUSH,
+	KIND_CALL,
+	KIND_CNT
+};
 
 /* A frame, its code object and a thread state, made up after layout() below. */
 struct fake_code {
@@ -95,26 +124,36 @@ static int place(const struct bpf_loaded *bpf, struct attached *a)
 	strcpy(in->open_path, "/proc/self/exe");
 	strcpy(in->path, "pyebpf");
 	site(in, 0, PROBE_RESUME, PREG_RDI, calibrate_enter_site);
-	site(in, 1, PROBE_CLEAR, PREG_RSI, calibrate_leave_site);
+	site(in, 1, PROBE_CLEAR, PREG_RSI, calibrate_jump_site);
+	site(in, 2, PROBE_CLEAR, PREG_RSI, calibrate_push_site);
+	site(in, 3, PROBE_CLEAR, PREG_RSI, calibrate_call_site);
 	err = attach_plan(bpf, in, (uint32_t)getpid(), a, NULL);
 	free(in);
 	return err;
 }
 
-struct samples {
-	uint32_t cnt[4];
-	uint32_t ns[4][ROUNDS * 2];
-	uint64_t last_ns;
-	unsigned int last_kind, events;
+/* Intervals by the kinds of event at their ends. */
+enum interval {
+	ENTRY_ENTRY,
+	ENTRY_EXIT,
+	EXIT_ENTRY,
+	EXIT_EXIT,
+	INTERVAL_CNT
 };
 
-/* Interval by the kinds at its ends: 0 entry-entry, 1 entry-exit, 2 exit-entry, 3 exit-exit. */
+struct samples {
+	uint32_t cnt[INTERVAL_CNT];
+	uint32_t ns[INTERVAL_CNT][BATCHES * ROUNDS];
+	uint64_t last_ns;
+	unsigned int last_kind, events; /* events: of this batch */
+};
+
 static void take(struct samples *s, const struct pye_head *head)
 {
 	unsigned int kind = head->kind == PYE_REC_EXIT, which = s->last_kind * 2 + kind;
 	uint64_t ns = head->ts_ns - s->last_ns;
 
-	if (s->events++ > 4 * WARMUP && ns < COST_MAX_NS && s->cnt[which] < ROUNDS * 2)
+	if (s->events++ >= 4 * WARMUP && ns < COST_MAX_NS && s->cnt[which] < BATCHES * ROUNDS)
 		s->ns[which][s->cnt[which]++] = (uint32_t)ns;
 	s->last_ns = head->ts_ns;
 	s->last_kind = kind;
@@ -144,12 +183,13 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static uint32_t median(uint32_t *ns, uint32_t cnt)
+/* The lower quartile: what a moment of disturbance adds is not in it. */
+static uint32_t typical(struct samples *s, enum interval which)
 {
-	if (!cnt)
+	if (!s->cnt[which])
 		return 0;
-	qsort(ns, cnt, sizeof(*ns), compare);
-	return ns[cnt / 2];
+	qsort(s->ns[which], s->cnt[which], sizeof(s->ns[which][0]), compare);
+	return s->ns[which][s->cnt[which] / 4];
 }
 
 static uint32_t minus(uint32_t a, uint32_t b)
@@ -157,42 +197,91 @@ static uint32_t minus(uint32_t a, uint32_t b)
 	return a > b ? a - b : 0;
 }
 
-/* Only sums of an "after" and a "before" are ever used, so one of the four can be chosen freely. */
-static void split(struct samples *s, struct trace_cost *out)
+/* Only sums of an "after" and a "before" are ever used, so one of the four can be chosen freely. What an
+ * instruction takes beyond a jump is spent after the time stamp. */
+static void settle(struct samples *s, struct calibration *out)
 {
-	uint32_t entry_entry = median(s->ns[0], s->cnt[0]),
-		 entry_exit = median(s->ns[1], s->cnt[1]);
-	uint32_t exit_entry = median(s->ns[2], s->cnt[2]);
+	uint32_t entry_entry = typical(&s[KIND_JUMP], ENTRY_ENTRY);
+	uint32_t entry_exit = typical(&s[KIND_JUMP], ENTRY_EXIT);
+	uint32_t exit_entry = typical(&s[KIND_JUMP], EXIT_ENTRY);
+	struct trace_cost *cost = &out->jump;
 
-	out->entry_before_ns = entry_entry / 2;
-	out->entry_after_ns = entry_entry - out->entry_before_ns;
-	out->exit_before_ns = minus(entry_exit, out->entry_after_ns);
-	out->exit_after_ns = minus(exit_entry, out->entry_before_ns);
-	log_debug("entry-entry %u, entry-exit %u, exit-entry %u, exit-exit %u ns", entry_entry,
-		  entry_exit, exit_entry, median(s->ns[3], s->cnt[3]));
+	cost->entry_before_ns = entry_entry / 2;
+	cost->entry_after_ns = entry_entry - cost->entry_before_ns;
+	cost->exit_before_ns = minus(entry_exit, cost->entry_after_ns);
+	cost->exit_after_ns = minus(exit_entry, cost->entry_before_ns);
+	out->push_ns = minus(typical(&s[KIND_PUSH], EXIT_ENTRY), exit_entry);
+	out->call_ns = minus(typical(&s[KIND_CALL], EXIT_ENTRY), exit_entry);
+	log_debug("entry-entry %u, entry-exit %u, exit-entry %u ns; a push %u, a call %u ns more",
+		  entry_entry, entry_exit, exit_entry, out->push_ns, out->call_ns);
 }
 
-static void run(void)
+__attribute__((noinline)) static void run(void (*leave)(const void *tstate, const void *frame))
 {
 	static const uint64_t tstate[16];
 	struct fake_code code = { { 0 } };
 	struct fake_frame outer = { .code = &code }, inner = { .code = &code, .previous = &outer };
 
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < ROUNDS + WARMUP; i++) {
 		calibrate_enter(&outer);
 		calibrate_enter(&inner);
-		calibrate_leave(tstate, &inner);
-		calibrate_leave(tstate, &outer);
+		leave(tstate, &inner);
+		leave(tstate, &outer);
+	}
+}
+
+/* The kinds take turns, so that a slow moment of the machine is one for all of them. */
+static void measure(const struct bpf_loaded *bpf, struct ring *rings, struct samples *s)
+{
+	static void (*const leave[KIND_CNT])(const void *tstate, const void *frame) = {
+		[KIND_JUMP] = calibrate_leave_jump,
+		[KIND_PUSH] = calibrate_leave_push,
+		[KIND_CALL] = calibrate_leave_call,
+	};
+
+	for (unsigned int batch = 0; batch < BATCHES; batch++) {
+		for (unsigned int kind = 0; kind < KIND_CNT; kind++) {
+			run(leave[kind]);
+			s[kind].events = 0;
+			read_events(bpf, rings, &s[kind]);
+		}
+		usleep(PAUSE_US);
+	}
+}
+
+static uint32_t extra(const struct calibration *c, const char *insn)
+{
+	return !strncmp(insn, "push", 4) ? c->push_ns : !strncmp(insn, "call", 4) ? c->call_ns : 0;
+}
+
+void calibration_apply(const struct calibration *c, const struct probe_plan *plan,
+		       struct trace_cost *out)
+{
+	bool entry = false, leave = false;
+
+	*out = c->jump;
+	/* the first site of a sort is the usual one; the others are variants of the opcode */
+	for (uint32_t i = 0; i < plan->site_cnt; i++) {
+		const struct probe_site *site = &plan->sites[i];
+
+		if (!entry && (site->kind == PROBE_RESUME || site->kind == PROBE_EVAL_ENTRY)) {
+			out->entry_after_ns += extra(c, site->insn);
+			entry = true;
+		} else if (!leave && (site->kind == PROBE_CLEAR || site->kind == PROBE_RETURN ||
+				      site->kind == PROBE_EVAL_EXIT)) {
+			out->exit_after_ns += extra(c, site->insn);
+			leave = true;
+		}
 	}
 }
 
 int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
-	      struct trace_cost *out)
+	      struct calibration *out)
 {
 	int procs = bpf_map__fd(bpf->skel->maps.procs),
 	    layouts = bpf_map__fd(bpf->skel->maps.layouts);
 	struct pye_proc proc = { .layout = (uint16_t)slot, .flags = PYE_PROC_TRACED };
-	struct samples *s = calloc(1, sizeof(*s));
+	struct samples *s = calloc(KIND_CNT, sizeof(*s));
 	struct pye_pylayout l = layout();
 	struct attached a = { 0 };
 	uint32_t pid = (uint32_t)getpid();
@@ -208,10 +297,9 @@ int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
 	else
 		err = place(bpf, &a);
 	if (!err) {
-		run();
+		measure(bpf, rings, s);
 		attach_close(&a);
-		read_events(bpf, rings, s);
-		split(s, out);
+		settle(s, out);
 	}
 	bpf_map_delete_elem(procs, &pid);
 	free(s);

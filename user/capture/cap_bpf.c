@@ -39,6 +39,7 @@ struct cap_bpf {
 	unsigned long round_defs_end;
 	struct attached *attached;
 	size_t attached_cnt;
+	struct calibration calibration;
 	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
 	uint32_t layout_cnt;
 	struct bpf_link *life[3], *hold[2];
@@ -46,7 +47,7 @@ struct cap_bpf {
 };
 
 enum pye_counter {
-#define PYE_COUNTER(name, number, text) CNT_##name = number,
+#define PYE_COUNTER(name, number, text) CNT_##name = (number),
 #include "abi/counters.def"
 #undef PYE_COUNTER
 };
@@ -153,15 +154,20 @@ void cap_bpf__free(struct cap_bpf *c)
 	free(c);
 }
 
-void cap_bpf__calibrate(struct cap_bpf *c, struct trace_cost *out)
+void cap_bpf__calibrate(struct cap_bpf *c)
 {
 	const uint8_t *data;
-	int err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, out);
+	int err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, &c->calibration);
 
 	if (err)
 		log_debug("the cost of an event could not be measured: %s", strerror(-err));
 	while (ring__next(&c->defs, &data, BATCH_BYTES))
 		;
+}
+
+void cap_bpf__cost(const struct cap_bpf *c, const struct probe_plan *plan, struct trace_cost *out)
+{
+	calibration_apply(&c->calibration, plan, out);
 }
 
 static int layout_index(struct cap_bpf *c, const struct pye_pylayout *layout, uint16_t *index)

@@ -32,7 +32,10 @@ void cap_bpf__free(struct cap_bpf *c);
 
 /* cap_bpf__calibrate - measure what an event costs, before the first process is traced. All zero when
  * that is not possible. */
-void cap_bpf__calibrate(struct cap_bpf *c, struct trace_cost *out);
+void cap_bpf__calibrate(struct cap_bpf *c);
+
+/* cap_bpf__cost - what was measured then, for the probes of this plan. */
+void cap_bpf__cost(const struct cap_bpf *c, const struct probe_plan *plan, struct trace_cost *out);
 
 /**
  * cap_bpf__trace - record a process from now on

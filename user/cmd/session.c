@@ -114,7 +114,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	if (!err)
 		err = cap_bpf__new(&s->cap, &cap, e);
 	if (!err) {
-		cap_bpf__calibrate(s->cap, &s->cost);
+		cap_bpf__calibrate(s->cap);
 		err = watch_signals(s);
 	}
 	if (err) {
@@ -141,24 +141,24 @@ void session__free(struct session *s)
 	free(s);
 }
 
-int session_open_capture(struct session *s, const char *engine)
+int session_open_capture(struct session *s, const struct probe_plan *plan)
 {
 	struct utsname uts = { 0 };
 	struct trace_info info = {
 		.start_ns = now_ns(),
 		.start_unix_ns = wall_ns(),
-		.engine = engine,
+		.engine = plan->engine,
 		.version = PYEBPF_VERSION,
 		.hostname = uts.nodename,
 		.kernel = uts.release,
 		.cpu = "",
 		.cpu_cnt = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
 		.arguments = s->opts.arguments ? s->opts.arguments : "",
-		.cost = s->cost,
 	};
 	int err;
 
 	uname(&uts);
+	cap_bpf__cost(s->cap, plan, &info.cost);
 	s->start_ns = info.start_ns;
 	s->start_unix_ns = info.start_unix_ns;
 	err = capw__new(&s->capw, s->fd, NULL, &info);

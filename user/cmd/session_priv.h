@@ -36,7 +36,6 @@ struct session {
 	struct target **targets;
 	size_t target_cnt;
 	struct launch launch;
-	struct trace_cost cost;
 	int fd; /* of the capture */
 	int signal_fd, epoll_fd;
 	uint64_t start_ns;
@@ -52,8 +51,8 @@ struct session {
 
 uint64_t now_ns(void);
 
-/* session_open_capture - begin the capture file: the first process's engine is known. */
-int session_open_capture(struct session *s, const char *engine);
+/* session_open_capture - begin the capture file; @plan: of the first process. */
+int session_open_capture(struct session *s, const struct probe_plan *plan);
 
 /* target_add - a process by its pid; NULL with the sentence in @e. Owned by the session. */
 struct target *target_add(struct session *s, pid_t pid, struct err *e);

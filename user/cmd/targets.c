@@ -79,7 +79,7 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	char python[16];
 	int err;
 
-	err = s->capw ? 0 : session_open_capture(s, t->in.plan.engine);
+	err = s->capw ? 0 : session_open_capture(s, &t->in.plan);
 	if (err)
 		return err_set(e, err == -ENOMEM ? err : -PYE_EOUTPUT,
 			       "the capture cannot be written: %s", strerror(-err));
