@@ -122,6 +122,8 @@ static int print_program(const struct bpf_program *prog)
 int main(int argc, char **argv)
 {
 	struct bpf_load_opts opts = { .ring_bytes = 4 << 20,
+				      .eval = true,
+				      .usdt = true,
 				      .launch = true,
 				      .force_classic = argc > 1 && !strcmp(argv[1], "--classic") };
 	struct bpf_program *prog;

@@ -120,6 +120,7 @@ static int uprobe_type(void)
 
 	if (!f)
 		return -errno;
+	/* NOLINTNEXTLINE(cert-err34-c): the kernel wrote the number */
 	if (fscanf(f, "%d", &type) != 1)
 		type = -ENOENT;
 	fclose(f);

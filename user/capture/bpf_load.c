@@ -62,6 +62,10 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	skel->rodata->cfg_ring_free_min = b->ring_size / 8;
 	bpf_program__set_autoload(skel->progs.hold_exec, opts->launch);
 	bpf_program__set_autoload(skel->progs.hold_map, opts->launch);
+	bpf_program__set_autoload(skel->progs.probe_eval_entry, opts->eval);
+	bpf_program__set_autoload(skel->progs.probe_eval_exit, opts->eval);
+	bpf_program__set_autoload(skel->progs.probe_usdt_entry, opts->usdt);
+	bpf_program__set_autoload(skel->progs.probe_usdt_return, opts->usdt);
 	bpf_object__for_each_program(prog, skel->obj)
 	{
 		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE)

@@ -95,12 +95,29 @@ static int open_rings(struct cap_bpf *c)
 	return err;
 }
 
+uint32_t cap_bpf_families(const struct probe_plan *plan)
+{
+	uint32_t mask = 0;
+
+	for (uint32_t i = 0; i < plan->site_cnt; i++) {
+		enum probe_kind kind = plan->sites[i].kind;
+
+		if (kind == PROBE_EVAL_ENTRY || kind == PROBE_EVAL_EXIT)
+			mask |= CAP_EVAL;
+		if (kind == PROBE_USDT_ENTRY || kind == PROBE_USDT_RETURN)
+			mask |= CAP_USDT;
+	}
+	return mask;
+}
+
 int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct err *e)
 {
 	struct bpf_load_opts load = {
 		.ring_bytes = opts->ring_bytes ? opts->ring_bytes : RING_BYTES_DEFAULT,
 		.launch = opts->launch,
 		.force_classic = opts->force_classic,
+		.eval = opts->families & CAP_EVAL,
+		.usdt = opts->families & CAP_USDT,
 	};
 	struct cap_bpf *c = calloc(1, sizeof(*c));
 	int err;

@@ -23,7 +23,16 @@ struct cap_bpf_opts {
 	size_t ring_bytes; /* all rings together; 0: 64 MiB */
 	bool launch; /* cap_bpf__hold() will be used */
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
+	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
+
+/* Besides the programs of 3.11 and later, which are always there. */
+#define CAP_EVAL 1u /* to 3.10 */
+#define CAP_USDT 2u
+#define CAP_ALL	 3u
+
+/* cap_bpf_families - what a plan needs. */
+uint32_t cap_bpf_families(const struct probe_plan *plan);
 
 int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct err *e);
 

@@ -82,10 +82,10 @@ uint64_t feature_self_offset(const void *address)
 static int counting_program(int map_fd)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = FEATURE_UPROBE_MULTI);
+	/* NOLINTBEGIN(misc-redundant-expression): some of the kernel's names are 0 */
 	struct bpf_insn insns[] = {
 		{ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = BPF_REG_10, .off = -4, .imm = 0 },
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = BPF_REG_2, .src_reg = BPF_REG_10 },
-		/* NOLINTNEXTLINE(misc-redundant-expression): some of the kernel's names are 0 */
 		{ .code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = BPF_REG_2, .imm = -4 },
 		{ .code = BPF_LD | BPF_DW | BPF_IMM,
 		  .dst_reg = BPF_REG_1,
@@ -102,6 +102,7 @@ static int counting_program(int map_fd)
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = 0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
+	/* NOLINTEND(misc-redundant-expression) */
 
 	return bpf_prog_load(BPF_PROG_TYPE_KPROBE, "pye_feature", "GPL", insns,
 			     sizeof(insns) / sizeof(insns[0]), &opts);

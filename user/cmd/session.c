@@ -20,6 +20,7 @@
 #include "cmd/session_priv.h"
 
 #define POLL_MS		 5
+#define BUSY_PCT	 5 /* of a ring full: read on at once */
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
 #define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
 #define FLUSH_NS	 1000000000ull
@@ -62,6 +63,18 @@ static int watch_signals(struct session *s)
 	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, cap_bpf__control_fd(s->cap), &ev))
 		return -errno;
 	return 0;
+}
+
+/* Fewer programs, less for the verifier to do. A command, or a child, can be of any version. */
+static uint32_t families(const struct session *s)
+{
+	uint32_t mask = 0;
+
+	if (s->opts.command || s->opts.subprocesses)
+		return CAP_ALL;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		mask |= cap_bpf_families(&s->targets[i]->in.plan);
+	return mask;
 }
 
 /* With -p: every target must be one that can be traced before anything is placed. */
@@ -111,6 +124,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	err = find_targets(s, e);
 	if (err == -PYE_EPRIV)
 		add_missing(e);
+	cap.families = families(s);
 	if (!err)
 		err = cap_bpf__new(&s->cap, &cap, e);
 	if (!err) {
@@ -282,12 +296,18 @@ static void flush(struct session *s, uint64_t now)
 	capw__flush(s->capw, &totals);
 }
 
+/* Records wait in their rings while we sleep: that costs less than looking all the time. */
+static int wait_ms(struct session *s)
+{
+	return s->as && cap_bpf__backlog(s->cap) >= BUSY_PCT ? 0 : POLL_MS;
+}
+
 static int loop(struct session *s)
 {
 	uint64_t next_progress = s->start_ns + PROGRESS_NS, next_flush = s->start_ns + FLUSH_NS;
 	uint64_t interrupted = 0;
 	struct epoll_event events[4];
-	int err, busy = 0;
+	int err, drained;
 
 	for (;;) {
 		uint64_t now;
@@ -296,9 +316,9 @@ static int loop(struct session *s)
 		if (err)
 			return err;
 		now = now_ns(); /* not before: what was started may have set start_ns */
-		busy = s->as ? drain(s, PASS_BATCHES) : 0;
-		if (busy < 0)
-			return busy;
+		drained = s->as ? drain(s, PASS_BATCHES) : 0;
+		if (drained < 0)
+			return drained;
 		/* calls are there, so the interpreter has started */
 		if (s->opts.command && s->capw && capw__written(s->capw) &&
 		    (err = targets_check_jit(s)))
@@ -312,7 +332,7 @@ static int loop(struct session *s)
 			flush(s, now);
 			next_flush = now + FLUSH_NS;
 		}
-		epoll_wait(s->epoll_fd, events, 4, busy ? 0 : POLL_MS);
+		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));
 		read_signals(s);
 	}
 }
