@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "capfile/format.h"
 
 #define WALK_MAX (PYE_WALK_MAX + PYE_WALK_FRAMES)
 
@@ -497,7 +498,7 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 	const struct pye_head *head = rec;
 	unsigned int kind = len >= sizeof(*head) ? head->kind : 0;
 
-	if (len < least_size(kind)) {
+	if (len < least_size(kind) || head->ts_ns > CAP_TS_MAX) {
 		a->odd.malformed++;
 		return 0;
 	}

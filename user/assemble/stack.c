@@ -40,7 +40,7 @@ static int enter_unreadable(struct assembler *a, struct asm_thread *t, uint64_t 
 /* The capture has failed: the event may be in it all the same (the chunk before was not written). */
 static int refused(struct assembler *a, struct asm_thread *t, uint64_t ts, bool counts, int err)
 {
-	if (capw__depth(a->w, t->id) == t->depth)
+	if (err != -EINVAL && capw__depth(a->w, t->id) == t->depth)
 		return err;
 	t->depth = capw__depth(a->w, t->id);
 	a->odd.mismatched++;
