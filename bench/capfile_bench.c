@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 	const struct trace_consumer consumer = { .event = count_event };
 	struct trace_info info = { .engine = "bench" };
 	struct trace_totals totals = { 0 };
-	struct event *events = malloc(cnt * sizeof(*events));
+	struct event *events = calloc(cnt, sizeof(*events));
 	int fd = memfd_create("capture", MFD_CLOEXEC);
 	uint64_t sum[2] = { 0 }, ns, written, bytes;
 	struct rusage usage;

@@ -24,7 +24,7 @@
 /* clang-format on */
 
 enum pye_errno {
-#define X(name, number, text) name = number,
+#define X(name, number, text) name = (number),
 	PYE_ERRORS(X)
 #undef X
 };

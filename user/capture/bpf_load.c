@@ -23,7 +23,7 @@
 #include "capture/feature.h"
 #include "trace.skel.h"
 
-#define RING_BYTES_MIN (256u * 1024)
+#define RING_BYTES_MIN ((size_t)256 * 1024)
 
 /* A line at a time: what the verifier says of a program is one text of many lines, and the reason is in
  * the last ones. */

@@ -59,7 +59,7 @@ static bool method(const struct planner *p, uint64_t methods, const char *wanted
 
 		if (elf_file__pointer(p->elf, methods, &at) || !at)
 			return false;
-		if (elf_file__read(p->elf, at, name, len) || memcmp(name, wanted, len))
+		if (elf_file__read(p->elf, at, name, len) || memcmp(name, wanted, len) != 0)
 			continue;
 		return !elf_file__pointer(p->elf, methods + 8, function) &&
 		       elf_file__is_code(p->elf, *function);
