@@ -56,7 +56,7 @@ def env_s(py, tmp):
 
 
 def nested_tools(py, tmp):
-    return ["nice", "-n", "1", "setsid", "-w", "env", "A=1"] + py if False else ["nice", "-n", "1", "env", "A=1"] + py
+    return ["nice", "-n", "1", "env", "A=1"] + py
 
 
 LAUNCHES = [plain, venv_link, shell_shim, pyenv_style, env_s, nested_tools]
@@ -290,15 +290,15 @@ def test_the_second_interrupt_ends_at_once(tmp_path):
                        "def leaf(): pass\nprint(os.getpid(), flush=True)\nwhile not os.path.exists(sys.argv[1]): leaf()\n")
     flag, capture = tmp_path / "flag", tmp_path / "t.pyebpf"
     try:
+        # not a pipe: the command holds its other end
         with lib.started([lib.BINARY, "trace", "-o", capture, "--"] + lib.any_python() + [program, flag],
-                         stderr=subprocess.PIPE) as tracer:
+                         stderr=subprocess.DEVNULL) as tracer:
             tracer.stdout.readline()
             tracer.send_signal(signal.SIGINT)
             time.sleep(0.3)
             assert tracer.poll() is None
             tracer.send_signal(signal.SIGINT)
-            tracer.communicate(timeout=20)
-            assert tracer.returncode != 0 or True
+            tracer.wait(30)
     finally:
         flag.touch()
     assert lib.Trace(capture).count(program, "call")["leaf"] > 0
@@ -367,7 +367,8 @@ def test_children_of_a_command(name, how, tmp_path):
     seen.whole()
     want, got = child_counts(seen, out)
     assert want == got and len(want) >= 1
-    assert seen.count(CHILDREN, "call")["parent_leaf"] == 200
+    first = seen.events[0]["pid"]
+    assert sum(e["pid"] == first and e["ev"] == "call" and e["name"] == "parent_leaf" for e in seen.events) == 200
 
 
 @pytest.mark.parametrize("name", lib.pick("3.9"))
