@@ -109,6 +109,22 @@ static void add_missing(struct err *e)
 	caps_advise(e, missing | caps_missing(CAPS(CAP_SYS_PTRACE)));
 }
 
+static int open_record(struct session *s, struct err *e)
+{
+	int err;
+
+	s->record = fopen(s->opts.record_rings, "wxe");
+	err = s->record ? replay_begin(s->record) : -errno;
+	return err ? err_set(e, -PYE_EOUTPUT, "the rings cannot be recorded: %s", strerror(-err))
+		   : 0;
+}
+
+void session_record(struct session *s, const struct replay_item *item, const void *data)
+{
+	if (s->record)
+		replay_put(s->record, item, data);
+}
+
 int session__new(struct session **out, const struct session_opts *opts, struct err *e)
 {
 	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes,
@@ -124,6 +140,8 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	err = find_targets(s, e);
 	if (err == -PYE_EPRIV)
 		add_missing(e);
+	if (!err && opts->record_rings)
+		err = open_record(s, e);
 	cap.families = families(s);
 	if (!err)
 		err = cap_bpf__new(&s->cap, &cap, e);
@@ -147,6 +165,8 @@ void session__free(struct session *s)
 	assembler__free(s->as);
 	capw__free(s->capw);
 	targets_free(s);
+	if (s->record)
+		fclose(s->record);
 	launch__close(&s->launch);
 	if (s->signal_fd >= 0)
 		close(s->signal_fd);
@@ -243,6 +263,12 @@ static int drain(struct session *s, size_t batches)
 
 		if (err)
 			return err;
+		session_record(s,
+			       &(struct replay_item){ .kind = REPLAY_BATCH,
+						      .len = (uint32_t)batch.len,
+						      .ring = batch.ring,
+						      .round = batch.round },
+			       batch.data);
 		/* what it cannot keep, for want of memory or disk, it counts */
 		assembler__feed(s->as, &batch);
 		any = 1;
@@ -339,7 +365,12 @@ static int loop(struct session *s)
 
 static void take_final(void *ctx, uint32_t tix, uint32_t seq)
 {
-	assembler__final(ctx, tix, seq);
+	const uint32_t final[2] = { tix, seq };
+	struct session *s = ctx;
+
+	session_record(s, &(struct replay_item){ .kind = REPLAY_FINAL, .len = sizeof(final) },
+		       final);
+	assembler__final(s->as, tix, seq);
 }
 
 /* Probes out, rings empty, every thread's final number known: then the counters are exact. */
@@ -353,10 +384,12 @@ static int finish(struct session *s, struct session_result *result)
 	targets_release(s);
 	while (drain(s, PASS_BATCHES) > 0 && s->interrupts < 2)
 		read_signals(s);
-	cap_bpf__finals(s->cap, take_final, s->as);
+	cap_bpf__finals(s->cap, take_final, s);
 	drain(s, PASS_BATCHES); /* the last words of threads that ended meanwhile */
 	err = assembler__finish(s->as);
 	cap_bpf__losses(s->cap, lost);
+	session_record(s, &(struct replay_item){ .kind = REPLAY_LOSSES, .len = sizeof(lost) },
+		       lost);
 	assembler__totals(s->as, lost, &result->totals);
 	result->totals.end_ns = now_ns();
 	result->totals.complete = true;

@@ -26,6 +26,7 @@ struct session_opts {
 	uint64_t max_events; /* 0 = no end */
 	size_t ring_bytes; /* 0 = the default */
 	bool force_classic;
+	const char *record_rings; /* file for capture/replay.h, or NULL */
 	bool quiet;
 	const char *arguments; /* our command line, for the capture */
 };

@@ -6,6 +6,7 @@
 #include "assemble/assemble.h"
 #include "capture/cap_bpf.h"
 #include "capture/launch.h"
+#include "capture/replay.h"
 #include "cmd/session.h"
 #include "cpython/interp.h"
 #include "proc/pid.h"
@@ -37,6 +38,7 @@ struct session {
 	size_t target_cnt;
 	struct launch launch;
 	int fd; /* of the capture */
+	FILE *record; /* of the rings, or NULL */
 	int signal_fd, epoll_fd;
 	uint64_t start_ns;
 	int64_t start_unix_ns;
@@ -53,6 +55,9 @@ uint64_t now_ns(void);
 
 /* session_open_capture - begin the capture file; @plan: of the first process. */
 int session_open_capture(struct session *s, const struct probe_plan *plan);
+
+/* session_record - keep an item for a replay, where that was asked for. */
+void session_record(struct session *s, const struct replay_item *item, const void *data);
 
 /* target_add - a process by its pid; NULL with the sentence in @e. Owned by the session. */
 struct target *target_add(struct session *s, pid_t pid, struct err *e);

@@ -69,6 +69,21 @@ static void describe(struct session *s, const struct target *t, struct assembler
 	};
 }
 
+static int tell_assembler(struct session *s, const struct assembler_process *p)
+{
+	struct replay_process r = { .pix = p->trace.id,
+				    .pid = p->trace.pid,
+				    .start_ns = p->trace.start_ns,
+				    .layout = *p->layout,
+				    .late = p->late };
+
+	snprintf(r.comm, sizeof(r.comm), "%s", p->trace.comm);
+	snprintf(r.exe, sizeof(r.exe), "%s", p->trace.exe);
+	snprintf(r.python, sizeof(r.python), "%s", p->trace.python);
+	session_record(s, &(struct replay_item){ .kind = REPLAY_PROCESS, .len = sizeof(r) }, &r);
+	return assembler__process(s->as, p);
+}
+
 int target_start(struct session *s, struct target *t, struct err *e)
 {
 	uint32_t flags = (s->opts.subprocesses ? PYE_PROC_FOLLOW : 0u) |
@@ -87,7 +102,7 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	if (err)
 		return err_set(e, err, "too many processes or Python versions are traced at once");
 	describe(s, t, &p, &info, python, sizeof(python));
-	err = assembler__process(s->as, &p);
+	err = tell_assembler(s, &p);
 	if (!err)
 		err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
 	if (err)
@@ -219,7 +234,7 @@ static int go_on(struct session *s, struct target *t)
 
 	cap_bpf__moved(s->cap, t->pid.given, &t->in);
 	describe(s, t, &p, &info, python, sizeof(python));
-	return assembler__process(s->as, &p);
+	return tell_assembler(s, &p);
 }
 
 static int start_late(struct session *s, struct target *t, struct err *e)
@@ -285,6 +300,9 @@ int targets_control(struct session *s)
 	const struct pye_proc_rec *rec;
 
 	while ((rec = cap_bpf__control(s->cap))) {
+		session_record(s,
+			       &(struct replay_item){ .kind = REPLAY_CONTROL, .len = sizeof(*rec) },
+			       rec);
 		switch (rec->head.kind) {
 		case PYE_REC_HELD:
 			on_held(s, rec);

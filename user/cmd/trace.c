@@ -34,6 +34,7 @@ struct trace_opts {
 	const char *engine;
 	bool subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
 	uint64_t duration_ns, max_events, ring_bytes;
+	const char *record_rings;
 };
 
 static int parse_pids(void *field, const char *arg, struct err *e)
@@ -94,6 +95,8 @@ static const struct opt_row capture_rows[] = {
 	  "memory between kernel and pyebpf, in all", false, NULL },
 	{ 0, "keep-capture", NULL, OPT_FLAG, AT(keep_capture), NULL,
 	  "keep the capture (.pyebpf) beside the output", false, NULL },
+	{ 0, "record-rings", "FILE", OPT_STRING, AT(record_rings), NULL,
+	  "keep what came from the kernel, as user/capture/replay.h says (for tests)", true, NULL },
 	{ 0, "classic-uprobes", NULL, OPT_FLAG, AT(force_classic), NULL,
 	  "as on a kernel without uprobe_multi (for tests)", true, NULL },
 	{ 0 },
@@ -238,6 +241,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.max_events = o->max_events,
 		.ring_bytes = (size_t)o->ring_bytes,
 		.force_classic = o->force_classic,
+		.record_rings = o->record_rings,
 		.quiet = o->quiet,
 		.arguments = arguments,
 	};
