@@ -413,6 +413,10 @@ static int on_thread_end(struct assembler *a, const struct pye_thread_end_rec *r
 	}
 	err = thread_end(a, t, rec->head.seq, rec->head.ts_ns);
 	a->numbered += t->next_seq;
+	/* its number can come again, after exec at once: that thread has another stack */
+	t->last_ns = rec->head.ts_ns;
+	if (t->depth)
+		err = asm_first(err, asm_gap(a, t, rec->head.ts_ns, GAP_END, 0));
 	t->trace.end_ns = rec->head.ts_ns;
 	memcpy(t->name, rec->comm, PYE_COMM);
 	err = asm_first(err, capw__thread(a->w, &t->trace));

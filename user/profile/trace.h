@@ -56,7 +56,8 @@ enum trace_loss {
 	X(GAP_SWITCH, 1, "switch", "the thread went to another stack (greenlet, fiber)")         \
 	X(GAP_WINDOW, 2, "window", "tracing was switched off")                                   \
 	X(GAP_EXEC,   3, "exec",   "the process executed another program")                       \
-	X(GAP_ATTACH, 4, "attach", "a child process was traced from here on only")
+	X(GAP_ATTACH, 4, "attach", "a child process was traced from here on only")           \
+	X(GAP_END,    5, "end",    "the thread ended, or executed, with these frames open")
 /* clang-format on */
 enum trace_gap_reason {
 #define X(id, number, name, text) id = (number),
