@@ -43,8 +43,8 @@ def test_a_million_calls(name, tmp_path):
     raw = lib.convert(capture)
     meta = json.loads(raw.splitlines()[-1])
     assert meta["generated"] == meta["written"] and not sum(meta["dropped"].values())
-    assert raw.count(b'"func":"add"') == 2 * n
-    assert calls_by_leaf(lib.convert(capture, "pprof"))["add"] == n
+    assert raw.count(b'"func":"count_add"') == 2 * n
+    assert calls_by_leaf(lib.convert(capture, "pprof"))["count_add"] == n
 
 
 @pytest.mark.parametrize("what, n", [("threads", 20000), ("mixed", 2000)])
@@ -182,21 +182,22 @@ def test_subinterpreters(name, tmp_path):
     assert seen.count(lib.PROGRAMS / "subinterpreters.py", "return")["after"] == runs // 2
 
 
+@pytest.mark.parametrize("daemons", [0, 2])
 @pytest.mark.parametrize("name", lib.families())
-def test_shutdown(name, tmp_path):
+def test_shutdown(name, daemons, tmp_path):
     out = tmp_path / "lines"
     prog = lib.PROGRAMS / "shutdown.py"
-    seen, _ = lib.run_program(name, "shutdown.py", tmp_path, out)
+    seen, _ = lib.run_program(name, "shutdown.py", tmp_path, out, daemons)
     seen.whole()
     want = collections.Counter(out.read_text().split())
     got = seen.count(prog, "call")
     for f in ("leaf", "__del__", "at_exit", "on_dead"):
         assert got[f] == want[f], f
-    assert want["at_exit"] >= 3 and want["leaf"] > 5
+    assert want["at_exit"] >= 3 and want["leaf"] >= 5
     ended = seen.count(prog, lib.LEAVE)
     assert ended["leaf"] == want["leaf"] and ended["__del__"] == want["__del__"]
     entered = collections.Counter(e["tid"] for e in seen.of(prog) if e["ev"] == "call" and e["name"] == "quick")
-    assert len(entered) <= 2
+    assert len(entered) <= daemons
     # the closing of the generator that a module holds: thrown into, or finished by its deallocation
     assert want["held"] == 1 and got["held"] == 1
 

@@ -19,7 +19,7 @@ def count():
     return COUNTS.setdefault(tid, collections.Counter())
 
 
-def add(a, b):
+def count_add(a, b):
     return a + b
 
 
@@ -27,9 +27,9 @@ def adds(n):
     c = count()
     t = 0
     for i in range(n):
-        t = add(t, i)
-    c["add", "call"] += n
-    c["add", "return"] += n
+        t = count_add(t, i)
+    c["count_add", "call"] += n
+    c["count_add", "return"] += n
     return t
 
 

@@ -148,7 +148,8 @@ def attempt(f, *args):
 def everything():
     e, missed = Eq(), []
     for i in range(5):
-        for f in (down, down_args, by_max, by_sort, by_map, by_partial, Init):
+        # 3.15 does not look at the limit in calls with stars: this would take all memory
+        for f in (down, down_args if sys.version_info < (3, 15) else down, by_max, by_sort, by_map, by_partial, Init):
             if not attempt(f, 0):
                 missed.append(f.__name__)
         attempt(by_reduce, 1, 2)

@@ -1,4 +1,4 @@
-"""usage: shutdown.py OUT: what runs at the end: atexit, __del__ of what modules hold, daemon threads. OUT gets a line per call."""
+"""usage: shutdown.py OUT DAEMONS: what runs at the end: atexit, __del__ of what modules hold, daemon threads. OUT gets a line per call."""
 import atexit
 import os
 import sys
@@ -60,7 +60,7 @@ sys.kept = Last(4)
 REF = weakref.ref(KEPT[0], on_dead)
 GEN = held()
 next(GEN)
-threads = [threading.Thread(target=daemon, daemon=True) for _ in range(2)]
+threads = [threading.Thread(target=daemon, daemon=True) for _ in range(int(sys.argv[2]))]
 for t in threads:
     t.start()
 leaf(0)
