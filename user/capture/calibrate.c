@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -23,6 +24,7 @@
 #define ROUNDS	    40 /* per batch and kind */
 #define WARMUP	    8
 #define PAUSE_US    300
+#define DATA_BYTES  (16u << 10)
 #define COST_MAX_NS 100000
 
 /* Like the real sites: an entry sits on a conditional jump, an exit on one of three. */
@@ -30,6 +32,7 @@ void calibrate_enter(const void *frame);
 void calibrate_leave_jump(const void *tstate, const void *frame);
 void calibrate_leave_push(const void *tstate, const void *frame);
 void calibrate_leave_call(const void *tstate, const void *frame);
+void calibrate_code(void);
 extern const char calibrate_enter_site[], calibrate_jump_site[], calibrate_push_site[],
 	calibrate_call_site[];
 
@@ -38,7 +41,7 @@ extern const char calibrate_enter_site[], calibrate_jump_site[], calibrate_push_
  * those of its callers: that belongs to the price. An evaluator is left through about so many. */
 __asm__(".text\n"
 	".globl calibrate_enter, calibrate_enter_site, calibrate_leave_jump, calibrate_jump_site\n"
-	".globl calibrate_leave_push, calibrate_push_site, calibrate_leave_call, calibrate_call_site\n"
+	".globl calibrate_code, calibrate_leave_push, calibrate_push_site, calibrate_leave_call, calibrate_call_site\n"
 	"calibrate_enter: test %rdi, %rdi\n"
 	"calibrate_enter_site: jne 1f\n"
 	"1: ret\n"
@@ -58,10 +61,30 @@ __asm__(".text\n"
 	"4:\n"
 	"calibrate_call_site: call 1f\n"
 	"ret\n"
-	"1: ret\n");
+	"1: ret\n"
+	/* a jump per line of the cache */
+	"calibrate_code:\n"
+	".rept 288\n"
+	"jmp 1f\n"
+	".balign 64\n"
+	"1: nop\n"
+	".endr\n"
+	"ret\n");
 #else
 #error "calibrate.c: write the functions for this architecture"
 #endif
+
+/* What a program does between two events drives some of the kernel's code and data out of the caches. The
+ * amounts are those with which functions of known length come out right, from 0.3 to 10 us, under every
+ * interpreter (tests/e2e/test_cost.py); without, an event seems 60 to 120 ns cheaper than it is. */
+static void disturb(void)
+{
+	static volatile uint64_t data[DATA_BYTES / sizeof(uint64_t)];
+
+	calibrate_code();
+	for (size_t i = 0; i < DATA_BYTES / sizeof(data[0]); i += 8)
+		data[i]++;
+}
 
 /* By what the instruction does. */
 enum kind {
@@ -148,13 +171,17 @@ struct samples {
 	unsigned int last_kind, events; /* events: of this batch */
 };
 
-static void take(struct samples *s, const struct pye_head *head)
+static void add_sample(struct samples *s, enum interval which, uint64_t ns)
 {
-	unsigned int kind = head->kind == PYE_REC_EXIT, which = s->last_kind * 2 + kind;
-	uint64_t ns = head->ts_ns - s->last_ns;
-
 	if (s->events++ >= 4 * WARMUP && ns < COST_MAX_NS && s->cnt[which] < BATCHES * ROUNDS)
 		s->ns[which][s->cnt[which]++] = (uint32_t)ns;
+}
+
+static void take(struct samples *s, const struct pye_head *head)
+{
+	unsigned int kind = head->kind == PYE_REC_EXIT;
+
+	add_sample(s, s->last_kind * 2 + kind, head->ts_ns - s->last_ns);
 	s->last_ns = head->ts_ns;
 	s->last_kind = kind;
 }
@@ -189,7 +216,7 @@ static uint32_t typical(struct samples *s, enum interval which)
 	if (!s->cnt[which])
 		return 0;
 	qsort(s->ns[which], s->cnt[which], sizeof(s->ns[which][0]), compare);
-	return s->ns[which][s->cnt[which] / 4];
+	return s->ns[which][s->cnt[which] * 2 / 5];
 }
 
 static uint32_t minus(uint32_t a, uint32_t b)
@@ -199,52 +226,81 @@ static uint32_t minus(uint32_t a, uint32_t b)
 
 /* Only sums of an "after" and a "before" are ever used, so one of the four can be chosen freely. What an
  * instruction takes beyond a jump is spent after the time stamp. */
-static void settle(struct samples *s, struct calibration *out)
+static void settle(struct samples *s, struct samples *bare, struct calibration *out)
 {
-	uint32_t entry_entry = typical(&s[KIND_JUMP], ENTRY_ENTRY);
-	uint32_t entry_exit = typical(&s[KIND_JUMP], ENTRY_EXIT);
-	uint32_t exit_entry = typical(&s[KIND_JUMP], EXIT_ENTRY);
+	uint32_t between = typical(bare, ENTRY_ENTRY);
+	uint32_t entry_entry = minus(typical(&s[KIND_JUMP], ENTRY_ENTRY), between);
+	uint32_t entry_exit = minus(typical(&s[KIND_JUMP], ENTRY_EXIT), between);
+	uint32_t jump = typical(&s[KIND_JUMP], EXIT_ENTRY);
 	struct trace_cost *cost = &out->jump;
 
 	cost->entry_before_ns = entry_entry / 2;
 	cost->entry_after_ns = entry_entry - cost->entry_before_ns;
 	cost->exit_before_ns = minus(entry_exit, cost->entry_after_ns);
-	cost->exit_after_ns = minus(exit_entry, cost->entry_before_ns);
-	out->push_ns = minus(typical(&s[KIND_PUSH], EXIT_ENTRY), exit_entry);
-	out->call_ns = minus(typical(&s[KIND_CALL], EXIT_ENTRY), exit_entry);
-	log_debug("entry-entry %u, entry-exit %u, exit-entry %u ns; a push %u, a call %u ns more",
-		  entry_entry, entry_exit, exit_entry, out->push_ns, out->call_ns);
+	cost->exit_after_ns = minus(minus(jump, between), cost->entry_before_ns);
+	out->push_ns = minus(typical(&s[KIND_PUSH], EXIT_ENTRY), jump);
+	out->call_ns = minus(typical(&s[KIND_CALL], EXIT_ENTRY), jump);
+	log_debug(
+		"entry-entry %u, entry-exit %u, exit-entry %u ns over %u; a push %u, a call %u ns more",
+		entry_entry, entry_exit, minus(jump, between), between, out->push_ns, out->call_ns);
 }
 
-__attribute__((noinline)) static void run(void (*leave)(const void *tstate, const void *frame))
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+typedef void (*leave_fn)(const void *tstate, const void *frame);
+
+/* @bare: without probes, takes the time between what would be two events. */
+static void run(leave_fn leave, struct samples *bare)
 {
 	static const uint64_t tstate[16];
 	struct fake_code code = { { 0 } };
 	struct fake_frame outer = { .code = &code }, inner = { .code = &code, .previous = &outer };
 
 	for (int i = 0; i < ROUNDS + WARMUP; i++) {
+		uint64_t begin_ns = bare ? now_ns() : 0;
+
 		calibrate_enter(&outer);
+		disturb();
 		calibrate_enter(&inner);
+		disturb();
 		leave(tstate, &inner);
+		disturb();
 		leave(tstate, &outer);
+		disturb();
+		if (bare)
+			add_sample(bare, ENTRY_ENTRY, (now_ns() - begin_ns) / 4);
 	}
 }
+
+static const leave_fn leave_by[KIND_CNT] = {
+	[KIND_JUMP] = calibrate_leave_jump,
+	[KIND_PUSH] = calibrate_leave_push,
+	[KIND_CALL] = calibrate_leave_call,
+};
 
 /* The kinds take turns, so that a slow moment of the machine is one for all of them. */
 static void measure(const struct bpf_loaded *bpf, struct ring *rings, struct samples *s)
 {
-	static void (*const leave[KIND_CNT])(const void *tstate, const void *frame) = {
-		[KIND_JUMP] = calibrate_leave_jump,
-		[KIND_PUSH] = calibrate_leave_push,
-		[KIND_CALL] = calibrate_leave_call,
-	};
-
 	for (unsigned int batch = 0; batch < BATCHES; batch++) {
 		for (unsigned int kind = 0; kind < KIND_CNT; kind++) {
-			run(leave[kind]);
+			run(leave_by[kind], NULL);
 			s[kind].events = 0;
 			read_events(bpf, rings, &s[kind]);
 		}
+		usleep(PAUSE_US);
+	}
+}
+
+static void measure_bare(struct samples *bare)
+{
+	for (unsigned int batch = 0; batch < BATCHES; batch++) {
+		run(leave_by[KIND_JUMP], bare);
 		usleep(PAUSE_US);
 	}
 }
@@ -281,7 +337,7 @@ int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
 	int procs = bpf_map__fd(bpf->skel->maps.procs),
 	    layouts = bpf_map__fd(bpf->skel->maps.layouts);
 	struct pye_proc proc = { .layout = (uint16_t)slot, .flags = PYE_PROC_TRACED };
-	struct samples *s = calloc(KIND_CNT, sizeof(*s));
+	struct samples *s = calloc(KIND_CNT + 1, sizeof(*s));
 	struct pye_pylayout l = layout();
 	struct attached a = { 0 };
 	uint32_t pid = (uint32_t)getpid();
@@ -299,7 +355,8 @@ int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
 	if (!err) {
 		measure(bpf, rings, s);
 		attach_close(&a);
-		settle(s, out);
+		measure_bare(&s[KIND_CNT]);
+		settle(s, &s[KIND_CNT], out);
 	}
 	bpf_map_delete_elem(procs, &pid);
 	free(s);
