@@ -39,10 +39,12 @@ def family(name):
 
 @functools.lru_cache(maxsize=None)
 def families():
-    """One interpreter of each family: the one built here rather than the one of a distribution."""
+    """One interpreter of each family (the short form leaves out 3.7, which is as 3.6 and 3.8 are): rather one that is a plain
+    file than one that is started through a loader."""
     best = {}
     for name in sorted(pythons.names(), key=lambda n: (not n.startswith("pyenv"), len(n), n)):
-        best.setdefault(family(name), name)
+        if LONG or family(name) != "3.7":
+            best.setdefault(family(name), name)
     return sorted(best.values(), key=lambda n: (pythons.version(n), n))
 
 

@@ -34,7 +34,7 @@ def check_counted(name, what, n, tmp_path):
     return seen, want
 
 
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+@pytest.mark.parametrize("name", lib.pick("3.12"))
 def test_a_million_calls(name, tmp_path):
     """Too many to look at each: counted as lines, and in the profile."""
     capture, n = tmp_path / "t.pyebpf", 1000000
@@ -47,7 +47,12 @@ def test_a_million_calls(name, tmp_path):
     assert calls_by_leaf(lib.convert(capture, "pprof"))["count_add"] == n
 
 
-@pytest.mark.parametrize("what, n", [("threads", 20000), ("mixed", 2000)])
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.13t"))
+def test_counted_in_threads(name, tmp_path):
+    check_counted(name, "threads", 20000, tmp_path)
+
+
+@pytest.mark.parametrize("what, n", [("mixed", 1000)])
 @pytest.mark.parametrize("name", lib.families())
 def test_counted(name, what, n, tmp_path):
     check_counted(name, what, n * (20 if lib.LONG else 1), tmp_path)
@@ -109,7 +114,7 @@ def calls_by_leaf(raw):
     return out
 
 
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.13"))
+@pytest.mark.parametrize("name", lib.pick("3.11"))
 def test_pprof_holds_the_same_numbers(name, tmp_path):
     seen, _ = check_counted(name, "mixed", 1000, tmp_path)
     got = calls_by_leaf(lib.convert(tmp_path / "t.pyebpf", "pprof"))
@@ -145,13 +150,13 @@ def test_hooks_switched_on_and_off(name, tmp_path):
     check_calls(name, "hooks.py", tmp_path)
 
 
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name", lib.pick("3.6", "3.10", "3.12", "3.13t", "3.15"))
 def test_finalizers(name, tmp_path):
     seen = check_calls(name, "finalizers.py", tmp_path)
     assert seen.count(lib.PROGRAMS / "finalizers.py")["__del__"] > 500
 
 
-@pytest.mark.parametrize("name", lib.pick("3.6", "3.11", "3.13t", "3.15"))
+@pytest.mark.parametrize("name", lib.pick("3.6", "3.13t"))
 def test_thousands_of_threads(name, tmp_path):
     n = 2000
     out = tmp_path / "out.json"
@@ -182,8 +187,7 @@ def test_subinterpreters(name, tmp_path):
     assert seen.count(lib.PROGRAMS / "subinterpreters.py", "return")["after"] == runs // 2
 
 
-@pytest.mark.parametrize("daemons", [0, 2])
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name, daemons", [(n, 0) for n in lib.families()] + [(n, 2) for n in lib.pick("3.8", "3.12", "3.14")])
 def test_shutdown(name, daemons, tmp_path):
     out = tmp_path / "lines"
     prog = lib.PROGRAMS / "shutdown.py"
@@ -203,7 +207,7 @@ def test_shutdown(name, daemons, tmp_path):
 
 
 @pytest.mark.parametrize("how", sorted(CRASHES))
-@pytest.mark.parametrize("name", lib.pick("3.9", "3.12"))
+@pytest.mark.parametrize("name", lib.pick("3.12"))
 def test_ends_of_all_sorts(name, how, tmp_path):
     out = tmp_path / "out.json"
     prog = lib.PROGRAMS / "ends.py"

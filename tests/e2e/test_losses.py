@@ -54,7 +54,7 @@ def counted(out):
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t"))
 def test_a_small_ring(name, threads, tmp_path):
     """64 KiB for everything, and a reader that stands still again and again."""
     out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
@@ -72,7 +72,7 @@ def test_a_small_ring(name, threads, tmp_path):
     check_exact(seen, counted(out))
 
 
-@pytest.mark.parametrize("name", lib.pick("3.9", "3.11", "3.14"))
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.14"))
 def test_a_reader_that_stops(name, tmp_path):
     out, flag, capture = tmp_path / "out", tmp_path / "flag", tmp_path / "t.pyebpf"
     stopped = 5 if lib.LONG else 2

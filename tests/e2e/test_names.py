@@ -22,10 +22,9 @@ def expected_fresh(n, ks):
             yield "<lambda>", 1 + k * 1000000 + i
 
 
-@pytest.mark.parametrize("threads", [0, 4])
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name, threads", [(n, 4) for n in lib.families()] + [(n, 0) for n in lib.pick("3.12")])
 def test_a_hundred_thousand_short_lived_functions(name, threads, tmp_path):
-    n = 100000 if lib.LONG or lib.family(name) in ("3.8", "3.12") else 10000
+    n = 100000 if lib.LONG or lib.family(name) == "3.12" else 8000
     per_thread = n // threads if threads else n
     seen, _ = lib.run_program(name, "fresh.py", tmp_path, per_thread, *([threads] if threads else []))
     seen.whole()

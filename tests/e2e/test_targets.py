@@ -72,7 +72,7 @@ def whole_start(seen, n):
 
 
 @pytest.mark.parametrize("how", LAUNCHES, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.14"))
+@pytest.mark.parametrize("name", lib.pick("3.11", "3.14"))
 def test_launched_however(name, how, tmp_path):
     if how is venv_link and len(lib.command(name)) > 1:
         pytest.skip("a virtual environment has no loader")
@@ -83,7 +83,7 @@ def test_launched_however(name, how, tmp_path):
         assert counted.setdefault(name, seen.meta["written"]) == seen.meta["written"]
 
 
-@pytest.mark.parametrize("name", lib.every())
+@pytest.mark.parametrize("name", lib.every() if lib.LONG else [n for n in lib.every() if n not in lib.families()])
 def test_launched(name, tmp_path):
     whole_start(lib.traced(lib.command(name) + [LEAFS, 200], tmp_path)[0], 200)
 
@@ -161,7 +161,7 @@ def begin(name, tmp_path, number=0, program=WAITS):
 
 
 @pytest.mark.parametrize("form", ["-p", "--pid=", "positional"])
-@pytest.mark.parametrize("name", lib.pick("3.6", "3.12"))
+@pytest.mark.parametrize("name", lib.pick("3.6"))
 def test_a_running_process(name, form, tmp_path):
     context, flag, _ = begin(name, tmp_path)
     capture = tmp_path / "t.pyebpf"
@@ -384,7 +384,7 @@ def test_children_of_every_version(name, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["fork", "storm", "mp_fork", "spawn", "run"])
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+@pytest.mark.parametrize("name", lib.pick("3.12"))
 def test_without_s_children_are_not_seen(name, how, tmp_path):
     out = tmp_path / "out"
     more = lib.command(name) if how == "run" else []

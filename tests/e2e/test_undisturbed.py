@@ -18,7 +18,7 @@ import lib
 
 pytestmark = lib.needs_root
 STEADY = lib.PROGRAMS / "steady.py"
-KILLS = 200 if lib.LONG else 24
+KILLS = 200 if lib.LONG else 14
 
 
 class Steady:
@@ -72,7 +72,7 @@ def code_differs(pid):
     return bad
 
 
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.14"))
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
 def test_killed_at_any_moment(name, tmp_path):
     chance = random.Random(7)
     capture = tmp_path / "t.pyebpf"
@@ -80,7 +80,7 @@ def test_killed_at_any_moment(name, tmp_path):
         assert code_differs(target.pid) == []
         seen_probes = readable = 0
         whole = 3.0
-        for n in range(KILLS // len(lib.pick("3.8", "3.12", "3.14")) + 1):
+        for n in range(KILLS // len(lib.pick("3.8", "3.12")) + 1):
             with contextlib.suppress(FileNotFoundError):
                 capture.unlink()
             begun = time.monotonic()
