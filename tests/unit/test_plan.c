@@ -206,7 +206,9 @@ static void test_plan__handlers(void **state)
 	assert_int_equal(plan.minor, 12);
 	assert_int_equal(plan.table, DATA);
 	assert_int_equal(plan.runtime, DATA + AT_RUNTIME);
-	assert_int_equal(plan.site_cnt, 6);
+	assert_int_equal(plan.site_cnt, 7);
+	assert_int_equal(site("exit_unwind")->kind, PROBE_UNWINDING);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND);
 	expect("RESUME", PROBE_RESUME, handler_at(RESUME) + 6, PREG_RBX, 0);
 	expect("INSTRUMENTED_RESUME", PROBE_RESUME, handler_at(INSTR_RESUME) + 6, PREG_RBX, 0);
 	expect("YIELD_VALUE", PROBE_YIELD, handler_at(YIELD) + 12, PREG_RDX, 72);
@@ -320,11 +322,13 @@ static void test_plan__frame_in_a_slot(void **state)
 	/* at the first byte it still is in the slot */
 	make_312();
 	for (size_t i = 0; i <= INSTR_YIELD; i++) {
-		PUT(handler_at(i), "\x48\x8b\x5c\x24\x08\x48\x89\x4b\x38");
+		PUT(handler_at(i), "\x48\x8b\x5c\x24\x08\x48\x89\x4b\x38\xff\xe0"
+				   "\xcc\xcc\xcc\xcc\xcc");
+		if (i < RETURN_VALUE || i > INSTR_CONST)
+			continue;
 		put_branch(handler_at(i) + 9, 0xe8, AT_CLEAR);
 		PUT(handler_at(i) + 14, "\xff\xe0");
 	}
-	PUT(handler_at(RESUME) + 9, "\xff\xe0");
 	assert_int_equal(make_plan("uprobe"), 0);
 	s = site("RESUME");
 	assert_true(s->single_step);
