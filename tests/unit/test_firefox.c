@@ -468,6 +468,22 @@ static void test_place(void **state)
 		{ "/usr/lib/python3/dist-packages/apt/cache.py", "/usr/lib/python3.11", "apt",
 		  FF_CAT_PACKAGES },
 		{ "/srv/python3things/x.py", "", "python3things", FF_CAT_USER },
+		{ "/home/u/python3/x.py", "", "x", FF_CAT_USER },
+		{ "/home/u/python3.11/x.py", "", "x", FF_CAT_USER },
+		{ "/home/u/mylib/python3.11/x.py", "", "x", FF_CAT_USER },
+		{ "/home/u/lib/python3/x.py", "", "x", FF_CAT_USER },
+		{ "/home/u/lib/python311/x.py", "", "x", FF_CAT_USER },
+		{ "/home/u/app.zip/pkg/x.py", "", "x", FF_CAT_USER },
+		{ "lib/python3.9/os.py", "", "os", FF_CAT_STDLIB },
+		{ "/usr/lib64/python3.12/os.py", "", "os", FF_CAT_STDLIB },
+		{ "/opt/d/lib/python3.13td/os.py", "", "os", FF_CAT_STDLIB },
+		{ "/opt/python3/lib/python3.9/os.py", "", "os", FF_CAT_STDLIB },
+		{ "/home/u/venv/lib/python3.12/site-packages/six.py", "", "six", FF_CAT_PACKAGES },
+		{ "/usr/local/lib/python3.11/dist-packages/a/b.py", "", "a", FF_CAT_PACKAGES },
+		{ "/v/lib/python3.9/site-packages/a.egg/a/b.py", "", "a.egg", FF_CAT_PACKAGES },
+		{ "<frozen __main__>", "", "", FF_CAT_USER },
+		{ "<frozen zipimport>", "", "zipimport", FF_CAT_STDLIB },
+		{ "<stdin>", "", "", FF_CAT_USER },
 	};
 
 	(void)state;

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "profile/place.h"
+
 /* The rest of @path below folder @dir, NULL if it is not inside. */
 static const char *below(const char *path, const char *dir)
 {
@@ -14,31 +16,6 @@ static const char *below(const char *path, const char *dir)
 	if (!len || strncmp(path, dir, len) != 0 || path[len] != '/')
 		return NULL;
 	return path + len + 1;
-}
-
-/* The rest of @path after its last folder of this name, given with both slashes. */
-static const char *after_folder(const char *path, const char *folder)
-{
-	const char *found = NULL;
-
-	for (const char *at = path; (at = strstr(at, folder)); at++)
-		found = at + strlen(folder);
-	return found;
-}
-
-/* lib/python3.11/, lib64/python3.13t/ and lib/python311.zip/ */
-static const char *guess_stdlib(const char *path)
-{
-	for (const char *at = path; (at = strstr(at, "/python3")); at++) {
-		const char *end = at + strlen("/python3");
-
-		end += strspn(end, ".0123456789t");
-		if (!strncmp(end, "zip/", 4))
-			end += 3;
-		if (*end == '/')
-			return end + 1;
-	}
-	return NULL;
 }
 
 static void set_package(struct ff_place *place, const char *rest)
@@ -84,24 +61,27 @@ struct ff_place ff_place_of(const char *file, const char *prefix, const char *co
 {
 	struct ff_place place = { .category = FF_CAT_USER, .package = file };
 	const char *rest;
+	enum place in;
 
 	if (!*file) {
 		place.category = FF_CAT_OTHER;
 		return place;
 	}
+	/* a program that was frozen with its interpreter */
+	if (!strcmp(file, "<frozen __main__>"))
+		return place;
 	if (!strncmp(file, "<frozen ", 8))
 		return frozen(file + 8);
 	if (*file == '<')
 		return place;
-	rest = after_folder(file, "/site-packages/");
-	if (!rest)
-		rest = after_folder(file, "/dist-packages/");
-	if (rest) {
+	in = place_of_file(file, &rest);
+	if (in == PLACE_PACKAGES) {
 		place.category = FF_CAT_PACKAGES;
 		set_package(&place, rest);
 		return place;
 	}
-	rest = prefix && *prefix ? below(file, prefix) : guess_stdlib(file);
+	if (prefix && *prefix)
+		rest = below(file, prefix);
 	if (!rest) {
 		set_package(&place, under_roots(file, roots));
 		return place;

@@ -2,7 +2,7 @@
 /*
  * Where a function lives, as far as its file's name tells: the category that colours it and the
  * package or module it is shown under. A capture has no module names (they are attributes of the
- * running program); so the module is derived from the import roots of the process.
+ * running program); so the module is derived from the folder that it was imported from.
  */
 #ifndef PYEBPF_EXPORT_FIREFOX_PLACE_H
 #define PYEBPF_EXPORT_FIREFOX_PLACE_H
@@ -39,8 +39,7 @@ struct ff_place {
 /**
  * ff_place_of - category and package of a file
  * @file:   co_filename
- * @prefix: folder of the standard library, "" or NULL if unknown: a folder lib/python3.N is then
- *          taken for it
+ * @prefix: folder of the standard library, "" or NULL if unknown: what profile/place.h takes for it
  * @roots:  NULL-terminated folders that modules are imported from, longest first; may be NULL
  */
 struct ff_place ff_place_of(const char *file, const char *prefix, const char *const *roots);

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/idmap.h"
 #include "profile/aggregate_priv.h"
+#include "profile/place.h"
 
 enum {
 	DEFAULT_MAX_STACKS = 4 << 20
@@ -266,10 +267,11 @@ static int add_func(struct aggregate *a, const struct agg_func *func, uint32_t *
 	return 0;
 }
 
-/* The path from the longest import root on that it lies in. */
+/* The path from the longest import root on that it lies in; without one, by its shape. */
 static const char *short_file(const struct aggregate *a, uint32_t process, const char *file)
 {
 	const struct live_process *p = &a->live_processes[process];
+	const char *below;
 
 	for (uint32_t i = 0; file && i < p->root_cnt; i++) {
 		const struct strpool_str *root = &a->r.strings.strs[p->roots[i]];
@@ -280,7 +282,7 @@ static const char *short_file(const struct aggregate *a, uint32_t process, const
 		if (!strncmp(file, root->s, len) && file[len] == '/' && file[len + 1])
 			return file + len + 1;
 	}
-	return file;
+	return file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE ? below : file;
 }
 
 static int on_func(void *self, const struct trace_func *func)
