@@ -77,7 +77,7 @@ int probe_clear(struct pt_regs *ctx)
 SEC("uprobe")
 int probe_unwinding(struct pt_regs *ctx)
 {
-	struct thread *t = thread_get();
+	struct thread *t = thread_quiet();
 
 	if (t)
 		t->flags |= T_UNWINDING;
@@ -136,6 +136,8 @@ static __noinline int eval_resync(u32 reason)
 	if (!t)
 		return 0;
 	caller = tstate_frame(t, l, &tstate);
+	if (reason == PYE_WALK_SWITCH)
+		lost(t, CNT_LOST_READ); /* the exit happened, but of which frame is not known */
 	if (caller)
 		resync(t, caller, reason);
 	return 0;
@@ -244,7 +246,7 @@ int probe_gen_close(struct pt_regs *ctx)
 SEC("uprobe")
 int probe_code_dealloc(struct pt_regs *ctx)
 {
-	struct thread *t = thread_get();
+	struct thread *t = thread_quiet();
 
 	if (t)
 		code_retire(t, where(ctx, bpf_get_attach_cookie(ctx)));

@@ -101,6 +101,16 @@ static __noinline struct thread *thread_new(struct task_struct *task)
 	return t;
 }
 
+__hidden struct thread *thread_quiet(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (stopped)
+		return NULL;
+	return t ? t : thread_new(task);
+}
+
 __hidden struct thread *thread_start(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -11,13 +11,24 @@
 #define PROT_EXEC 4
 #define NR_MMAP	  9 /* x86-64 */
 
-/* The record first: a process that nobody hears of must not be stopped. */
+/* A process that nobody hears of must not be stopped, and who hears of it must find it stopped: the
+ * place for the record first, then the signal, then the record. */
 static __always_inline void hold(u32 pid, u32 why)
 {
-	struct pye_proc_rec rec = { .pid = pid };
+	struct pye_proc_rec *rec = bpf_ringbuf_reserve(&control, sizeof(*rec), 0);
 
-	if (proc_send(PYE_REC_HELD, why, &rec))
-		bpf_send_signal(SIGSTOP);
+	if (!rec) {
+		count(CNT_LATE_RECORD);
+		return;
+	}
+	__builtin_memset(rec, 0, sizeof(*rec));
+	rec->head.ts_ns = bpf_ktime_get_ns();
+	rec->head.kind = PYE_REC_HELD;
+	rec->head.sub = why;
+	rec->pid = pid;
+	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
+	bpf_send_signal(SIGSTOP);
+	bpf_ringbuf_submit(rec, BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("tp_btf/sched_process_exec")

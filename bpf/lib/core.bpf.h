@@ -174,6 +174,9 @@ static __always_inline bool proc_send(u32 kind, u32 sub, const struct pye_proc_r
 
 extern __u32 stopped;
 
+/* thread_quiet - the same for a hit that is no event: nothing is lost when it cannot be announced. */
+struct thread *thread_quiet(void);
+
 /* thread_start - the slow part of thread_get(): a thread that is new, or not announced yet. */
 struct thread *thread_start(void);
 

@@ -162,7 +162,7 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 		sure = 0;
 		frame = frame_previous(t, l);
 	}
-	return 0;
+	return FRAME_CUT; /* a longer chain of linked generators than we look through */
 }
 
 /* walk_flush - send the frames collected in t->walk; -1 if the ring is full. */
