@@ -469,6 +469,8 @@ class Program:
             self.emit("try:")
             self.indent += 1
         self.emit(self.pick("yield x", "t += x", "yield t"))
+        self.emit("if x is None:")
+        self.emit("    yield")  # a generator, whatever follows
         self.indent -= 1
         cost = self.block(COST_MAX // 2, 3, {"gen"}) + self.block(COST_MAX // 4, 2, {"gen"})
         if greedy:

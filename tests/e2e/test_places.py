@@ -36,7 +36,7 @@ in_main()
 @pytest.fixture
 def tree(tmp_path):
     """A program that calls something from everywhere."""
-    work, site = tmp_path / "work", tmp_path / "lib" / "site-packages"
+    work, site = tmp_path / "project", tmp_path / "lib" / "site-packages"
     for folder in (work, site / "six_like"):
         folder.mkdir(parents=True)
     (work / "main.py").write_text(PROGRAM, "ascii")
@@ -55,7 +55,7 @@ def trace(pyebpf, folder, command, path):
     for name in ("x.pyebpf", "x.json", "x.folded"):
         (folder / name).unlink(missing_ok=True)
     pyebpf.ok("trace", "-q", "-o", folder / "x.pyebpf", "--", *command, "main.py", env=env,
-              cwd=folder / "work")
+              cwd=folder / "project")
     pyebpf.ok("convert", folder / "x.pyebpf", "-q", "-o", folder / "x.json")
     pyebpf.ok("convert", folder / "x.pyebpf", "-q", "-o", folder / "x.folded")
     profile = json.loads((folder / "x.json").read_text("utf-8"))
@@ -92,7 +92,7 @@ def assert_right(found, folded):
         elif file.startswith("<frozen "):
             assert where.category == "stdlib", (name, file)
         elif where.category == "User code" and file.startswith("/"):
-            assert "/work/" in file or "/app.zip/" in file, (name, file)
+            assert "/project/" in file or "/app.zip/" in file, (name, file)
     # from where an import would find them
     assert re.search(r"raw_decode \(json/decoder\.py:\d+\)", folded)
     assert re.search(r"in_package \(six_like/core\.py:1\)", folded)
@@ -100,7 +100,7 @@ def assert_right(found, folded):
 
 def test_every_interpreter(pyebpf, interpreter, tree):
     assert_right(*trace(pyebpf, tree, interpreter.command,
-                        [tree / "work", tree / "lib" / "site-packages", tree / "app.zip"]))
+                        [tree / "project", tree / "lib" / "site-packages", tree / "app.zip"]))
 
 
 def test_a_venv(pyebpf, interpreter, tree):
@@ -124,7 +124,7 @@ def test_packages_of_debian(pyebpf, tree):
 def test_a_users_folder_called_python3(pyebpf, tree):
     """Not the standard library."""
     (tree / "python3.11").mkdir()
-    (tree / "work" / "helper.py").rename(tree / "python3.11" / "helper.py")
+    (tree / "project" / "helper.py").rename(tree / "python3.11" / "helper.py")
     found, _ = trace(pyebpf, tree, ["/usr/bin/python3"],
                      [tree / "python3.11", tree / "lib" / "site-packages", tree / "app.zip"])
     assert place(found, "in_helper") == ("User code", "helper")
