@@ -226,7 +226,7 @@ def test_a_capture_that_was_cut(capture, tmp_path):
     cut.write_bytes(data[:-20])
     r = convert(cut, "-f", "ndjson", "-o", "-")
     assert r.returncode == 0
-    assert b"ends before its proper end" in r.stderr
+    assert b"what is whole was read" in r.stderr
     assert json.loads(r.stdout.decode().splitlines()[-1])["complete"] is False
 
 
