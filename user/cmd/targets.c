@@ -178,8 +178,12 @@ static void attach_child(struct session *s, struct target *t, const struct targe
 	struct err e = { 0 };
 
 	inherit(t, parent);
-	if (cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
-		log_debug("child %d: %s", t->pid.given, e.what);
+	if (!cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
+		return;
+	log_debug("child %d: %s", t->pid.given, e.what);
+	/* most likely it has executed a program meanwhile: what that one is, is looked up anew */
+	interp__done(&t->in);
+	t->has_interp = false;
 }
 
 /* A child: with probes for the whole file it is recorded already, else it gets its own now. */
