@@ -675,7 +675,7 @@ sys.setrecursionlimit(20000)
 threading.stack_size(256 << 20)
 sys.unraisablehook = lambda *_: None
 MINE = threading.local()
-ANY = (Exception, GeneratorExit)
+ANY = (Exception, GeneratorExit) + ((BaseExceptionGroup,) if sys.version_info >= (3, 11) else ())
 
 
 class E0(Exception):

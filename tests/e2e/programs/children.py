@@ -1,7 +1,8 @@
 """usage: children.py HOW OUT [OTHER...]: starts processes that call child_leaf; writes {pid: calls} of all of them to OUT, a line each.
 
 HOW: fork, double (fork of a fork), storm (200 forks), spawn, forkserver, mp_fork, run (OTHER: an interpreter's command),
-run_many (several OTHER separated by --), exec_same, exec_other, exec_none; wait FLAG in the environment holds it at the start.
+run_many (several OTHER separated by --), exec_same, exec_other, exec_none; 
+In the environment: PYEBPF_TEST_FLAG, a file that it waits for at its start; PYEBPF_TEST_DELAY, seconds before a child's calls.
 """
 import os
 import subprocess
@@ -20,6 +21,7 @@ def parent_leaf(n):
 
 
 def calls(n, out):
+    time.sleep(float(os.environ.get("PYEBPF_TEST_DELAY", "0")))
     for i in range(n):
         child_leaf(i)
     with open(out, "a") as f:
