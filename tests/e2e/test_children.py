@@ -45,7 +45,7 @@ def test_children_of_a_running_process(tmp_path):
 def test_a_shell_that_starts_python(script, tmp_path):
     python = lib.shell_words(lib.any_python() + [lib.PROGRAMS / "counted.py", tmp_path / "out", "add", 100])
     seen, _ = lib.traced(["sh", "-c", script.format(python)], tmp_path, "-s")
-    assert seen.whole().count(lib.PROGRAMS / "counted.py")["add"] == 100
+    assert seen.whole().count(lib.PROGRAMS / "counted.py")["count_add"] == 100
 
 
 def test_a_child_that_cannot_be_traced_runs_on(tmp_path):
