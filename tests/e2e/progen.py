@@ -785,10 +785,7 @@ def drive(coro, rounds):
     except ANY:
         t += 1
     finally:
-        try:
-            coro.close()
-        except ANY:
-            t += 2
+        closed(coro)
     return t
 
 
@@ -845,10 +842,7 @@ async def one_task(make, k):
     except (StopIteration, GeneratorExit):
         tick()
     finally:
-        try:
-            coro.close()
-        except ANY:
-            tick()
+        closed(coro)
     return t
 
 

@@ -26,14 +26,14 @@ def begin_load(name, tmp_path, seconds, threads=2):
 @pytest.mark.parametrize("name", lib.pick("3.12"))
 def test_killed_while_writing(name, tmp_path):
     """Readable to the last whole chunk: at every kill more than a second's worth is there, nested right."""
-    with begin_load(name, tmp_path, 600, 1) as target:
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "steady.py"]) as target:
         pid = int(target.stdout.readline())
         sizes = []
-        for n in range(10 if lib.LONG else 4):
+        for n in range(10 if lib.LONG else 2):
             capture = tmp_path / ("t%d.pyebpf" % n)
             with lib.attach(pid, capture, stderr=subprocess.DEVNULL) as tracer:
                 lib.wait_attached(tracer, pid)
-                time.sleep(1.5 + 0.37 * n)
+                time.sleep(1.3 + 0.37 * n)
                 tracer.kill()
                 tracer.wait(60)
             done = lib.sh([lib.BINARY, "convert", capture, "--format", "ndjson", "-o", "-"])
@@ -55,13 +55,13 @@ def test_cut_at_any_byte(tmp_path):
     name = lib.pick("3.12")[0]
     # long enough for several chunks
     with lib.started(lib.command(name) + [lib.PROGRAMS / "waits.py", tmp_path / "flag"]) as target:
-        with lib.attach(int(target.stdout.readline()), tmp_path / "t.pyebpf", "-d", "4s") as tracer:
+        with lib.attach(int(target.stdout.readline()), tmp_path / "t.pyebpf", "-d", "3500ms") as tracer:
             lib.finish(tracer)
     whole = (tmp_path / "t.pyebpf").read_bytes()
     cut = tmp_path / "cut.pyebpf"
     seen = grown = 0
-    step = max(len(whole) // (200 if lib.LONG else 12), 1)
-    for size in list(range(0, min(len(whole), 400), 37)) + list(range(400, len(whole), step)):
+    step = max(len(whole) // (200 if lib.LONG else 6), 1)
+    for size in list(range(0, min(len(whole), 400), 97)) + list(range(400, len(whole), step)):
         cut.write_bytes(whole[:size])
         done = lib.sh([lib.BINARY, "convert", cut, "--format", "ndjson", "-o", "-"])
         assert done.returncode in (0, 2, 6), (size, done.returncode, done.stderr)

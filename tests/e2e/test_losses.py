@@ -75,8 +75,8 @@ def test_a_small_ring(name, threads, tmp_path):
 @pytest.mark.parametrize("name", lib.pick("3.9", "3.14"))
 def test_a_reader_that_stops(name, tmp_path):
     out, flag, capture = tmp_path / "out", tmp_path / "flag", tmp_path / "t.pyebpf"
-    stopped = 5 if lib.LONG else 2
-    with lib.started(lib.command(name) + [LOAD, out, stopped + 2, 2, flag]) as target:
+    stopped = 5 if lib.LONG else 1
+    with lib.started(lib.command(name) + [LOAD, out, stopped + 1, 2, flag]) as target:
         pid = int(target.stdout.readline())
         with lib.attach(pid, capture, "--ring", "1M") as tracer:
             lib.wait_attached(tracer, pid)

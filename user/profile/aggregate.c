@@ -282,7 +282,8 @@ static const char *short_file(const struct aggregate *a, uint32_t process, const
 		if (!strncmp(file, root->s, len) && file[len] == '/' && file[len + 1])
 			return file + len + 1;
 	}
-	return file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE ? below : file;
+	return file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE ? below
+										      : file;
 }
 
 static int on_func(void *self, const struct trace_func *func)
