@@ -26,7 +26,7 @@ def begin_load(name, tmp_path, seconds, threads=2):
 @pytest.mark.parametrize("name", lib.pick("3.12"))
 def test_killed_while_writing(name, tmp_path):
     """Readable to the last whole chunk: at every kill more than a second's worth is there, nested right."""
-    with lib.started(lib.command(name) + [lib.PROGRAMS / "steady.py"]) as target:
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "slow.py"]) as target:
         pid = int(target.stdout.readline())
         sizes = []
         for n in range(10 if lib.LONG else 2):
@@ -54,7 +54,7 @@ def test_cut_at_any_byte(tmp_path):
     """Every prefix is readable or refused; none crashes or shows wrong stacks."""
     name = lib.pick("3.12")[0]
     # long enough for several chunks
-    with lib.started(lib.command(name) + [lib.PROGRAMS / "waits.py", tmp_path / "flag"]) as target:
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "slow.py"]) as target:
         with lib.attach(int(target.stdout.readline()), tmp_path / "t.pyebpf", "-d", "3500ms") as tracer:
             lib.finish(tracer)
     whole = (tmp_path / "t.pyebpf").read_bytes()
