@@ -71,7 +71,7 @@ def test_cut_at_any_byte(tmp_path):
             assert events[-1]["written"] >= seen
             grown += events[-1]["written"] > seen
             seen = events[-1]["written"]
-    assert seen and grown > 2
+    assert seen and grown > 1
 
 
 @contextlib.contextmanager
