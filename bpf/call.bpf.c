@@ -136,8 +136,6 @@ static __noinline int eval_resync(u32 reason)
 	if (!t)
 		return 0;
 	caller = tstate_frame(t, l, &tstate);
-	if (reason == PYE_WALK_SWITCH)
-		lost(t, CNT_LOST_READ); /* the exit happened, but of which frame is not known */
 	if (caller)
 		resync(t, caller, reason);
 	return 0;
