@@ -8,6 +8,8 @@
  */
 #include "cpython/planner.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +136,7 @@ static bool is_returns(const struct planner *p, uint64_t addr)
 static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 {
 	const struct disasm_range ranges[] = { { function, function + 1 }, { called, called + 1 } };
-	struct disasm_branch *calls;
+	auto_free struct disasm_branch *calls = NULL;
 	size_t cnt, others = 0;
 	int err = code__branches(&p->code, ranges, 2, &calls, &cnt);
 
@@ -151,11 +153,8 @@ static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 		others++;
 		err = planner__add(p, &site);
 	}
-	if (err)
+	if (err || others)
 		return err;
-	free(calls);
-	if (others)
-		return 0;
 	return err_set(
 		p->e, -PYE_EPLAN,
 		"3.%u: only return handlers call %s (0x%lx): frames that end by an exception "
