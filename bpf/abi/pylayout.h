@@ -33,7 +33,8 @@ struct pye_pylayout {
 	__u16 f_state; /* to 3.10: f_stacktop (pointer) or f_state (int8); else none */
 	__u16 f_gen; /* to 3.10: f_gen; else none */
 	__u16 f_stack; /* to 3.10: f_stacktop (pointer), or f_stackdepth (int32) of 3.10: not NULL, not
-			    * negative while suspended; else none */
+			* negative while suspended; 3.11: stacktop (int32): negative while it runs and no
+			* call of it does; else none */
 
 	/* code object */
 	__u16 co_filename, co_name, co_qualname; /* co_qualname: none before 3.11 */
@@ -78,9 +79,12 @@ struct pye_pylayout {
 	__u8 resume_ahead; /* then there stands one of: */
 	__u8 yield_ops[2];
 	__u8 resume_ops[4];
+	/* 3.11: instructions at which a frame with a saved stack pointer (f_stack) does not run: suspended,
+	 * not entered yet, or left already; else 0 */
+	__u8 idle_ops[4];
 	__u8 pad[2];
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 92, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 96, "struct pye_pylayout is part of the ABI");
 
 #endif

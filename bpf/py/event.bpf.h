@@ -96,7 +96,7 @@ __noinline u64 entry_caller(u64 caller)
 	if (!t)
 		return CALLER_LOST;
 	/* from 3.11 on who makes a RESUME runs; to 3.10 a frame that is thrown into has its entry, too */
-	real = frame_real(caller, !(l->flags & PYE_LAYOUT_FRAME_OBJECT));
+	real = frame_real(caller, l->flags & PYE_LAYOUT_FRAME_OBJECT ? 0 : SURE_CALLS);
 	top = SLOT_FRAME(stack_top(t));
 	if (real == FRAME_CUT)
 		real = t->flags & T_KNOWN ? top : 0;

@@ -92,16 +92,37 @@ static __always_inline struct thread *self(struct pye_pylayout **l)
 	return *l ? t : NULL;
 }
 
+static __always_inline bool is_one_of(const u8 ops[4], u16 word)
+{
+	word &= 0xff;
+	return word == ops[0] || word == ops[1] || word == ops[2] || word == ops[3];
+}
+
+/* What is known of a frame: it made a call, so it is not suspended; the event is its own. */
+#define SURE_CALLS 1
+#define SURE_RUNS  2
+
 /*
- * Throwing into a generator that delegates to another one (yield from, await) links its frame into the
- * thread's chain although it does not run: it is still suspended. Such a frame shows no call.
+ * A frame in the thread's chain that does not run: it shows no call.
+ * - Throwing into a generator that delegates to another one (yield from, await) links its frame although
+ *   it is still suspended.
+ * - 3.11 calls the function of sys.settrace() for a frame that did not come to its RESUME handler yet, or
+ *   has left its RETURN_VALUE or YIELD_VALUE handler's begin behind; and finalizers of its variables.
+ *   All have their stack pointer saved there; a frame that was really thrown into stands at its yield,
+ *   too, but has not.
  */
-static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayout *l, u64 frame)
+static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayout *l, u64 frame,
+					    u32 sure)
 {
 	u64 instr = frame_word(t, l->f_instr);
 	s32 depth = -1;
 	u16 word = 0;
 
+	if (l->idle_ops[0])
+		return sure < SURE_RUNS && (s32)frame_word(t, l->f_stack) >= 0 &&
+		       !read_user(&word, 2, instr) && is_one_of(l->idle_ops, word);
+	if (sure)
+		return false;
 	if (l->flags & PYE_LAYOUT_FRAME_STATE) {
 		read_user(&depth, 4, frame + l->f_stack);
 		return depth >= 0;
@@ -120,11 +141,7 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 	}
 	if (read_user(&word, 2, instr + l->resume_ahead))
 		return false;
-	if ((word >> 8 & l->resume_mask & 3) < 2)
-		return false;
-	word &= 0xff;
-	return word == l->resume_ops[0] || word == l->resume_ops[1] || word == l->resume_ops[2] ||
-	       word == l->resume_ops[3];
+	return (word >> 8 & l->resume_mask & 3) >= 2 && is_one_of(l->resume_ops, word);
 }
 
 /* The chain ends at a linked frame (3.9 does not link it to its caller) or at memory that cannot be read:
@@ -134,7 +151,7 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 /*
  * frame_real - the frame itself, or the next one below it that is a running Python frame: entries from
  * C, the interpreter's own shims and linked generators are skipped. It is left in t->frame.
- * @sure: the frame itself is known to run
+ * @sure: what is known of the frame itself: 0, SURE_CALLS or SURE_RUNS
  *
  * Return: 0 at the root of the stack; or FRAME_CUT.
  */
@@ -155,7 +172,7 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 		}
 		end = 0;
 		if (frame_owner(t, l) < OWNER_ENTRY && !code_is_hidden(l, frame_code(t, l))) {
-			if (sure || !frame_is_linked(t, l, frame))
+			if (!frame_is_linked(t, l, frame, sure))
 				return frame;
 			end = FRAME_CUT;
 		}
@@ -225,7 +242,7 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 
 	if (!t)
 		return 1;
-	w->frame = frame_real(w->frame, !w->n);
+	w->frame = frame_real(w->frame, w->n ? 0 : SURE_RUNS);
 	if (w->frame <= FRAME_CUT) {
 		w->cut = w->frame;
 		return 1;
@@ -292,7 +309,7 @@ __noinline int walk_near(u64 frame)
 		return -1;
 	anchor = SLOT_FRAME(stack_top(t));
 	for (int i = 0; i < NEAR_FRAMES; i++) {
-		at = frame_real(at, !i);
+		at = frame_real(at, i ? 0 : SURE_RUNS);
 		if (at == anchor)
 			break;
 		if (at <= FRAME_CUT)
@@ -307,7 +324,7 @@ __noinline int walk_near(u64 frame)
 	base = t->pos;
 	at = frame;
 	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
-		at = frame_real(at, !i);
+		at = frame_real(at, i ? 0 : SURE_RUNS);
 		if (at <= FRAME_CUT || walk_add(t, l, at, &id))
 			return -1;
 		slot_set(t, base + n - 1 - i, at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));

@@ -150,7 +150,7 @@ def test_hooks_switched_on_and_off(name, tmp_path):
     check_calls(name, "hooks.py", tmp_path)
 
 
-@pytest.mark.parametrize("name", lib.pick("3.6", "3.10", "3.12", "3.13t", "3.15"))
+@pytest.mark.parametrize("name", lib.pick("3.6", "3.10", "3.11", "3.13t", "3.15"))
 def test_finalizers(name, tmp_path):
     seen = check_calls(name, "finalizers.py", tmp_path)
     assert seen.count(lib.PROGRAMS / "finalizers.py")["__del__"] > 500

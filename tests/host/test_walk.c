@@ -237,6 +237,40 @@ static void test_walk__skips_linked_generators(void **state)
 	}
 }
 
+/* 3.11: frames of which sys.settrace() is told before their RESUME and after their RETURN_VALUE. */
+static void test_walk__frames_that_are_traced(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LAYOUT_CNT; i++) {
+		const struct pye_pylayout *l = &all_layouts[i]->py;
+		uint64_t frames[8], root, middle, top, instr;
+		uint32_t first, last;
+
+		if (!l->idle_ops[0])
+			continue;
+		for (uint32_t op = 0; op < 256; op++) {
+			bool idle = memchr(l->idle_ops, (int)op, sizeof(l->idle_ops)) != NULL;
+
+			begin(all_layouts[i]);
+			instr = image_take(&image, 8);
+			image_field(&image, instr, 0, op, 2);
+			root = image_frame(&image, codes_made[0], 0, 0);
+			middle = image_frame(&image, codes_made[1], root, 0);
+			image_field(&image, middle, l->f_instr, instr, 8);
+			image_field(&image, middle, l->f_stack, 3, 4);
+			top = image_frame(&image, codes_made[2], middle, 0);
+			image_field(&image, top, l->f_instr, instr, 8);
+			assert_int_equal(frame_real(middle, SURE_CALLS), idle ? root : middle);
+			assert_int_equal(frame_real(middle, SURE_RUNS), middle);
+			assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
+			assert_int_equal(walked(frames, 8, &first, &last), idle ? 2 : 3);
+			assert_int_equal(frames[1], idle ? root : middle);
+			image_field(&image, middle, l->f_stack, UINT32_MAX, 4);
+			assert_int_equal(frame_real(middle, SURE_CALLS), middle);
+		}
+	}
+}
+
 static void test_walk__cycles_end(void **state)
 {
 	(void)state;
@@ -574,6 +608,7 @@ int main(void)
 		cmocka_unit_test(test_walk__too_deep_stack),
 		cmocka_unit_test(test_walk__skips_what_is_no_frame),
 		cmocka_unit_test(test_walk__skips_linked_generators),
+		cmocka_unit_test(test_walk__frames_that_are_traced),
 		cmocka_unit_test(test_walk__cycles_end),
 		cmocka_unit_test(test_walk__torn_pointers),
 		cmocka_unit_test(test_walk__fault_at_every_read),

@@ -14,7 +14,7 @@ const struct layout layout_3_10 = {
 		.f_owner           = PYE_NO_FIELD,
 		.f_state           = 108,
 		.f_gen             = 88,
-		.f_stack         = 80,
+		.f_stack           = 80,
 
 		.co_filename       = 104,
 		.co_name           = 112,

@@ -14,7 +14,7 @@ const struct layout layout_3_11 = {
 		.f_owner           = 69,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
-		.f_stack         = PYE_NO_FIELD,
+		.f_stack           = 64,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -49,9 +49,7 @@ const struct layout layout_3_11 = {
 
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
-		.resume_ahead      = 2,
-		.yield_ops         = { 86, 0xff },
-		.resume_ops        = { 151, 150, 255, 255 },
+		.idle_ops          = { 151, 150, 83, 86 }, /* RESUME, RESUME_QUICK, RETURN_VALUE, YIELD_VALUE */
 	},
 };
 /* clang-format on */

@@ -14,7 +14,7 @@ const struct layout layout_3_12 = {
 		.f_owner           = 70,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
-		.f_stack         = PYE_NO_FIELD,
+		.f_stack           = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,

@@ -38,7 +38,7 @@ const struct layout layout_3_13 = {
 		.f_owner           = 70,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
-		.f_stack         = PYE_NO_FIELD,
+		.f_stack           = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -93,7 +93,7 @@ const struct layout layout_3_13t = {
 		.f_owner           = 70,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
-		.f_stack         = PYE_NO_FIELD,
+		.f_stack           = PYE_NO_FIELD,
 
 		.co_filename       = 128,
 		.co_name           = 136,

@@ -38,7 +38,7 @@ const struct layout layout_3_14 = {
 		.f_owner           = 74,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
-		.f_stack         = PYE_NO_FIELD,
+		.f_stack           = PYE_NO_FIELD,
 
 		.co_filename       = 112,
 		.co_name           = 120,
@@ -92,7 +92,7 @@ const struct layout layout_3_14t = {
 		.f_owner           = 78,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
-		.f_stack         = PYE_NO_FIELD,
+		.f_stack           = PYE_NO_FIELD,
 
 		.co_filename       = 128,
 		.co_name           = 136,

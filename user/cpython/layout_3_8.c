@@ -14,7 +14,7 @@ const struct layout layout_3_8 = {
 		.f_owner           = PYE_NO_FIELD,
 		.f_state           = 72,
 		.f_gen             = 96,
-		.f_stack         = 72,
+		.f_stack           = 72,
 
 		.co_filename       = 104,
 		.co_name           = 112,
