@@ -18,6 +18,8 @@ static const struct command {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
 	{ "convert", NULL, cmd_convert, "turn a capture into firefox, pprof, collapsed or ndjson" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
+	{ "doctor", NULL, cmd_doctor,
+	  "try what is needed of this machine, and say what is missing" },
 	{ "version", "--version", cmd_version, "print the version" },
 	{ "help", "--help", cmd_help, "print this, or the help of a command" },
 };

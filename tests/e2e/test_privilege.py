@@ -1,33 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pyebpf may and may not do: the capabilities that suffice, and what is said when one is missing."""
 import contextlib
-import ctypes
 import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 
 import pytest
 
 import pythons
+from limits import MINIMUM, NOBODY, as_nobody, refuse_bpf
 
 pytestmark = pytest.mark.needs_root
 
-MINIMUM = ("bpf", "perfmon", "sys_ptrace", "dac_read_search", "checkpoint_restore")
-NOBODY = 65534
 CALLS = ("import time\ndef f(): pass\ndef g(): f()\nprint(flush=True)\n"
          "while True:\n    g()\n    time.sleep(0.001)\n")
-
-
-def as_nobody(*capabilities):
-    """The beginning of a command line that runs as nobody with exactly these capabilities."""
-    command = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
-    if capabilities:
-        given = ",".join("+" + name for name in capabilities)
-        command += ["--inh-caps", given, "--ambient-caps", given]
-    return command
 
 
 @pytest.fixture
@@ -219,23 +207,6 @@ def test_a_user_namespace(pyebpf):
 
 
 # --- refusals of the kernel that are not for want of a capability ---
-
-def refuse_bpf(command, number):
-    """For a child: the bpf() system call with this command fails with that number, by a seccomp filter."""
-    allow, fail = 0x7fff0000, 0x00050000 | number
-    filters = [(0x20, 0, 0, 0), (0x15, 0, 3, 321), (0x20, 0, 0, 16), (0x15, 0, 1, command),
-               (0x06, 0, 0, fail), (0x06, 0, 0, allow)]
-    code = b"".join(struct.pack("HBBI", *row) for row in filters)
-    buffer = ctypes.create_string_buffer(code)
-    program = struct.pack("HxxxxxxQ", len(filters), ctypes.addressof(buffer))
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def install():
-        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
-            os._exit(99)
-    install.keep = buffer
-    return install
-
 
 BPF_MAP_CREATE, BPF_PROG_LOAD = 0, 5
 

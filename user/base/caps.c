@@ -9,15 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
-
-/* The inode of the first user namespace; the kernel promises it in <linux/nsfs.h>. */
-#define FIRST_USER_NS 0xeffffffdu
+#include "base/where.h"
 
 /* clang-format off */
 static const struct {
@@ -50,19 +47,12 @@ static uint64_t effective(void)
 	return (uint64_t)data[1].effective << 32 | data[0].effective;
 }
 
-static bool in_user_namespace(void)
-{
-	struct stat st;
-
-	return !stat("/proc/self/ns/user", &st) && st.st_ino != FIRST_USER_NS;
-}
-
 uint64_t caps_missing(uint64_t wanted)
 {
 	uint64_t have = effective();
 
 	/* a process inside may be looked into with what one has inside */
-	if (in_user_namespace())
+	if (where_user_ns())
 		have &= CAPS_PROC;
 	for (unsigned int i = 0; i < KNOWN_CNT; i++)
 		if (have & known[i].included_in)
@@ -100,21 +90,6 @@ char *caps_text(char *out, size_t size, uint64_t missing)
 	return out;
 }
 
-/* The number in /proc/sys of a name with dots. */
-static bool read_rule(const char *name, int *value)
-{
-	auto_fclose FILE *f = NULL;
-	char path[96];
-
-	snprintf(path, sizeof(path), "/proc/sys/%s", name);
-	for (char *at = path + strlen("/proc/sys/"); *at; at++)
-		if (*at == '.')
-			*at = '/';
-	f = fopen(path, "re");
-	/* NOLINTNEXTLINE(cert-err34-c): a file of the kernel with a small number in it */
-	return f && fscanf(f, "%d", value) == 1;
-}
-
 static void add_rules(char *out, size_t size, uint64_t missing)
 {
 	const char *last = "";
@@ -124,7 +99,7 @@ static void add_rules(char *out, size_t size, uint64_t missing)
 		const char *rule = known[i].rule;
 
 		if (!(missing & CAPS(known[i].number)) || !rule || !strcmp(last, rule) ||
-		    !read_rule(rule, &value))
+		    !where_rule(rule, &value))
 			continue;
 		add(out, size, "%s%s = %d", *last ? ", " : "the kernel's rules: ", rule, value);
 		last = rule;
@@ -151,46 +126,78 @@ static void lower(char *s)
 		*s = (char)tolower((unsigned char)*s);
 }
 
-static void advise_user(char *out, size_t size, const char *caps)
+/* Could this user get it, and all that is named with it? */
+static bool within_bounds(uint64_t missing)
+{
+	missing |= caps_missing(CAPS_BPF | CAPS_PROC);
+	for (unsigned int i = 0; i < KNOWN_CNT; i++)
+		if (missing & CAPS(known[i].number) &&
+		    prctl(PR_CAPBSET_READ, known[i].number, 0, 0, 0) != 1)
+			return false;
+	return true;
+}
+
+static void ways_of_user(char *out, size_t size, const char *caps)
 {
 	char path[PATH_MAX], shown[160];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
 
 	add(out, size, "run it as root: sudo pyebpf ...");
-	if (n <= 0 || (size_t)n >= sizeof(shown) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+	if (n <= 0 || (size_t)n >= sizeof(shown))
 		return;
 	text_escape(shown, sizeof(shown), path, (size_t)n);
 	add(out, size, "\nor, once: sudo setcap %s=ep %s", caps, shown);
 }
 
-/* Root that lacks something: sudo would change nothing. */
-static void advise_root(char *out, size_t size, uint64_t missing)
+/* Nobody in here can get it, root or not: sudo would change nothing. */
+static void ways_from_outside(char *out, size_t size, uint64_t missing)
+{
+	bool root = !geteuid();
+	char names[256];
+
+	switch (where_are_we()) {
+	case WHERE_KUBERNETES:
+		add(out, size, "in the pod: securityContext: {%scapabilities: {add: [%s]}}",
+		    root ? "" : "runAsUser: 0, ",
+		    all_names(names, sizeof(names), missing, "", ", "));
+		return;
+	case WHERE_DOCKER:
+	case WHERE_PODMAN:
+		add(out, size, "start the container so: %s run%s%s ...",
+		    where_are_we() == WHERE_DOCKER ? "docker" : "podman", root ? "" : " --user=0",
+		    all_names(names, sizeof(names), missing, " --cap-add=", ""));
+		return;
+	case WHERE_CONTAINER:
+	case WHERE_HOST:
+		break;
+	}
+	add(out, size, "%s: start pyebpf outside of it, or with %s",
+	    prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1
+		    ? "no_new_privs forbids this session to get more"
+		    : "this session has been stripped of it",
+	    all_names(names, sizeof(names), missing, "CAP_", ", "));
+}
+
+void caps_ways(char *out, size_t size, uint64_t missing)
 {
 	char names[256];
 
-	if (secure_getenv("KUBERNETES_SERVICE_HOST"))
-		add(out, size, "in the pod: securityContext: {capabilities: {add: [%s]}}",
-		    all_names(names, sizeof(names), missing, "", ", "));
-	else if (!access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK))
-		add(out, size, "start the container with%s",
-		    all_names(names, sizeof(names), missing, " --cap-add=", ""));
+	out[0] = '\0';
+	lower(all_names(names, sizeof(names), missing, "cap_", ","));
+	if (where_user_ns())
+		add(out, size,
+		    "capabilities of a user namespace do not count here: run it outside");
+	else if (geteuid() && within_bounds(missing) && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
+		ways_of_user(out, size, names);
 	else
-		add(out, size, "this root has been stripped of it: start pyebpf with %s",
-		    all_names(names, sizeof(names), missing, "CAP_", ", "));
+		ways_from_outside(out, size, missing);
 }
 
 void caps_advise(struct err *e, uint64_t missing)
 {
-	char text[sizeof(e->hint)] = "", names[256];
+	char text[sizeof(e->hint)] = "", ways[sizeof(e->hint)];
 
 	add_rules(text, sizeof(text), missing);
-	lower(all_names(names, sizeof(names), missing, "cap_", ","));
-	if (in_user_namespace())
-		add(text, sizeof(text),
-		    "capabilities of a user namespace do not count here: run it outside");
-	else if (geteuid())
-		advise_user(text, sizeof(text), names);
-	else
-		advise_root(text, sizeof(text), missing);
-	err_hint(e, "%s", text);
+	caps_ways(ways, sizeof(ways), missing);
+	err_hint(e, "%s%s", text, ways);
 }

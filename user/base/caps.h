@@ -32,6 +32,13 @@ uint64_t caps_missing(uint64_t wanted);
 char *caps_text(char *out, size_t size, uint64_t missing);
 
 /**
+ * caps_ways - how to get what @missing names, where this process runs
+ * @out: one or two lines without a newline at the end: sudo and setcap for a user who could get them so,
+ *	 docker, podman or Kubernetes for whoever is in a container without them
+ */
+void caps_ways(char *out, size_t size, uint64_t missing);
+
+/**
  * caps_advise - put into the hint of an error what @missing needs: the kernel's rules, one line, and
  * ways to get it, one line each, at most three
  */

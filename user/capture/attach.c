@@ -8,12 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/perf_event.h>
 
 #include "abi/event.h"
 #include "abi/proc.h"
@@ -113,60 +110,28 @@ static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, u
 	return 0;
 }
 
-static int uprobe_type(void)
-{
-	FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
-	int type = -ENOENT;
-
-	if (!f)
-		return -errno;
-	/* NOLINTNEXTLINE(cert-err34-c): the kernel wrote the number */
-	if (fscanf(f, "%d", &type) != 1)
-		type = -ENOENT;
-	fclose(f);
-	return type;
-}
-
-/* A classic uprobe: one perf event and one link per site, for every process. */
-static int attach_one(const struct bpf_program *prog, int type, const char *path,
-		      const struct probe_site *site, uint64_t cookie)
-{
-	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = cookie);
-	struct perf_event_attr attr = {
-		.type = (__u32)type,
-		.size = sizeof(attr),
-		.config = site->semaphore << 32, /* where the kernel looks for the semaphore */
-		.config1 = (uintptr_t)path,
-		.config2 = site->offset,
-	};
-	int event, link;
-
-	event = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
-	if (event < 0)
-		return -errno;
-	link = bpf_link_create(bpf_program__fd(prog), event, BPF_PERF_EVENT, &opts);
-	if (link < 0)
-		link = -errno;
-	close(event); /* the link holds it */
-	return link;
-}
-
 static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a)
 {
-	int type = uprobe_type();
+	int type = feature_uprobe_type();
 
 	if (type < 0)
 		return type;
 	for (uint32_t i = 0; i < in->plan.site_cnt; i++) {
 		const struct probe_site *site = &in->plan.sites[i];
 		const struct bpf_program *prog;
+		struct uprobe_classic probe;
 		uint32_t sub;
 		int err;
 
 		prog = program_of(bpf->skel, site->kind, &sub);
 		if (!prog)
 			return -EINVAL;
-		err = keep(a, attach_one(prog, type, in->open_path, site, cookie_of(site, sub)));
+		probe = (struct uprobe_classic){ .type = type,
+						 .path = in->open_path,
+						 .offset = site->offset,
+						 .semaphore = site->semaphore,
+						 .cookie = cookie_of(site, sub) };
+		err = keep(a, feature_classic_link(bpf_program__fd(prog), &probe));
 		if (err)
 			return err;
 	}

@@ -209,13 +209,18 @@ int bpf_refused(struct err *e, int err, uint64_t needs, const char *what)
 	return -PYE_EPRIV;
 }
 
+void bpf_be_quiet(void)
+{
+	libbpf_set_print(print_debug);
+}
+
 int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e)
 {
 	struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
 	struct bpf_loaded b = { 0 };
 	int err;
 
-	libbpf_set_print(print_debug);
+	bpf_be_quiet();
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* before 5.11 maps count against it */
 	for (size_t i = 0; i < PYE_RINGS_MAX; i++)
 		b.ring_fds[i] = -1;

@@ -38,6 +38,9 @@ struct bpf_loaded {
  * missing, -ENOMEM.
  */
 int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e);
+/* bpf_be_quiet - what libbpf says is for the log at debug level; bpf_load() does so too. */
+void bpf_be_quiet(void);
+
 void bpf_unload(struct bpf_loaded *b);
 
 /**

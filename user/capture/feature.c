@@ -4,12 +4,16 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
+#include <linux/perf_event.h>
+
+#include "base/cleanup.h"
 
 /* The part of union bpf_attr that BPF_LINK_CREATE reads for uprobe_multi (kernel 6.6 on). */
 struct link_create_multi {
@@ -79,9 +83,9 @@ uint64_t feature_self_offset(const void *address)
 }
 
 /* A program that adds one to element 0 of an array map. */
-static int counting_program(int map_fd)
+static int counting_program(int map_fd, uint32_t attach_type)
 {
-	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = FEATURE_UPROBE_MULTI);
+	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = attach_type);
 	/* NOLINTBEGIN(misc-redundant-expression): some of the kernel's names are 0 */
 	struct bpf_insn insns[] = {
 		{ .code = BPF_ST | BPF_MEM | BPF_W, .dst_reg = BPF_REG_10, .off = -4, .imm = 0 },
@@ -120,29 +124,84 @@ static bool fires_from_thread(int map_fd)
 	return !bpf_map_lookup_elem(map_fd, &key, &value) && value > 0;
 }
 
-bool feature_uprobe_multi(bool *per_process)
+int feature_try_multi(bool *per_process)
 {
 	uint64_t offset = feature_self_offset((const void *)(uintptr_t)probed);
 	struct uprobe_multi_opts opts = {
 		.path = "/proc/self/exe", .offsets = &offset, .cnt = 1, .pid = (uint32_t)getpid()
 	};
-	int map_fd, prog_fd = -1, link_fd = -1;
-	bool has;
+	auto_close int map_fd = -1, prog_fd = -1, link_fd = -1;
 
 	*per_process = false;
 	map_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pye_feature", 4, 8, 1, NULL);
-	if (map_fd >= 0)
-		prog_fd = counting_program(map_fd);
-	if (prog_fd >= 0 && offset)
-		link_fd = uprobe_multi_link(prog_fd, &opts);
-	has = link_fd >= 0;
-	if (has)
-		*per_process = fires_from_thread(map_fd);
-	if (link_fd >= 0)
-		close(link_fd);
-	if (prog_fd >= 0)
-		close(prog_fd);
-	if (map_fd >= 0)
-		close(map_fd);
-	return has;
+	if (map_fd < 0)
+		return -errno;
+	prog_fd = counting_program(map_fd, FEATURE_UPROBE_MULTI);
+	if (prog_fd < 0)
+		return -errno;
+	link_fd = offset ? uprobe_multi_link(prog_fd, &opts) : -ENOENT;
+	if (link_fd < 0)
+		return link_fd;
+	*per_process = fires_from_thread(map_fd);
+	return 0;
+}
+
+bool feature_uprobe_multi(bool *per_process)
+{
+	return !feature_try_multi(per_process);
+}
+
+int feature_uprobe_type(void)
+{
+	auto_fclose FILE *f = fopen("/sys/bus/event_source/devices/uprobe/type", "re");
+	int type;
+
+	if (!f)
+		return -errno;
+	/* NOLINTNEXTLINE(cert-err34-c): the kernel wrote the number */
+	return fscanf(f, "%d", &type) == 1 ? type : -ENOENT;
+}
+
+int feature_classic_link(int prog_fd, const struct uprobe_classic *probe)
+{
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .perf_event.bpf_cookie = probe->cookie);
+	struct perf_event_attr attr = {
+		.type = (__u32)probe->type,
+		.size = sizeof(attr),
+		.config = probe->semaphore << 32, /* where the kernel looks for the semaphore */
+		.config1 = (uintptr_t)probe->path,
+		.config2 = probe->offset,
+	};
+	int event, link;
+
+	event = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+	if (event < 0)
+		return -errno;
+	link = bpf_link_create(prog_fd, event, BPF_PERF_EVENT, &opts);
+	if (link < 0)
+		link = -errno;
+	close(event); /* the link holds it */
+	return link;
+}
+
+int feature_try_classic(void)
+{
+	struct uprobe_classic probe = { .type = feature_uprobe_type(),
+					.path = "/proc/self/exe",
+					.offset = feature_self_offset(
+						(const void *)(uintptr_t)probed) };
+	auto_close int map_fd = -1, prog_fd = -1, link_fd = -1;
+
+	if (probe.type < 0)
+		return probe.type;
+	map_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pye_feature", 4, 8, 1, NULL);
+	if (map_fd < 0)
+		return -errno;
+	prog_fd = counting_program(map_fd, 0);
+	if (prog_fd < 0)
+		return -errno;
+	link_fd = feature_classic_link(prog_fd, &probe);
+	if (link_fd < 0)
+		return link_fd;
+	return fires_from_thread(map_fd) ? 0 : -ENOTSUP;
 }

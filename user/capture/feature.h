@@ -30,4 +30,33 @@ uint64_t feature_self_offset(const void *address);
  */
 bool feature_uprobe_multi(bool *per_process);
 
+/* feature_try_multi - the same, with the reason: 0 or the kernel's negative errno. */
+int feature_try_multi(bool *per_process);
+
+/* A uprobe of the old way: one perf event and one link for each. */
+struct uprobe_classic {
+	int type; /* feature_uprobe_type() */
+	const char *path;
+	uint64_t offset, semaphore, cookie; /* semaphore: 0 = none */
+};
+
+/* feature_uprobe_type - number of the kernel's event source for uprobes, or a negative errno. */
+int feature_uprobe_type(void);
+
+/* feature_classic_link - place one, for every process; the link's descriptor or a negative errno. */
+int feature_classic_link(int prog_fd, const struct uprobe_classic *probe);
+
+/*
+ * What else is used of the kernel, each tried on its own with nothing left behind: 0, or the negative
+ * errno of the step that failed.
+ */
+int feature_try_classic(void); /* a uprobe of the old way fires */
+int feature_try_map(void); /* bpf() makes a map */
+int feature_try_ring(void); /* ring buffers */
+int feature_try_btf(void); /* the kernel's BTF can be read; -ENOENT: it has none */
+int feature_try_task_storage(void); /* data of a program that belongs to a task */
+int feature_try_trace_point(void); /* a program at a trace point, by BTF (fork, exec, exit) */
+int feature_try_sleepable(void); /* uprobes that may fault pages in */
+int feature_try_perf(void); /* a sampling event for every process of a CPU */
+
 #endif
