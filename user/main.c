@@ -17,6 +17,7 @@ static const struct command {
 } commands[] = {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
 	{ "convert", NULL, cmd_convert, "turn a capture into firefox, pprof, collapsed or ndjson" },
+	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
 	{ "doctor", NULL, cmd_doctor,
 	  "try what is needed of this machine, and say what is missing" },

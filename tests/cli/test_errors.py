@@ -78,6 +78,11 @@ USAGE = [
     (["convert"], "want one capture to convert"),
     (["convert", "a", "b"], "want one capture to convert"),
     (["convert", "a", "-f", "x"], "no format is called x; there are .*"),
+    (["stats"], "want one capture"),
+    (["stats", "a", "b"], "want one capture"),
+    (["stats", "a", "--by", "x"], "--by x: want function, module, line, thread or process"),
+    (["stats", "a", "--sort", "x"], "--sort x: want self, total or calls"),
+    (["stats", "a", "-n", "x"], "--top x: want a number"),
     (["list", "x"], "a process is given by its number"),
     (["list", "--engine", "x"], "the engine is one of auto, uprobe and usdt"),
     (["list", "--probes", "1", "2"], "--probes takes one process or file"),
@@ -270,6 +275,7 @@ def test_no_capture(pyebpf):
                        ("short", "short: this is no pyebpf capture"),
                        ("/dev/null", "/dev/null: this is no pyebpf capture")):
         assert_said(pyebpf("convert", name, "-o", "x.json"), 2, "pyebpf convert: " + what)
+        assert_said(pyebpf("stats", name), 2, "pyebpf stats: " + what)
     assert_said(pyebpf("convert", "-", "-o", "x.json"), 2,
                 "pyebpf convert: standard input: this is no pyebpf capture")
     assert not os.path.exists("x.json")

@@ -56,7 +56,7 @@ static void test_summary__table(void **state)
 	assert_string_equal(
 		text, "events    3 in 2.00 s (1 per second), 1 thread\n"
 		      "lost      5 (62.50 %): ring 5, map 0, read 0, kernel 0, user 0, throttle 0\n"
-		      "gaps      1 in which a thread's stack is not known\n"
+		      "gaps      1 in which a thread's stack is not known, 100 ms\n"
 		      "profiler  300 ns (0.0 % of the time in Python frames), taken out below\n"
 		      "\n"
 		      "       calls       self      total  function\n"

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/emit.h"
+#include "cmd/input.h"
 
 struct convert_opts {
 	struct output_opts output;
@@ -44,32 +41,6 @@ static const struct opt_command command = {
 		    "  pyebpf convert trace.pyebpf -f ndjson -o - | head\n",
 };
 
-static int open_input(const char *path, struct err *e)
-{
-	auto_close int fd = -1;
-	char shown[512];
-	struct stat st;
-
-	fd = strcmp(path, "-") != 0 ? open(path, O_RDONLY | O_CLOEXEC)
-				    : fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-	if (fd >= 0 && !fstat(fd, &st)) {
-		if (!S_ISDIR(st.st_mode))
-			return take_fd(&fd);
-		errno = EISDIR;
-	}
-	text_escape(shown, sizeof(shown), path, strlen(path));
-	return err_set(e, errno == EACCES ? -EACCES : -PYE_EFORMAT, "cannot read %s: %s", shown,
-		       err_str(-errno));
-}
-
-static int name_input(const char *in, struct err *e)
-{
-	const struct err inner = *e;
-
-	return err_set(e, -PYE_EFORMAT, "%.200s: %s", strcmp(in, "-") != 0 ? in : "standard input",
-		       inner.what);
-}
-
 static int convert(const char *in, const struct convert_opts *opts, struct err *e)
 {
 	const struct exporter *format;
@@ -88,13 +59,13 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 		out = beside;
 	}
 	out = out ? out : "-";
-	fd = open_input(in, e);
+	fd = input_open(in, e);
 	if (fd < 0)
 		return fd;
 	err = emit_check(&opts->output, out, format, e);
 	err = err ? err : emit_capture(fd, &opts->output, out, format, NULL, &result, e);
 	if (err == -PYE_EFORMAT)
-		return name_input(in, e);
+		return input_explain(in, e);
 	if (err)
 		return err;
 	if (result.damaged)

@@ -50,10 +50,20 @@ static void print_events(FILE *f, const struct agg_result *r)
 		r->thread_cnt, r->thread_cnt == 1 ? "" : "s");
 }
 
+uint64_t summary_gap_ns(const struct agg_result *r)
+{
+	uint64_t gap_ns = 0;
+
+	for (uint32_t i = 0; i < r->thread_cnt; i++)
+		gap_ns += r->threads[i].gap_ns;
+	return gap_ns;
+}
+
 static void print_losses(FILE *f, const struct agg_result *r)
 {
 	const struct trace_totals *t = &r->totals;
 	uint64_t lost = 0;
+	char gaps[16];
 
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		lost += t->lost[i];
@@ -63,8 +73,8 @@ static void print_losses(FILE *f, const struct agg_result *r)
 		fprintf(f, "%s %s %" PRIu64, i ? "," : "", trace_loss_name(i), t->lost[i]);
 	fputc('\n', f);
 	if (r->gap_cnt)
-		fprintf(f, "gaps      %" PRIu64 " in which a thread's stack is not known\n",
-			r->gap_cnt);
+		fprintf(f, "gaps      %" PRIu64 " in which a thread's stack is not known, %s\n",
+			r->gap_cnt, summary_duration(gaps, sizeof(gaps), summary_gap_ns(r)));
 	if (r->cut_cnt)
 		fprintf(f, "callers   too many stacks: %" PRIu64 " calls have [truncated] ones\n",
 			r->cut_cnt);
@@ -80,6 +90,14 @@ static void print_share(FILE *f, const struct agg_result *r)
 	fprintf(f, "profiler  %s (%.1f %% of the time in Python frames), %s\n",
 		summary_duration(own, sizeof(own), r->own_ns), percent(r->own_ns, all),
 		r->raw ? "still in the times below" : "taken out below");
+}
+
+void summary_print_head(FILE *f, const struct agg_result *r)
+{
+	print_events(f, r);
+	print_losses(f, r);
+	if (r->self_ns || r->own_ns)
+		print_share(f, r);
 }
 
 static void print_func(FILE *f, const struct agg_result *r, const struct agg_func *func)
@@ -101,13 +119,11 @@ void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
 	uint32_t top[TOP_MAX], n;
 
 	n = aggregate__top(agg, top, top_cnt < TOP_MAX ? top_cnt : TOP_MAX);
-	print_events(f, r);
-	print_losses(f, r);
+	summary_print_head(f, r);
 	if (!n) {
 		fputs("No Python function was on a stack while this ran.\n", f);
 		return;
 	}
-	print_share(f, r);
 	fprintf(f, "\n%12s %10s %10s  %s\n", "calls", "self", "total", "function");
 	for (uint32_t i = 0; i < n; i++)
 		print_func(f, r, &r->funcs[top[i]]);

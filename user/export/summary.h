@@ -19,6 +19,12 @@
  */
 void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt);
 
+/* summary_print_head - the lines above the table: events, losses, gaps, the profiler's share. */
+void summary_print_head(FILE *f, const struct agg_result *r);
+
+/* summary_gap_ns - time in which a thread's stack was not known, of all threads. */
+uint64_t summary_gap_ns(const struct agg_result *r);
+
 /**
  * summary_duration - "1.234 s", "12.3 ms", "4.56 us", "789 ns"
  * @out: room for 16 bytes

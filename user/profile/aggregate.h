@@ -59,7 +59,7 @@ struct agg_stack {
 	uint32_t parent; /* a smaller index; AGG_NONE for a thread's root, which is no frame */
 	uint32_t func; /* AGG_NONE for a root */
 	uint32_t thread;
-	uint32_t last_child; /* while collecting: a guess */
+	uint32_t last_child; /* of the collector: a guess */
 	uint64_t calls;
 	uint64_t self_ns;
 	uint64_t total_ns; /* with all above it; while collecting: the profiler's own cost */
@@ -108,5 +108,18 @@ const struct agg_result *aggregate__result(const struct aggregate *a);
  * Return: how many there are, <= @cnt; functions that were never on top are not among them.
  */
 uint32_t aggregate__top(const struct aggregate *a, uint32_t *out, uint32_t cnt);
+
+/**
+ * agg_group_totals - time with all that was called, per group of functions; recursion counted once
+ * @r:        after the consumer's end()
+ * @group_of: group of each function, < @group_cnt; AGG_NONE: in none
+ * @total_ns: room for @group_cnt
+ *
+ * A stack that holds a group several times counts where the group is outermost.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int agg_group_totals(const struct agg_result *r, const uint32_t *group_of, uint32_t group_cnt,
+		     uint64_t *total_ns);
 
 #endif

@@ -8,7 +8,7 @@
 /**
  * agg_settle - take the profiler's own cost out and add up stacks and functions
  * @r:      its counts are read, its sums written
- * @stacks: total_ns is the own cost before and the total after; last_child is used up
+ * @stacks: total_ns is the own cost before and the total after; put into @r
  *
  * Return: 0 or -ENOMEM.
  */

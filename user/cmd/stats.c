@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "cmd/input.h"
+#include "cmd/options.h"
+#include "decode/decode.h"
+#include "export/stats.h"
+
+struct stats_opts {
+	enum ranking_by by;
+	enum ranking_sort sort;
+	uint64_t top_cnt;
+	bool json, raw;
+};
+
+/* Index of a word in a list that ends with NULL; -1 if it is none of them. */
+static int word_index(const char *const *words, const char *word)
+{
+	for (int i = 0; words[i]; i++) {
+		if (!strcmp(words[i], word))
+			return i;
+	}
+	return -1;
+}
+
+static int parse_by(void *field, const char *arg, struct err *e)
+{
+	static const char *const words[] = {
+		"function", "module", "line", "thread", "process", NULL
+	};
+	static const enum ranking_by values[] = { RANKING_FUNCTION, RANKING_MODULE, RANKING_LINE,
+						  RANKING_THREAD, RANKING_PROCESS };
+	int i = word_index(words, arg);
+
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "want function, module, line, thread or process");
+	*(enum ranking_by *)field = values[i];
+	return 0;
+}
+
+static int parse_sort(void *field, const char *arg, struct err *e)
+{
+	static const char *const words[] = { "self", "total", "calls", NULL };
+	static const enum ranking_sort values[] = { RANKING_SELF, RANKING_TOTAL, RANKING_CALLS };
+	int i = word_index(words, arg);
+
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "want self, total or calls");
+	*(enum ranking_sort *)field = values[i];
+	return 0;
+}
+
+#define AT(member) offsetof(struct stats_opts, member)
+
+/* clang-format off */
+static const struct opt_row rows[] = {
+	{ 0, "by", "WHAT", OPT_CUSTOM, AT(by), "function",
+	  "a row per function, module, line, thread or process", false, parse_by },
+	{ 0, "sort", "WHAT", OPT_CUSTOM, AT(sort), "self",
+	  "most self, total or calls first", false, parse_sort },
+	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
+	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
+	  "keep the profiler's own cost in the times", false, NULL },
+	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
+	{ 0 },
+};
+
+static const struct opt_group groups[] = {
+	{ "Options", rows, 0 },
+	{ 0 },
+};
+/* clang-format on */
+
+static const struct opt_command command = {
+	.name = "stats",
+	.usage = "stats FILE [--by WHAT] [--sort WHAT] [-n N] [--json]",
+	.about =
+		"Say what is in a capture (.pyebpf): events, losses, gaps, and where the time went. "
+		"FILE is - for stdin. Needs no privilege. The profiler's own cost is taken out of "
+		"the times.",
+	.groups = groups,
+	.examples = "  pyebpf stats trace.pyebpf\n"
+		    "  pyebpf stats trace.pyebpf --by module --sort total\n"
+		    "  pyebpf stats trace.pyebpf -n 0 --json | jq '.rows[0]'\n",
+};
+
+static int write_stdout(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
+}
+
+static int print(const struct stats_opts *opts, const struct agg_result *r)
+{
+	auto_fn(ranking__done) struct ranking k = { 0 };
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+	uint32_t top_cnt = opts->top_cnt && opts->top_cnt < UINT32_MAX ? (uint32_t)opts->top_cnt
+								       : UINT32_MAX;
+	int err = ranking__init(&k, r, opts->by, opts->sort);
+
+	if (!err && !opts->json)
+		stats_print(stdout, r, &k, top_cnt);
+	if (err || !opts->json)
+		return err;
+	err = outbuf__init(&b, 65536, write_stdout, NULL);
+	if (err)
+		return err;
+	stats_json(&b, r, &k, top_cnt);
+	return outbuf__flush(&b);
+}
+
+static void free_aggregate(struct aggregate **agg)
+{
+	aggregate__free(*agg);
+}
+
+static int stats(const char *in, const struct stats_opts *opts, struct err *e)
+{
+	const struct aggregate_opts agg_opts = { .raw = opts->raw };
+	auto_fn(free_aggregate) struct aggregate *agg = NULL;
+	auto_close int fd = input_open(in, e);
+	int err;
+
+	if (fd < 0)
+		return fd;
+	err = aggregate__new(&agg, &agg_opts);
+	err = err ? err : decode_file(fd, &aggregate_consumer, agg, e);
+	if (err == -PYE_EFORMAT)
+		return input_explain(in, e);
+	if (err)
+		return err;
+	if (e->what[0])
+		log_warn("%s", e->what);
+	err = print(opts, aggregate__result(agg));
+	if (!err && fflush(stdout))
+		err = -PYE_EOUTPUT;
+	if (err == -PYE_EOUTPUT)
+		err_set(e, err, "cannot write standard output: %s", err_str(-errno));
+	return err;
+}
+
+int cmd_stats(int argc, char **argv)
+{
+	struct stats_opts opts = { 0 };
+	struct opt_rest rest;
+	struct err e = { 0 };
+	int err = options_parse(&command, argc, argv, &opts, &rest);
+
+	if (err)
+		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
+	if (rest.operand_cnt + rest.command_cnt != 1)
+		return err_exit_code(options_usage(&command, "want one capture"));
+	err = stats(rest.operand_cnt ? rest.operands[0] : rest.command[0], &opts, &e);
+	return err ? cmd_fail(command.name, err, &e) : 0;
+}

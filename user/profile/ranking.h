@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An aggregate as a table: a row per function, module, line, thread or process, in some order. */
+#ifndef PYEBPF_PROFILE_RANKING_H
+#define PYEBPF_PROFILE_RANKING_H
+
+#include <stdint.h>
+
+#include "profile/aggregate.h"
+
+enum ranking_by {
+	RANKING_FUNCTION, /* the same function of several processes is one */
+	RANKING_MODULE, /* a file */
+	RANKING_LINE, /* of a file; a trace knows the first line of each function only */
+	RANKING_THREAD,
+	RANKING_PROCESS,
+};
+
+enum ranking_sort {
+	RANKING_SELF,
+	RANKING_TOTAL,
+	RANKING_CALLS,
+};
+
+struct ranking_row {
+	uint32_t index; /* of a thread, a process, or one of the functions that the row stands for */
+	uint64_t calls;
+	uint64_t self_ns;
+	uint64_t total_ns; /* recursion counted once; of a thread or process the same as self_ns */
+	uint64_t gap_ns, lost; /* of threads and processes */
+};
+
+struct ranking {
+	enum ranking_by by;
+	struct ranking_row *rows; /* owned; most first */
+	uint32_t cnt;
+};
+
+/**
+ * ranking__init - make the table
+ * @a: after its end(); borrowed only for the call
+ *
+ * Rows without calls and without time are left out, but a thread or process whose stack was not known
+ * for a while is shown.
+ *
+ * Return: 0 or -ENOMEM; then ranking__done() is not needed.
+ */
+int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by by,
+		  enum ranking_sort sort);
+
+void ranking__done(struct ranking *k);
+
+/**
+ * ranking_groups - number the functions by what a row stands for
+ * @by:       RANKING_FUNCTION, RANKING_MODULE or RANKING_LINE
+ * @group_of: room for all functions; numbers count up from 0 in the order of the functions
+ * @cnt:      numbers given
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int ranking_groups(const struct agg_result *r, enum ranking_by by, uint32_t *group_of,
+		   uint32_t *cnt);
+
+#endif
