@@ -30,17 +30,32 @@ void capw_chunk_begin(struct capw *w)
 	w->stacks_trimmed = false;
 }
 
-static void put_totals(struct capw *w)
+void capw_chunk_totals(const struct capw *w, struct trace_totals *out)
 {
-	struct bytes *b = &w->raw;
+	*out = w->totals;
+	out->written = out->generated = w->written;
+	out->lost[LOSS_USER] += w->lost - w->totals_lost;
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		out->generated += out->lost[i];
+}
 
-	bytes_varint(b, w->totals.end_ns);
-	bytes_varint(b, w->totals.generated);
-	bytes_varint(b, w->written);
+static void put_counters(struct bytes *b, const struct trace_totals *t)
+{
+	bytes_varint(b, t->generated);
+	bytes_varint(b, t->written);
 	bytes_varint(b, LOSS_CNT);
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
-		bytes_varint(b,
-			     w->totals.lost[i] + (i == LOSS_USER ? w->lost - w->totals_lost : 0));
+		bytes_varint(b, t->lost[i]);
+}
+
+static void put_totals(struct capw *w)
+{
+	struct trace_totals t;
+
+	capw_chunk_totals(w, &t);
+	t.generated = w->totals.generated;
+	bytes_varint(&w->raw, t.end_ns);
+	put_counters(&w->raw, &t);
 }
 
 static void put_threads(struct capw *w)
@@ -142,7 +157,7 @@ static void take_back(struct capw *w)
 		return; /* the next chunk overwrites it */
 }
 
-static int write_all(struct capw *w, const uint8_t *data, size_t len)
+int capw_chunk_write_all(struct capw *w, const uint8_t *data, size_t len)
 {
 	size_t done = 0;
 	ssize_t n = 0;
@@ -185,6 +200,12 @@ static void put_header(struct capw *w, enum cap_chunk_type type, size_t stored, 
 	le64_put(h + CAP_CHUNK_AT_SUM, cap_sum(h, CAP_CHUNK_AT_SUM, 0));
 }
 
+void capw_chunk_number(uint8_t *chunk, uint64_t seq)
+{
+	le64_put(chunk + CAP_CHUNK_AT_SEQ, seq);
+	le64_put(chunk + CAP_CHUNK_AT_SUM, cap_sum(chunk, CAP_CHUNK_AT_SUM, 0));
+}
+
 /* Compress w->raw and write it as one chunk. */
 static int write_payload(struct capw *w, enum cap_chunk_type type, uint64_t min_ns, uint64_t max_ns)
 {
@@ -207,7 +228,9 @@ static int write_payload(struct capw *w, enum cap_chunk_type type, uint64_t min_
 	if (ZSTD_isError(stored))
 		return -ENOMEM;
 	put_header(w, type, stored, min_ns, max_ns);
-	err = write_all(w, w->out, CAP_CHUNK_HEADER_SIZE + stored);
+	if (w->keep.ns && type == CAP_CHUNK_DATA)
+		return capw_keep_add(w, w->out, CAP_CHUNK_HEADER_SIZE + stored, min_ns);
+	err = capw_chunk_write_all(w, w->out, CAP_CHUNK_HEADER_SIZE + stored);
 	if (!err)
 		w->chunk_seq++;
 	return err;
@@ -246,6 +269,8 @@ int capw_chunk_write(struct capw *w)
 	shrink(w);
 	capw_defs_forget(w);
 	capw_chunk_begin(w);
+	if (w->keep.ns)
+		capw_keep_tick(w, w->last_ns);
 	return err;
 }
 
@@ -257,19 +282,15 @@ static int write_file_header(struct capw *w)
 	le16_put(h + CAP_AT_MAJOR, CAP_MAJOR);
 	le16_put(h + CAP_AT_MINOR, CAP_MINOR);
 	le32_put(h + CAP_AT_SUM, (uint32_t)cap_sum(h, CAP_AT_SUM, 0));
-	return write_all(w, h, sizeof(h));
+	return capw_chunk_write_all(w, h, sizeof(h));
 }
 
-int capw_chunk_write_info(struct capw *w, const struct trace_info *info)
+int capw_chunk_set_info(struct capw *w, const struct trace_info *info)
 {
-	struct bytes *b = &w->raw;
-	int err = write_file_header(w);
+	struct bytes *b = &w->info;
 
-	if (err)
-		return err;
-	bytes_clear(b);
-	bytes_varint(b, info->start_ns);
-	bytes_varint(b, (uint64_t)info->start_unix_ns);
+	w->start_ns = w->last_ns = info->start_ns;
+	w->start_unix_ns = info->start_unix_ns;
 	bytes_varint(b, info->cpu_cnt);
 	bytes_varint(b, info->cost.entry_after_ns);
 	bytes_varint(b, info->cost.exit_after_ns);
@@ -281,8 +302,27 @@ int capw_chunk_write_info(struct capw *w, const struct trace_info *info)
 	bytes_string(b, info->kernel);
 	bytes_string(b, info->cpu);
 	bytes_string(b, info->arguments);
-	w->last_ns = info->start_ns;
-	return write_payload(w, CAP_CHUNK_INFO, w->last_ns, w->last_ns);
+	return b->failed ? -ENOMEM : 0;
+}
+
+int capw_chunk_write_info(struct capw *w, uint64_t start_ns, const struct trace_totals *base,
+			  const struct trace_before *before)
+{
+	struct bytes *b = &w->raw;
+	int err = write_file_header(w);
+
+	if (err)
+		return err;
+	bytes_clear(b);
+	bytes_varint(b, start_ns);
+	bytes_varint(b, (uint64_t)w->start_unix_ns + (start_ns - w->start_ns));
+	bytes_add(b, w->info.data, w->info.len);
+	bytes_varint(b, before->part);
+	bytes_varint(b, before->keep_ns);
+	bytes_varint(b, w->start_ns);
+	bytes_varint(b, before->chunks);
+	put_counters(b, base);
+	return write_payload(w, CAP_CHUNK_INFO, start_ns, start_ns);
 }
 
 int capw_chunk_write_end(struct capw *w)

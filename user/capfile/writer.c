@@ -84,6 +84,21 @@ static int join(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	return 0;
 }
 
+static void join_open(void *record, void *arg)
+{
+	struct wthread *t = record;
+	struct capw *w = arg;
+
+	/* what it did since the flush before the last one may lie in its ring yet */
+	if (t->len && !t->at && !t->retired)
+		join(w, t, t->last_ns > w->flush_ns[1] ? t->last_ns : w->flush_ns[1]);
+}
+
+void capw_join_all(struct capw *w)
+{
+	idtab__each(&w->threads, join_open, w);
+}
+
 static bool chunk_is_full(const struct capw *w)
 {
 	return w->stream_bytes >= w->chunk_bytes || w->defs_bytes >= CHUNK_DEFS_MAX ||
@@ -377,6 +392,11 @@ uint64_t capw__bytes(const struct capw *w)
 	return w->file_bytes;
 }
 
+uint64_t capw__pending(const struct capw *w)
+{
+	return (uint64_t)w->block_cnt * BLOCK_SIZE + w->defs_bytes;
+}
+
 static void set_totals(struct capw *w, const struct trace_totals *totals)
 {
 	if (!totals)
@@ -388,8 +408,40 @@ static void set_totals(struct capw *w, const struct trace_totals *totals)
 
 int capw__flush(struct capw *w, const struct trace_totals *totals)
 {
+	int err;
+
 	set_totals(w, totals);
-	return capw_chunk_write(w);
+	err = capw_chunk_write(w);
+	if (totals) {
+		w->flush_ns[1] = w->flush_ns[0];
+		w->flush_ns[0] = totals->end_ns;
+	}
+	if (w->keep.ns)
+		capw_keep_tick(w, w->flush_ns[0]);
+	return err;
+}
+
+static int end_file(struct capw *w)
+{
+	int err = capw_chunk_write(w);
+
+	return err ? err : capw_chunk_write_end(w);
+}
+
+int capw__next_part(struct capw *w, int fd, const struct trace_totals *totals)
+{
+	struct trace_before before = { .part = ++w->part };
+	struct trace_totals base;
+	int err;
+
+	set_totals(w, totals);
+	err = end_file(w);
+	capw_chunk_totals(w, &base);
+	w->fd = fd;
+	w->chunk_seq = w->file_bytes = 0;
+	err = capw_chunk_write_info(w, totals->end_ns, &base, &before) ?: err;
+	capw_join_all(w);
+	return err;
 }
 
 int capw__finish(struct capw *w, const struct trace_totals *totals)
@@ -398,21 +450,22 @@ int capw__finish(struct capw *w, const struct trace_totals *totals)
 
 	set_totals(w, totals);
 	idtab__each(&w->threads, end_each_hidden, w);
-	err = capw_chunk_write(w);
-	if (!err)
-		err = capw_chunk_write_end(w);
+	err = w->keep.ns ? capw_chunk_write(w) : end_file(w);
 	return w->write_err ? w->write_err : err;
 }
 
 int capw__new(struct capw **out, int fd, const struct capw_opts *opts,
 	      const struct trace_info *info)
 {
+	const struct trace_before before = { .part = opts && opts->in_parts };
+	const struct trace_totals none = { 0 };
 	struct capw *w = calloc(1, sizeof(*w));
 	int err;
 
 	if (!w)
 		return -ENOMEM;
 	w->fd = fd;
+	w->part = before.part;
 	w->chunk_bytes = opts && opts->chunk_bytes ? opts->chunk_bytes : CHUNK_BYTES;
 	if (w->chunk_bytes > CHUNK_BYTES_MAX)
 		w->chunk_bytes = CHUNK_BYTES_MAX;
@@ -421,7 +474,12 @@ int capw__new(struct capw **out, int fd, const struct capw_opts *opts,
 	w->zstd = ZSTD_createCCtx();
 	list_clear(&w->gone_funcs);
 	capw_chunk_begin(w);
-	err = w->zstd ? capw_chunk_write_info(w, info) : -ENOMEM;
+	w->flush_ns[0] = w->flush_ns[1] = info->start_ns;
+	err = w->zstd ? capw_chunk_set_info(w, info) : -ENOMEM;
+	if (!err && opts && opts->keep_ns)
+		capw_keep_init(w, opts);
+	else if (!err)
+		err = capw_chunk_write_info(w, info->start_ns, &none, &before);
 	if (err) {
 		capw__free(w);
 		return err;
@@ -447,6 +505,8 @@ void capw__free(struct capw *w)
 		free(b);
 	}
 	capw_defs_done(w);
+	capw_keep_done(w);
+	bytes_done(&w->info);
 	bytes_done(&w->scratch);
 	bytes_done(&w->raw);
 	free(w->out);

@@ -2,7 +2,7 @@
 /*
  * Writing a capture file (docs/capture-format.md). The writer keeps per-thread event streams in
  * memory, and when they reach the size of a chunk writes them, compressed, in one write: a file is
- * readable up to its last whole chunk whatever happens. Each chunk decodes alone: it begins with the
+ * readable up to its last whole chunk whatever happens. A flight recorder keeps the chunks in memory. Each chunk decodes alone: it begins with the
  * open frames of its threads and holds the definitions it uses and the counters so far.
  *
  * One thread uses a writer at a time. Definitions must come before the first event that uses them.
@@ -10,6 +10,7 @@
 #ifndef PYEBPF_CAPFILE_WRITER_H
 #define PYEBPF_CAPFILE_WRITER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,11 +21,16 @@ struct capw;
 struct capw_opts {
 	size_t chunk_bytes; /* of uncompressed events per chunk; 0: the default, 2 MiB */
 	int level; /* of zstd; 0: the default, 1 */
+	/* a flight recorder: chunks stay in memory, the older ones go; capw__dump() makes the file */
+	uint64_t keep_ns; /* how long they stay, from one flush to another; 0: no flight recorder */
+	size_t keep_bytes; /* and how many bytes of them at most; 0: 256 MiB */
+	bool in_parts; /* capw__next_part() will be used */
 };
 
 /**
  * capw__new - start a capture file
- * @fd:   open for writing, at its beginning; borrowed, must outlive the writer; need not seek
+ * @fd:   open for writing, at its beginning; borrowed, must outlive the writer; need not seek; not used
+ *        by a flight recorder
  * @opts: may be NULL
  * @info: copied
  *
@@ -83,10 +89,12 @@ int capw__gap(struct capw *w, const struct trace_gap *gap);
 uint32_t capw__depth(const struct capw *w, uint32_t thread);
 
 /* capw__written - events (without TRACE_OPEN) accepted and not dropped; capw__lost - dropped because
- * they could not be written; capw__bytes - size of the file so far. */
+ * they could not be written; capw__bytes - size of the file (this part) so far; capw__pending - bytes
+ * that are not in it yet, before they are compressed. */
 uint64_t capw__written(const struct capw *w);
 uint64_t capw__lost(const struct capw *w);
 uint64_t capw__bytes(const struct capw *w);
+uint64_t capw__pending(const struct capw *w);
 
 /**
  * capw__flush - write what is there as a chunk of its own
@@ -102,9 +110,43 @@ int capw__flush(struct capw *w, const struct trace_totals *totals);
  * capw__finish - write the rest, the totals and the mark that says the file is complete
  * @totals: as for capw__flush()
  *
+ * A flight recorder only flushes; capw__dump() can follow.
+ *
  * Return: 0 or the first error of write().
  */
 int capw__finish(struct capw *w, const struct trace_totals *totals);
+
+/**
+ * capw__next_part - end this file as capw__finish() does, and go on in another
+ * @fd:     of the next part, as for capw__new()
+ * @totals: as for capw__flush()
+ *
+ * The next part decodes alone: all open frames are in it. Counters in the files go on; a reader takes
+ * off what came before, so that those of all parts add up.
+ *
+ * Return: 0 or the first error of write(); the writer is in the next part in any case.
+ */
+int capw__next_part(struct capw *w, int fd, const struct trace_totals *totals);
+
+/**
+ * capw__dump - write what a flight recorder holds as a whole capture; nothing is forgotten by it
+ *
+ * What was not flushed is not in it.
+ *
+ * Return: 0 or the error of write().
+ */
+int capw__dump(struct capw *w, int fd);
+
+/* What a flight recorder holds. */
+struct capw_kept {
+	uint64_t start_ns; /* everything after it */
+	uint64_t bytes; /* in memory */
+	uint64_t dropped_chunks;
+	bool full; /* bytes, not time, decided last what goes */
+};
+
+/* capw__kept - of a flight recorder. */
+void capw__kept(const struct capw *w, struct capw_kept *out);
 
 /* capw__free - NULL is fine; what was not flushed is dropped. */
 void capw__free(struct capw *w);

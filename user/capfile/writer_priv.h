@@ -15,6 +15,7 @@
 
 #include "capfile/format.h"
 #include "capfile/idtab.h"
+#include "capfile/keep.h"
 #include "capfile/varint.h"
 #include "capfile/writer.h"
 
@@ -138,6 +139,14 @@ struct capw {
 	uint64_t file_bytes;
 	uint64_t last_ns; /* latest time stamp in any chunk */
 	int write_err; /* the first one */
+
+	/* what every file of this run begins with */
+	uint64_t start_ns;
+	int64_t start_unix_ns;
+	struct bytes info; /* the rest of INFO */
+	uint32_t part; /* 0: there is one file only */
+	uint64_t flush_ns[2]; /* times of the last flush and the one before */
+	struct keep keep;
 };
 
 /* list_add - append; the caller keeps the index @l->cnt had before. */
@@ -183,9 +192,31 @@ void capw_chunk_begin(struct capw *w);
  */
 int capw_chunk_write(struct capw *w);
 
-/* capw_chunk_write_info, capw_chunk_write_end - the first and the last chunk of a file. */
-int capw_chunk_write_info(struct capw *w, const struct trace_info *info);
+/* capw_chunk_set_info - what the files begin with. 0 or -ENOMEM. */
+int capw_chunk_set_info(struct capw *w, const struct trace_info *info);
+
+/**
+ * capw_chunk_write_info, capw_chunk_write_end - the first chunk of a file, with its header, and the last
+ * @start_ns: of the file
+ * @base:     the counters before its first event
+ * @before:   @part, @keep_ns and @chunks of it are used
+ */
+int capw_chunk_write_info(struct capw *w, uint64_t start_ns, const struct trace_totals *base,
+			  const struct trace_before *before);
 int capw_chunk_write_end(struct capw *w);
+
+/* capw_chunk_totals - the counters as they are now; their sum is right by construction. */
+void capw_chunk_totals(const struct capw *w, struct trace_totals *out);
+
+/* capw_chunk_write_all - append to the file. 0 or the error of write(). */
+int capw_chunk_write_all(struct capw *w, const uint8_t *data, size_t len);
+
+/* capw_chunk_number - give a chunk (header and payload) its number in the file. */
+void capw_chunk_number(uint8_t *chunk, uint64_t seq);
+
+/* capw_join_all - begin the streams of all threads that have open frames, so that the chunk being
+ * filled shows them. What finds no memory is missing. */
+void capw_join_all(struct capw *w);
 
 /* capw_stack_clear - close all open frames of a thread. */
 void capw_stack_clear(struct wthread *t);

@@ -295,12 +295,11 @@ static void parse_gone(struct cursor *c, struct chunk *chunk)
 	chunk->gone.end = c->p;
 }
 
-bool dec_parse_totals(struct cursor *c, struct trace_totals *totals)
+bool dec_parse_counters(struct cursor *c, struct trace_totals *totals)
 {
-	struct trace_totals t = { 0 };
+	struct trace_totals t = { .end_ns = totals->end_ns };
 	uint32_t cnt;
 
-	t.end_ns = get_ns(c);
 	t.generated = cursor_varint(c);
 	t.written = cursor_varint(c);
 	cnt = cursor_count(c, 1);
@@ -309,6 +308,16 @@ bool dec_parse_totals(struct cursor *c, struct trace_totals *totals)
 	if (!c->bad)
 		*totals = t;
 	return !c->bad;
+}
+
+bool dec_parse_totals(struct cursor *c, struct trace_totals *totals)
+{
+	struct trace_totals t = { .end_ns = get_ns(c) };
+
+	if (!dec_parse_counters(c, &t))
+		return false;
+	*totals = t;
+	return true;
 }
 
 /* The streams follow each other in the order of the threads. */

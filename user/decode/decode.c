@@ -183,6 +183,19 @@ static int load(struct decoder *d, uint32_t number, enum cap_chunk_type type, st
 	return err;
 }
 
+/* What came before, since format 1.1. */
+static void read_before(struct decoder *d, struct cursor *c, struct trace_before *before)
+{
+	before->part = (uint32_t)cursor_number(c, UINT32_MAX);
+	before->keep_ns = cursor_varint(c);
+	before->start_ns = cursor_number(c, CAP_TS_MAX);
+	before->chunks = cursor_varint(c);
+	if (!dec_parse_counters(c, &d->base))
+		return;
+	before->events = d->base.generated;
+	d->in_run = before->part || before->chunks;
+}
+
 static int give_begin(struct decoder *d)
 {
 	auto_fn(bytes_done) struct bytes raw = { 0 };
@@ -205,12 +218,30 @@ static int give_begin(struct decoder *d)
 	info.kernel = cursor_string(&c);
 	info.cpu = cursor_string(&c);
 	info.arguments = cursor_string(&c);
+	if (cursor_left(&c))
+		read_before(d, &c, &info.before);
 	if (c.bad)
 		dec_note_damage(d, d->r->chunks[0].offset);
 	d->now_ns = info.start_ns < d->floors[0] ? info.start_ns : d->floors[0];
 	d->totals.end_ns = info.start_ns;
 	err = d->consumer->begin ? d->consumer->begin(d->self, &info) : 0;
 	return err < 0 ? err : 0;
+}
+
+static uint64_t without(uint64_t all, uint64_t before)
+{
+	return all > before ? all - before : 0;
+}
+
+/* The counters of a run go on through its captures. */
+static void take_off_base(struct decoder *d)
+{
+	struct trace_totals *t = &d->totals;
+
+	t->generated = without(t->generated, d->base.generated);
+	t->written = without(t->written, d->base.written);
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		t->lost[i] = without(t->lost[i], d->base.lost[i]);
 }
 
 /*
@@ -223,6 +254,7 @@ static int give_end(struct decoder *d)
 	uint64_t sum;
 	int err;
 
+	take_off_base(d);
 	if (t->written != d->written)
 		dec_note_damage(d, 0);
 	t->complete = d->r->complete && !d->damaged;

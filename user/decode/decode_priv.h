@@ -46,6 +46,7 @@ enum pending {
 struct thread {
 	uint32_t id;
 	bool gone, in_heap;
+	bool begun; /* its first stream here */
 	enum pending pending;
 	unsigned int kind; /* of the pending event */
 	uint64_t next_ns; /* its time */
@@ -83,6 +84,8 @@ struct decoder {
 	uint64_t now_ns; /* of what was handed out last */
 	uint64_t written;
 	struct trace_totals totals; /* as of the last chunk */
+	bool in_run; /* the capture begins in the middle of a run */
+	struct trace_totals base; /* counters before it */
 	bool damaged;
 	uint64_t damaged_offset; /* of the chunk with the first damage */
 };
@@ -106,7 +109,9 @@ void dec_chunk_done(struct decoder *d, struct chunk *chunk);
 /* dec_chunk_free - NULL is fine. */
 void dec_chunk_free(struct chunk *chunk);
 
-/* dec_parse_totals - the counters at the beginning of a payload. Return: false when @c is bad. */
+/* dec_parse_counters - what was generated, written and lost. dec_parse_totals - the counters at the
+ * beginning of a payload. Return: false when @c is bad. */
+bool dec_parse_counters(struct cursor *c, struct trace_totals *totals);
 bool dec_parse_totals(struct cursor *c, struct trace_totals *totals);
 
 /* dec_thread_get - the record of a thread, a new one if needed; NULL without memory. */

@@ -163,11 +163,13 @@ static int begin_segment(struct decoder *d, struct thread *t)
 {
 	struct segment *s = t->first;
 	struct trace_gap gap = { .ts_ns = d->now_ns, .until_ns = s->first_ns, .reason = GAP_LOSS };
+	bool first = d->in_run && !t->begun;
 	int same = read_frames(d, t, s);
 	int err = 0;
 
 	if (same < 0)
 		return same;
+	t->begun = true;
 	if (s->c.bad) {
 		t->len = 0; /* what it was is overwritten, and known by nobody */
 		drop_rest(d, t);
@@ -177,7 +179,8 @@ static int begin_segment(struct decoder *d, struct thread *t)
 		gap.lost = s->first_seq - t->seq;
 	t->next_ns = s->first_ns;
 	if (!same || s->first_seq != t->seq) {
-		err = give_gap(d, t, &gap);
+		/* what a thread did before the capture began is not missing from it */
+		err = first ? 0 : give_gap(d, t, &gap);
 		t->reopened = 0;
 		t->pending = s->open_cnt ? PENDING_OPEN : PENDING_NONE;
 	}

@@ -80,6 +80,16 @@ struct trace_cost {
 	uint32_t entry_before_ns, exit_before_ns;
 };
 
+/* What came before a capture that begins in the middle of a run: one part of several, or what a flight
+ * recorder kept. All zero: the capture is the whole run. */
+struct trace_before {
+	uint32_t part; /* number of the part, from 1 */
+	uint64_t keep_ns; /* of a flight recorder: what it was asked to keep */
+	uint64_t start_ns; /* of the run */
+	uint64_t events; /* generated before, in other parts or forgotten */
+	uint64_t chunks; /* pieces that the flight recorder forgot */
+};
+
 /* The capture as a whole; strings borrowed until begin() returns. */
 struct trace_info {
 	uint64_t start_ns; /* monotonic time at which the capture began */
@@ -90,6 +100,7 @@ struct trace_info {
 	uint32_t cpu_cnt;
 	const char *arguments; /* command line of pyebpf, shell-quoted */
 	struct trace_cost cost;
+	struct trace_before before;
 };
 
 struct trace_process {
