@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """pyebpf list: every interpreter told right, everything else named, whatever the files are called."""
+import contextlib
 import json
 import os
 import pathlib
+import pwd
 import shutil
 import subprocess
 import time
@@ -69,6 +71,56 @@ def test_all_at_once_and_their_probes():
             assert "code-dealloc" in plan.stdout
             file = run("list", "--probes", rows[pid]["file"])
             assert file.stdout == plan.stdout
+
+
+def cpu_seconds(pids):
+    """CPU time of one `list` of these processes, the least of three."""
+    def once():
+        process = subprocess.Popen([PYEBPF, "list", *map(str, pids)], stdout=subprocess.DEVNULL)
+        usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(usage[1])
+        assert process.returncode == 0
+        return usage[2].ru_utime + usage[2].ru_stime
+    return min(once() for _ in range(3))
+
+
+def test_many_processes_cost_little_more_than_one():
+    """A file is looked into once, however many run it: 200 processes cost less than 20 times what one costs."""
+    command = [*a_python(), "-I", "-S", *WAIT]
+    with contextlib.ExitStack() as stack:
+        pids = [stack.enter_context(pythons.running(command))[0].pid for _ in range(200)]
+        every, one = cpu_seconds(pids), cpu_seconds(pids[:1])
+        rows = listed()
+    assert {pid for pid in pids if rows[pid]["supported"]} == set(pids)
+    assert every < 20 * one, (every, one)
+
+
+def test_the_user_and_where_the_interpreter_lives():
+    drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    for before, user in ((drop, pwd.getpwuid(65534).pw_name), (["setpriv", "--reuid", "54321"], "54321")):
+        with pythons.running([*before, *a_python(), *WAIT]) as (process, _):
+            row = listed()[process.pid]
+            head, line = run("list", process.pid).stdout.splitlines()
+        exe = os.path.realpath(a_python()[0])
+        assert (row["user"], row["file"]) == (user, exe)
+        assert head.split() == "PID USER PYTHON BUILD ENGINE WHERE INTERPRETER COMMAND".split()
+        assert line.split()[:2] == [str(process.pid), user] and " %s " % exe in line
+
+
+@pytest.mark.parametrize("name", [name for name in pythons.names() if "13" in name or "14" in name or "3.11" in name])
+def test_flavours(name):
+    """What the interpreter itself says of its build."""
+    command = pythons.found()[name]
+    code = ("import sys, sysconfig as s, json, time; print(json.dumps([bool(s.get_config_var('Py_GIL_DISABLED')),"
+            " bool(s.get_config_var('Py_DEBUG'))]), flush=True); time.sleep(1000)")
+    with pythons.running(command + ["-c", code]) as (process, said):
+        row = listed()[process.pid]
+    free_threaded, debug = json.loads(said)
+    assert (row["free_threaded"], row["gil"], row["debug"]) == (free_threaded, not free_threaded, debug)
+    words = row["build"].split()
+    assert words[0] in ("static", "shared") and words[1] == ("free-threaded" if free_threaded else "gil")
+    assert ("debug" in words) == debug
+    assert row["jit"] == ("off" if row["jit_built"] else "none")
 
 
 def test_a_process_that_is_not_python_is_named():

@@ -59,6 +59,10 @@ struct listing {
 	struct outbuf json;
 	unsigned int shown, refused; /* refused: may not be looked at */
 	struct err refusal;
+	/* a directory service may be asked for names: once for each run of processes of one user */
+	bool has_user;
+	uid_t uid;
+	char user[64];
 };
 
 static void cleanup_elfp(struct elf_file **elf)
@@ -72,8 +76,18 @@ static int write_stdout(void *ctx, const void *data, size_t len)
 	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
 }
 
-static void show(struct listing *l, const struct list_row *row)
+static void name_user(struct listing *l, struct list_row *row)
 {
+	if (!l->has_user || l->uid != row->info.uid)
+		proc_user(row->info.uid, l->user, sizeof(l->user));
+	l->has_user = true;
+	l->uid = row->info.uid;
+	memcpy(row->user, l->user, sizeof(row->user));
+}
+
+static void show(struct listing *l, struct list_row *row)
+{
+	name_user(l, row);
 	if (l->opts->json) {
 		outbuf__puts(&l->json, l->shown ? ",\n" : "[");
 		list_row__json(row, &l->json);

@@ -7,12 +7,16 @@
 
 #include "base/outbuf.h"
 #include "base/text.h"
+#include "cpython/interp_names.h"
 #include "export/json.h"
 
 /* Of a command line in the table; all of it is in the JSON. */
 #define COMMAND_SHOWN 256
 
-#define ROW_FORMAT    "%7s  %-8s  %-20s  %-6s  %-20s  %s\n"
+/* Of the path of an interpreter; all of it is in the JSON. */
+#define PATH_SHOWN 256
+
+#define ROW_FORMAT "%7s  %-8s  %-8s  %-20s  %-6s  %-20s  %-24s  %s\n"
 
 static bool is_python(int err)
 {
@@ -79,10 +83,9 @@ static void build_text(const struct list_row *row, char *out, size_t size)
 		return;
 	}
 	add(out, size, row->in.in_executable ? "static" : "shared");
+	add(out, size, plan->free_threaded ? "free-threaded" : "gil");
 	if (plan->debug)
 		add(out, size, "debug");
-	if (plan->free_threaded)
-		add(out, size, "free-threaded");
 	if (plan->tail_call)
 		add(out, size, "tail-call");
 	if (row->in.has_jit)
@@ -127,19 +130,23 @@ static void command_text(const struct list_row *row, char *out, size_t size)
 
 void list_row_print_head(FILE *out)
 {
-	fprintf(out, ROW_FORMAT, "PID", "PYTHON", "BUILD", "ENGINE", "WHERE", "COMMAND");
+	fprintf(out, ROW_FORMAT, "PID", "USER", "PYTHON", "BUILD", "ENGINE", "WHERE", "INTERPRETER",
+		"COMMAND");
 }
 
 void list_row__print(const struct list_row *row, FILE *out)
 {
-	char pid[16], build[64], where[128], command[8 * COMMAND_SHOWN];
+	char pid[16], build[64], where[128], user[64], file[PATH_SHOWN];
+	char command[8 * COMMAND_SHOWN];
 
 	snprintf(pid, sizeof(pid), "%d", row->info.pid);
 	build_text(row, build, sizeof(build));
 	where_text(row, where, sizeof(where));
 	command_text(row, command, sizeof(command));
-	fprintf(out, ROW_FORMAT, pid, row->in.version[0] ? row->in.version : "?", build,
-		row->err ? "-" : row->in.plan.engine, where, command);
+	text_escape(user, sizeof(user), row->user, strlen(row->user));
+	interp_show_path(row->in.path, file, sizeof(file));
+	fprintf(out, ROW_FORMAT, pid, user, row->in.version[0] ? row->in.version : "?", build,
+		row->err ? "-" : row->in.plan.engine, where, file[0] ? file : "?", command);
 	if (row->err)
 		fprintf(out, "%9swhy not: %s%s%s\n", "", row->e.what, row->e.hint[0] ? "; " : "",
 			row->e.hint);
@@ -188,18 +195,23 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 {
 	const struct interp *in = &row->in;
 	unsigned int single = 0;
+	char build[64];
 
 	for (uint32_t i = 0; i < in->plan.site_cnt; i++)
 		single += in->plan.sites[i].single_step;
 	string(out, "version", in->version);
 	if (!row->err)
 		string(out, "engine", in->plan.engine);
-	string(out, "file", in->path);
 	boolean(out, "shared", !in->in_executable);
 	boolean(out, "debug", in->plan.debug);
 	boolean(out, "free_threaded", in->plan.free_threaded);
+	boolean(out, "gil", !in->plan.free_threaded);
 	boolean(out, "tail_call", in->plan.tail_call);
 	boolean(out, "jit_built", in->has_jit);
+	if (!in->has_jit || !row->err) /* else the reason says what is known */
+		string(out, "jit", in->has_jit ? "off" : "none");
+	build_text(row, build, sizeof(build));
+	string(out, "build", build);
 	number(out, "sites", in->plan.site_cnt);
 	number(out, "single_step_sites", single);
 	string(out, "notes", in->plan.notes);
@@ -212,6 +224,7 @@ void list_row__json(const struct list_row *row, struct outbuf *out)
 	number(out, "pid_inside", row->info.own_pid);
 	number(out, "parent", row->info.parent);
 	number(out, "uid", row->info.uid);
+	string(out, "user", row->user);
 	string(out, "comm", row->info.comm);
 	string(out, "exe", row->info.exe);
 	json_command(row, out);
@@ -224,6 +237,8 @@ void list_row__json(const struct list_row *row, struct outbuf *out)
 		string(out, "why_not", row->e.what);
 		string(out, "hint", row->e.hint);
 	}
+	if (row->in.path[0])
+		string(out, "file", row->in.path);
 	if (row->in.version[0])
 		json_python(row, out);
 	outbuf__putc(out, '}');

@@ -18,6 +18,7 @@ struct list_row {
 	struct proc_info info;
 	char *cmdline; /* arguments, each NUL-terminated; NULL when it may not be read */
 	size_t cmdline_len;
+	char user[64]; /* name, or number of one without; set by the caller */
 	char container[64];
 	bool other_mounts, other_pids; /* namespaces of its own */
 	int err; /* why it cannot be traced; 0: @in is valid */

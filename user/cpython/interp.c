@@ -339,6 +339,7 @@ static int conclude(struct search *s, struct interp *out, struct err *e)
 	}
 	/* a file that cannot be used counts unless another one is known to be in use */
 	if (!c->file || (s->file_err && !c->started)) {
+		snprintf(out->path, sizeof(out->path), "%s", s->file_path);
 		*e = s->file_e;
 		return name_path(s, s->file_path, s->file_err, e);
 	}
@@ -358,7 +359,7 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 	s.mem.fd = s.best.open.fd = -1;
 	e = e ? e : &unused;
 	*e = (struct err){ 0 };
-	out->version[0] = '\0';
+	out->version[0] = out->path[0] = '\0';
 	interp_cache__trim(cache);
 	err = maps__read(pid, &s.maps);
 	if (!err)

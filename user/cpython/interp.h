@@ -48,8 +48,9 @@ static inline void interp_cache__freep(struct interp_cache **cache)
  * interp__find - find the interpreter of a process
  * @pid:    as /proc shows it
  * @engine: for plan_make
- * @out:    release with interp__done() after success. After a failure only its version counts: "" or,
- *          when the process and not the file is the reason (its JIT, say), all but @fd, for messages
+ * @out:    release with interp__done() after success. After a failure only its path (or "") and its
+ *          version count: "" or, when the process and not the file is the reason (its JIT, say), all
+ *          but @fd, for messages
  * @e:      names what was found instead (the executable and, say, that only children are Python)
  *
  * Checks besides the plan: the version in memory (_Py_DebugOffsets) equals the plan's, the file on

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +131,18 @@ static const char *find_id(const char *at)
 		at += n ? n : 1;
 	}
 	return NULL;
+}
+
+char *proc_user(uid_t uid, char *out, size_t size)
+{
+	struct passwd entry, *found = NULL;
+	char memory[4096];
+
+	if (getpwuid_r(uid, &entry, memory, sizeof(memory), &found) || !found)
+		snprintf(out, size, "%u", uid);
+	else
+		snprintf(out, size, "%s", entry.pw_name);
+	return out;
 }
 
 void proc_container(pid_t pid, char *out, size_t size)

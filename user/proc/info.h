@@ -54,6 +54,9 @@ int proc_environ(pid_t pid, const char *name, char *out, size_t size);
  * none known. From its cgroup's path. */
 void proc_container(pid_t pid, char *out, size_t size);
 
+/* proc_user - name of a user as this machine has it, "1000" for one without. Return: @out. */
+char *proc_user(uid_t uid, char *out, size_t size);
+
 /**
  * proc_pids - all processes that /proc shows, in rising order
  * @out: owned (free)
