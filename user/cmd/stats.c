@@ -10,11 +10,13 @@
 #include "cmd/options.h"
 #include "decode/decode.h"
 #include "export/stats.h"
+#include "export/stats_query.h"
 
 struct stats_opts {
 	enum ranking_by by;
 	enum ranking_sort sort;
 	uint64_t top_cnt;
+	const char *function;
 	bool json, raw;
 };
 
@@ -63,6 +65,9 @@ static const struct opt_row rows[] = {
 	  "a row per function, module, line, thread or process", false, parse_by },
 	{ 0, "sort", "WHAT", OPT_CUSTOM, AT(sort), "self",
 	  "most self, total or calls first", false, parse_sort },
+	{ 0, "function", "NAME", OPT_STRING, AT(function), NULL,
+	  "of one function: latencies, callers, callees; qualname, mod.f, mod:qualname or\n"
+	  "path/x.py:qualname, with :LINE behind it where several are called so", false, NULL },
 	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
 	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
 	  "keep the profiler's own cost in the times", false, NULL },
@@ -78,7 +83,8 @@ static const struct opt_group groups[] = {
 
 static const struct opt_command command = {
 	.name = "stats",
-	.usage = "stats FILE [--by WHAT] [--sort WHAT] [-n N] [--json]",
+	.usage = "stats FILE [--by WHAT] [--sort WHAT] [-n N] [--json]\n"
+		 "stats FILE --function NAME [-n N] [--json]",
 	.about =
 		"Say what is in a capture (.pyebpf): events, losses, gaps, and where the time went. "
 		"FILE is - for stdin. Needs no privilege. The profiler's own cost is taken out of "
@@ -86,6 +92,7 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  pyebpf stats trace.pyebpf\n"
 		    "  pyebpf stats trace.pyebpf --by module --sort total\n"
+		    "  pyebpf stats trace.pyebpf --function json.decoder:JSONDecoder.decode\n"
 		    "  pyebpf stats trace.pyebpf -n 0 --json | jq '.rows[0]'\n",
 };
 
@@ -95,23 +102,52 @@ static int write_stdout(void *ctx, const void *data, size_t len)
 	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
 }
 
-static int print(const struct stats_opts *opts, const struct agg_result *r)
+static uint32_t rows_to_show(const struct stats_opts *opts)
+{
+	return opts->top_cnt && opts->top_cnt < UINT32_MAX ? (uint32_t)opts->top_cnt : UINT32_MAX;
+}
+
+static int print_table(const struct stats_opts *opts, const struct agg_result *r, struct outbuf *b)
 {
 	auto_fn(ranking__done) struct ranking k = { 0 };
-	auto_fn(outbuf__done) struct outbuf b = { 0 };
-	uint32_t top_cnt = opts->top_cnt && opts->top_cnt < UINT32_MAX ? (uint32_t)opts->top_cnt
-								       : UINT32_MAX;
 	int err = ranking__init(&k, r, opts->by, opts->sort);
 
-	if (!err && !opts->json)
-		stats_print(stdout, r, &k, top_cnt);
-	if (err || !opts->json)
-		return err;
-	err = outbuf__init(&b, 65536, write_stdout, NULL);
-	if (err)
-		return err;
-	stats_json(&b, r, &k, top_cnt);
-	return outbuf__flush(&b);
+	if (!err && opts->json)
+		stats_json(b, r, &k, rows_to_show(opts));
+	else if (!err)
+		stats_print(stdout, r, &k, rows_to_show(opts));
+	return err;
+}
+
+/* The sentence goes first, then what the name may mean, where errors go. */
+static int explain_name(const char *name, const struct query_result *q)
+{
+	struct err e = { 0 };
+	int code;
+
+	if (q->meant_cnt)
+		err_set(&e, -PYE_EUSAGE, "%s%u functions are called %.200s; give one of these:",
+			q->meant_cnt == QUERY_MEANT_MAX ? "at least " : "", q->meant_cnt, name);
+	else
+		err_set(&e, -PYE_EUSAGE, "no function in the capture is called %.200s", name);
+	code = cmd_fail(command.name, -PYE_EUSAGE, &e);
+	if (!stats_query_candidates(stderr, q, !q->meant_cnt, name))
+		fputs("pyebpf stats FILE -n 0 shows every function\n", stderr);
+	return code;
+}
+
+static int print_query(const struct stats_opts *opts, const struct query_result *q,
+		       struct outbuf *b, int *code)
+{
+	if (q->func == AGG_NONE) {
+		*code = explain_name(opts->function, q);
+		return 0;
+	}
+	if (opts->json)
+		stats_query_json(b, q, rows_to_show(opts));
+	else
+		stats_query_print(stdout, q, rows_to_show(opts));
+	return 0;
 }
 
 static void free_aggregate(struct aggregate **agg)
@@ -119,28 +155,47 @@ static void free_aggregate(struct aggregate **agg)
 	aggregate__free(*agg);
 }
 
-static int stats(const char *in, const struct stats_opts *opts, struct err *e)
+static void free_query(struct query **q)
+{
+	query__free(*q);
+}
+
+static int decode(const char *in, const struct trace_consumer *consumer, void *self, struct err *e)
+{
+	auto_close int fd = input_open(in, e);
+	int err = fd < 0 ? fd : decode_file(fd, consumer, self, e);
+
+	if (fd >= 0 && err == -PYE_EFORMAT)
+		return input_explain(in, e);
+	if (!err && e->what[0])
+		log_warn("%s", e->what);
+	return err;
+}
+
+/* @code: set where what is wrong was said already. */
+static int stats(const char *in, const struct stats_opts *opts, int *code, struct err *e)
 {
 	const struct aggregate_opts agg_opts = { .raw = opts->raw };
 	auto_fn(free_aggregate) struct aggregate *agg = NULL;
-	auto_close int fd = input_open(in, e);
-	int err;
+	auto_fn(free_query) struct query *query = NULL;
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+	int err = outbuf__init(&b, 65536, write_stdout, NULL);
 
-	if (fd < 0)
-		return fd;
-	err = aggregate__new(&agg, &agg_opts);
-	err = err ? err : decode_file(fd, &aggregate_consumer, agg, e);
-	if (err == -PYE_EFORMAT)
-		return input_explain(in, e);
 	if (err)
 		return err;
-	if (e->what[0])
-		log_warn("%s", e->what);
-	err = print(opts, aggregate__result(agg));
-	if (!err && fflush(stdout))
-		err = -PYE_EOUTPUT;
-	if (err == -PYE_EOUTPUT)
-		err_set(e, err, "cannot write standard output: %s", err_str(-errno));
+	if (opts->function) {
+		err = query__new(&query, opts->function, &agg_opts);
+		err = err ? err : decode(in, &query_consumer, query, e);
+		err = err ? err : print_query(opts, query__result(query), &b, code);
+	} else {
+		err = aggregate__new(&agg, &agg_opts);
+		err = err ? err : decode(in, &aggregate_consumer, agg, e);
+		err = err ? err : print_table(opts, aggregate__result(agg), &b);
+	}
+	if (err)
+		return err;
+	if (outbuf__flush(&b) || fflush(stdout))
+		err = err_set(e, -PYE_EOUTPUT, "cannot write standard output: %s", err_str(-errno));
 	return err;
 }
 
@@ -149,12 +204,13 @@ int cmd_stats(int argc, char **argv)
 	struct stats_opts opts = { 0 };
 	struct opt_rest rest;
 	struct err e = { 0 };
+	int code = 0;
 	int err = options_parse(&command, argc, argv, &opts, &rest);
 
 	if (err)
 		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
 	if (rest.operand_cnt + rest.command_cnt != 1)
 		return err_exit_code(options_usage(&command, "want one capture"));
-	err = stats(rest.operand_cnt ? rest.operands[0] : rest.command[0], &opts, &e);
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	err = stats(rest.operand_cnt ? rest.operands[0] : rest.command[0], &opts, &code, &e);
+	return err ? cmd_fail(command.name, err, &e) : code;
 }

@@ -121,20 +121,12 @@ void aggregate__free(struct aggregate *a)
 static int on_begin(void *self, const struct trace_info *info)
 {
 	struct aggregate *a = self;
-	const struct trace_cost *c = &info->cost;
 	int err;
 
 	a->r.start_ns = info->start_ns;
 	a->r.start_unix_ns = info->start_unix_ns;
-	a->r.cost = *c;
-	for (unsigned int kind = 0; kind < TRACE_KIND_CNT; kind++) {
-		bool leave = trace_is_leave(kind);
-
-		if (kind == TRACE_OPEN)
-			continue;
-		a->before_ns[kind] = leave ? c->exit_before_ns : c->entry_before_ns;
-		a->after_ns[kind] = leave ? c->exit_after_ns : c->entry_after_ns;
-	}
+	a->r.cost = info->cost;
+	trace_cost_by_kind(&info->cost, a->before_ns, a->after_ns);
 	err = intern(a, info->engine, &a->r.engine);
 	err = err ? err : intern(a, info->version, &a->r.version);
 	err = err ? err : intern(a, info->hostname, &a->r.hostname);
@@ -444,6 +436,16 @@ const struct trace_consumer aggregate_consumer = {
 	.gap = on_gap,
 	.end = on_end,
 };
+
+uint32_t aggregate__func_index(const struct aggregate *a, uint32_t id)
+{
+	return idmap__find(&a->func_ids, id);
+}
+
+const struct agg_func *aggregate__func(const struct aggregate *a, uint32_t index)
+{
+	return &a->funcs[index];
+}
 
 const struct agg_result *aggregate__result(const struct aggregate *a)
 {

@@ -101,6 +101,14 @@ void aggregate__free(struct aggregate *a);
 /* aggregate__result - what was collected; borrowed. */
 const struct agg_result *aggregate__result(const struct aggregate *a);
 
+/* aggregate__func_index - of a function's id in the capture; AGG_NONE for one that was not defined. Only
+ * while collecting. */
+uint32_t aggregate__func_index(const struct aggregate *a, uint32_t id);
+
+/* aggregate__func - also while collecting; borrowed until the next call. Its strings are those of the
+ * result. */
+const struct agg_func *aggregate__func(const struct aggregate *a, uint32_t index);
+
 /**
  * aggregate__top - functions with the most self time, most first
  * @out: room for @cnt indexes into agg_result.funcs

@@ -22,3 +22,14 @@ const char *trace_gap_name(unsigned int reason)
 
 	return reason < GAP_CNT ? names[reason] : "unknown";
 }
+
+void trace_cost_by_kind(const struct trace_cost *cost, uint32_t *before_ns, uint32_t *after_ns)
+{
+	for (unsigned int kind = 0; kind < TRACE_KIND_CNT; kind++) {
+		bool leave = trace_is_leave(kind);
+
+		before_ns[kind] = leave ? cost->exit_before_ns : cost->entry_before_ns;
+		after_ns[kind] = leave ? cost->exit_after_ns : cost->entry_after_ns;
+	}
+	before_ns[TRACE_OPEN] = after_ns[TRACE_OPEN] = 0; /* a frame that was found is no event */
+}

@@ -80,6 +80,9 @@ struct trace_cost {
 	uint32_t entry_before_ns, exit_before_ns;
 };
 
+/* trace_cost_by_kind - the cost before and after the time stamp of an event of each kind. */
+void trace_cost_by_kind(const struct trace_cost *cost, uint32_t *before_ns, uint32_t *after_ns);
+
 /* What came before a capture that begins in the middle of a run: one part of several, or what a flight
  * recorder kept. All zero: the capture is the whole run. */
 struct trace_before {

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "export/stats_query.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "export/json.h"
+#include "export/stats.h"
+#include "export/summary.h"
+#include "profile/module.h"
+#include "profile/query.h"
+
+enum {
+	BAR_WIDTH = 40,
+	CANDIDATES_MAX = 20
+};
+
+static const struct {
+	const char *name;
+	double share;
+} quantiles[] = { { "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 } };
+
+enum {
+	QUANTILE_CNT = sizeof(quantiles) / sizeof(quantiles[0])
+};
+
+static const struct agg_func *func_of(const struct query_result *q, uint32_t index)
+{
+	return &q->all->funcs[index];
+}
+
+static uint64_t mean_of(const struct histogram *h)
+{
+	return h->cnt ? (uint64_t)(h->sum / (double)h->cnt + 0.5) : 0;
+}
+
+static void print_ends(FILE *f, const struct query_result *q)
+{
+	fprintf(f,
+		"runs      %" PRIu64 ": %" PRIu64 " returned, %" PRIu64
+		" left by an exception, %" PRIu64 " yielded\n",
+		q->run_ns.cnt, q->ended[TRACE_RETURN], q->ended[TRACE_UNWIND],
+		q->ended[TRACE_YIELD]);
+	if (q->cut_cnt)
+		fprintf(f,
+			"not whole %" PRIu64
+			" more, which begin or end where the trace does not show it\n",
+			q->cut_cnt);
+}
+
+/* Powers of two from the least to the most, a bar each. */
+static void print_histogram(FILE *f, const struct histogram *h)
+{
+	unsigned int first = h->min > 1 ? 63 - (unsigned int)__builtin_clzll(h->min) : 0;
+	unsigned int last = h->max > 1 ? 63 - (unsigned int)__builtin_clzll(h->max) : 0;
+	uint64_t rows[64] = { 0 }, most = 1, below, before;
+	char from[16], to[16];
+
+	before = first ? histogram__count_below(h, 1ull << first) : 0;
+	for (unsigned int i = first; i <= last; i++) {
+		below = i < 63 ? histogram__count_below(h, 2ull << i) : h->cnt;
+		rows[i] = below - before;
+		before = below;
+		most = rows[i] > most ? rows[i] : most;
+	}
+	fprintf(f, "\n%25s %12s\n", "latency", "runs");
+	for (unsigned int i = first; i <= last; i++) {
+		int width = (int)((double)rows[i] / (double)most * BAR_WIDTH + 0.5);
+
+		fprintf(f, "%11s - %11s %12" PRIu64 "%s%.*s\n",
+			summary_duration(from, sizeof(from), i ? 1ull << i : 0),
+			i < 63 ? summary_duration(to, sizeof(to), 2ull << i) : "", rows[i],
+			width ? " " : "", width, "########################################");
+	}
+}
+
+static void print_latency(FILE *f, const struct histogram *h)
+{
+	char text[16];
+
+	if (!h->cnt)
+		return;
+	fprintf(f, "latency   min %s", summary_duration(text, sizeof(text), h->min));
+	fprintf(f, ", mean %s", summary_duration(text, sizeof(text), mean_of(h)));
+	for (unsigned int i = 0; i < QUANTILE_CNT; i++)
+		fprintf(f, ", %s %s", quantiles[i].name,
+			summary_duration(text, sizeof(text),
+					 histogram__quantile(h, quantiles[i].share)));
+	fprintf(f, ", max %s\n", summary_duration(text, sizeof(text), h->max));
+	print_histogram(f, h);
+}
+
+static void print_edges(FILE *f, const struct query_result *q, const struct query_edges *edges,
+			const char *title, uint32_t top_cnt)
+{
+	char self[16], total[16];
+
+	fprintf(f, "\n%12s %10s %10s  %s\n", "calls", "self", "total", title);
+	for (uint32_t i = 0; i < edges->cnt && i < top_cnt; i++) {
+		const struct query_edge *edge = &edges->edges[i];
+
+		fprintf(f, "%12" PRIu64 " %10s %10s  ", edge->calls,
+			summary_duration(self, sizeof(self), edge->self_ns),
+			summary_duration(total, sizeof(total), edge->total_ns));
+		if (edge->func == AGG_NONE)
+			fputs("[no caller in Python]", f);
+		else
+			stats_print_func(f, q->all, func_of(q, edge->func));
+		fputc('\n', f);
+	}
+	if (edges->cnt > top_cnt)
+		fprintf(f, "and %" PRIu32 " more\n", edges->cnt - top_cnt);
+	if (!edges->cnt)
+		fprintf(f, "%12s\n", "none");
+}
+
+void stats_query_print(FILE *f, const struct query_result *q, uint32_t top_cnt)
+{
+	char self[16], total[16];
+
+	fputs("function  ", f);
+	stats_print_func(f, q->all, func_of(q, q->func));
+	fputc('\n', f);
+	summary_print_head(f, q->all);
+	fprintf(f, "calls     %" PRIu64 ", self %s, total %s\n", q->calls,
+		summary_duration(self, sizeof(self), q->self_ns),
+		summary_duration(total, sizeof(total), q->total_ns));
+	print_ends(f, q);
+	print_latency(f, &q->run_ns);
+	print_edges(f, q, &q->callers, "called from", top_cnt);
+	print_edges(f, q, &q->callees, "calls", top_cnt);
+}
+
+static void put_u64(struct outbuf *b, const char *name, uint64_t value)
+{
+	outbuf__puts(b, ",\"");
+	outbuf__puts(b, name);
+	outbuf__puts(b, "\":");
+	json_u64(b, value);
+}
+
+static void put_latency(struct outbuf *b, const struct histogram *h)
+{
+	bool first = true;
+
+	outbuf__puts(b, ",\n\"latency\":{\"count\":");
+	json_u64(b, h->cnt);
+	if (h->cnt) {
+		put_u64(b, "min_ns", h->min);
+		put_u64(b, "mean_ns", mean_of(h));
+		for (unsigned int i = 0; i < QUANTILE_CNT; i++) {
+			char name[8];
+
+			snprintf(name, sizeof(name), "%s_ns", quantiles[i].name);
+			put_u64(b, name, histogram__quantile(h, quantiles[i].share));
+		}
+		put_u64(b, "max_ns", h->max);
+	}
+	outbuf__puts(b, "},\n\"histogram\":[");
+	for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+		if (!h->buckets[i])
+			continue;
+		outbuf__puts(b, first ? "{\"from_ns\":" : ",{\"from_ns\":");
+		json_u64(b, histogram_low(i));
+		put_u64(b, "to_ns", histogram_low(i) + (histogram_width(i) - 1));
+		put_u64(b, "count", h->buckets[i]);
+		outbuf__putc(b, '}');
+		first = false;
+	}
+	outbuf__putc(b, ']');
+}
+
+static void put_edges(struct outbuf *b, const struct query_result *q,
+		      const struct query_edges *edges, uint32_t top_cnt)
+{
+	for (uint32_t i = 0; i < edges->cnt && i < top_cnt; i++) {
+		const struct query_edge *edge = &edges->edges[i];
+
+		outbuf__puts(b, i ? ",\n{" : "\n{");
+		if (edge->func == AGG_NONE)
+			outbuf__puts(b, "\"function\":null");
+		else
+			stats_json_func(b, q->all, func_of(q, edge->func));
+		put_u64(b, "calls", edge->calls);
+		put_u64(b, "self_ns", edge->self_ns);
+		put_u64(b, "total_ns", edge->total_ns);
+		outbuf__putc(b, '}');
+	}
+	outbuf__putc(b, ']');
+}
+
+void stats_query_json(struct outbuf *b, const struct query_result *q, uint32_t top_cnt)
+{
+	outbuf__puts(b, "{\"capture\":{");
+	stats_json_head(b, q->all);
+	outbuf__puts(b, "},\n");
+	stats_json_func(b, q->all, func_of(q, q->func));
+	put_u64(b, "calls", q->calls);
+	put_u64(b, "self_ns", q->self_ns);
+	put_u64(b, "total_ns", q->total_ns);
+	put_u64(b, "returned", q->ended[TRACE_RETURN]);
+	put_u64(b, "unwound", q->ended[TRACE_UNWIND]);
+	put_u64(b, "yielded", q->ended[TRACE_YIELD]);
+	put_u64(b, "not_whole", q->cut_cnt);
+	put_latency(b, &q->run_ns);
+	put_u64(b, "caller_count", q->callers.cnt);
+	outbuf__puts(b, ",\"callers\":[");
+	put_edges(b, q, &q->callers, top_cnt);
+	put_u64(b, "callee_count", q->callees.cnt);
+	outbuf__puts(b, ",\"callees\":[");
+	put_edges(b, q, &q->callees, top_cnt);
+	outbuf__puts(b, "}\n");
+}
+
+static void print_candidate(FILE *f, const struct agg_result *r, const struct agg_func *func)
+{
+	const char *qualname = strpool__get(&r->strings, func->qualname);
+	char module[512], shown[1024];
+
+	module_name(module, sizeof(module), strpool__get(&r->strings, func->short_file));
+	fprintf(f, "  %s:", text_escape(shown, sizeof(shown), module, strlen(module)));
+	fprintf(f, "%s:%" PRIu32, text_escape(shown, sizeof(shown), qualname, strlen(qualname)),
+		func->line);
+	qualname = strpool__get(&r->strings, func->file);
+	fprintf(f, "  (%s)\n", text_escape(shown, sizeof(shown), qualname, strlen(qualname)));
+}
+
+/* What stands behind the last dot or colon of what was asked for. */
+static const char *last_word(const char *name)
+{
+	const char *word = name;
+
+	for (; *name; name++) {
+		if ((*name == '.' || *name == ':') && name[1])
+			word = name + 1;
+	}
+	return word;
+}
+
+uint32_t stats_query_candidates(FILE *f, const struct query_result *q, bool near, const char *name)
+{
+	const struct agg_result *r = q->all;
+	uint32_t cnt = 0;
+
+	for (uint32_t i = 0; i < (near ? r->func_cnt : q->meant_cnt); i++) {
+		const struct agg_func *func = func_of(q, near ? i : q->meant[i]);
+
+		if (near && !strstr(strpool__get(&r->strings, func->qualname), last_word(name)))
+			continue;
+		if (cnt++ < CANDIDATES_MAX)
+			print_candidate(f, r, func);
+	}
+	if (cnt > CANDIDATES_MAX)
+		fprintf(f, "  and %" PRIu32 " more\n", cnt - CANDIDATES_MAX);
+	return cnt;
+}
