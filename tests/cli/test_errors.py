@@ -70,7 +70,7 @@ USAGE = [
     (["trace", "-p", "1", "--engine", "x"],
      "--engine x: no engine is called x: auto, uprobe or usdt"),
     (["trace", "-p", "1", "-f", "x"],
-     "no format is called x; there are firefox, pprof, collapsed, ndjson"),
+     "no format is called x; there are firefox, .*, ndjson"),
     (["trace", "-p", "1", "--nope"], "--nope is not an option of this command"),
     (["trace", "-p", "1", "--quiet=1"], "--quiet takes no argument"),
     (["trace", "-p", "1", "--forc"], "--forc is not an option of this command"),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gen_capture OUT EVENTS [COST]: a capture of made-up calls in two processes with two threads each,
+ * gen_capture OUT EVENTS [COST [DEPTH]]: a capture of made-up calls in two processes with two threads each,
  * for the tests of `pyebpf convert`. What the capture adds up to is computed here, from each call's begin
  * and end, and printed as JSON: tests compare it with what the exporters say. With COST, the
  * capture says that an event costs that many ns before and as many after its time stamp, and the
- * calls are that much longer; the sums printed stay those without it.
+ * calls are that much longer; the sums printed stay those without it. DEPTH is the most frames, 30 at most:
+ * few of them make few distinct stacks.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -43,11 +44,13 @@ static const char *const odd_names[] = {
 	"",
 	"\xe2\x80\xaertl",
 	"a b",
+	"</script><script>alert(1)</script>",
+	"<img src=x onerror=x>",
 };
 
 static struct thread threads[THREADS];
 static struct func funcs[FUNCS];
-static uint64_t now_ns = 1000000000, cost_ns;
+static uint64_t now_ns = 1000000000, cost_ns, max_depth = MAX_DEPTH;
 
 static void check(int err, const char *what)
 {
@@ -176,6 +179,10 @@ int main(int argc, char **argv)
 		return 2;
 	if (argc > 3)
 		cost_ns = strtoull(argv[3], NULL, 10);
+	if (argc > 4)
+		max_depth = strtoull(argv[4], NULL, 10);
+	if (!max_depth || max_depth > MAX_DEPTH)
+		return 2;
 	info.cost = (struct trace_cost){ (uint32_t)cost_ns, (uint32_t)cost_ns, (uint32_t)cost_ns,
 					 (uint32_t)cost_ns };
 	fd = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -186,7 +193,7 @@ int main(int argc, char **argv)
 		uint32_t id = (uint32_t)(n / 1000 % THREADS);
 
 		now_ns += 50 + random64() % 200;
-		if (!threads[id].depth || (threads[id].depth < MAX_DEPTH && random64() & 1))
+		if (!threads[id].depth || (threads[id].depth < max_depth && random64() & 1))
 			enter(w, id);
 		else
 			leave(w, id);

@@ -550,7 +550,7 @@ static int write_file(const char *path, const char *name, feed_fn feed, uint64_t
 {
 	const struct export_opts opts = { .split_events = split_events };
 	struct folder f = { path, name, format->extensions[0], 0, -1 };
-	const struct export_out out = { &f, folder_write, folder_next };
+	const struct export_out out = { .ctx = &f, .write = folder_write, .next = folder_next };
 	struct push p = { .to = &format->consumer };
 
 	if (folder_next(&f) || format->new (&p.self, &opts, &out))

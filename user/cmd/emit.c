@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "base/outfile.h"
 #include "base/text.h"
 #include "decode/decode.h"
@@ -17,7 +18,8 @@ const struct opt_row output_rows[] = {
 	{ 'o', "output", "FILE", OPT_STRING, offsetof(struct output_opts, path), NULL,
 	  "where to write, - for stdout", false, NULL },
 	{ 'f', "format", "NAME", OPT_STRING, offsetof(struct output_opts, format), NULL,
-	  "firefox, pprof, collapsed or ndjson (default: by the extension of FILE, else firefox)",
+	  "firefox, pprof, speedscope, collapsed or ndjson (default: by the extension of FILE, else "
+	  "firefox)",
 	  false, NULL },
 	{ 0, "force", NULL, OPT_FLAG, offsetof(struct output_opts, force), NULL,
 	  "replace a file that exists", false, NULL },
@@ -81,12 +83,12 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 	return 0;
 }
 
-/* A name that ends in .json is taken at its word; every other Firefox file is compressed. */
+/* A name that ends in .json is taken at its word; where a format has both, it is compressed else. */
 static bool is_plain(const struct emit *m)
 {
 	size_t len = strlen(m->path);
 
-	return m->format == &export_firefox && len > 5 && !strcmp(m->path + len - 5, ".json");
+	return len > 5 && !strcmp(m->path + len - 5, ".json");
 }
 
 static int begin_part(struct emit *m)
@@ -132,6 +134,12 @@ static int write_part(void *ctx, const void *data, size_t len)
 	int err = outfile__write(m->file, data, len);
 
 	return err ? outfile__explain(m->file, m->e) : 0;
+}
+
+static void note(void *ctx, const char *sentence)
+{
+	(void)ctx;
+	log_warn("%s", sentence);
 }
 
 /* Hands one call of the trace to the exporter and to the aggregate. */
@@ -182,7 +190,8 @@ static int convert(struct emit *m, int fd)
 					  .split_events = m->opts->split_events };
 	const struct export_out out = { .ctx = m,
 					.write = write_part,
-					.next = strcmp(m->path, "-") ? next_part : NULL };
+					.next = strcmp(m->path, "-") ? next_part : NULL,
+					.note = note };
 	int err = begin_part(m);
 
 	err = err ? err : m->format->new (&m->exporter, &opts, &out);
@@ -284,18 +293,13 @@ static void print_quoted(FILE *f, const char *path)
 
 static void print_next(FILE *f, const char *path, const struct exporter *format)
 {
-	if (format == &export_pprof) {
-		fputs("next: go tool pprof -top ", f);
+	const char *at = strchr(format->hint, '@');
+
+	fprintf(f, "next: %.*s", at ? (int)(at - format->hint) : (int)strlen(format->hint),
+		format->hint);
+	if (at) {
 		print_quoted(f, path);
-	} else if (format == &export_collapsed) {
-		fputs("next: flamegraph.pl ", f);
-		print_quoted(f, path);
-		fputs(" > flame.svg", f);
-	} else if (format == &export_ndjson) {
-		fputs("next: tail -n 1 ", f);
-		print_quoted(f, path);
-	} else {
-		fputs("next: open https://profiler.firefox.com and drop the file onto it", f);
+		fputs(at + 1, f);
 	}
 	fputc('\n', f);
 }

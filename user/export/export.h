@@ -14,8 +14,9 @@
 
 struct export_opts {
 	bool raw; /* aggregates keep the profiler's own cost in */
-	bool plain; /* firefox: JSON as it is, not in gzip */
+	bool plain; /* JSON as it is, not in gzip, where a format has both */
 	uint64_t split_events; /* firefox: events per file, 0 = never split */
+	uint64_t max_events; /* speedscope: of a profile in time order, 0 = the default */
 };
 
 /**
@@ -23,13 +24,15 @@ struct export_opts {
  * @write: append bytes; the exporter compresses itself where its format is compressed
  * @next:  close this file and open the next part (name-2.json.gz, ...); NULL: the output cannot be
  *         split (stdout), the exporter then writes one file and says so in it
+ * @note:  a sentence about the output that its reader has to know, for the terminal; may be NULL
  *
- * Return of both: 0 or a negative errno.
+ * Return of the first two: 0 or a negative errno.
  */
 struct export_out {
 	void *ctx;
 	int (*write)(void *ctx, const void *data, size_t len);
 	int (*next)(void *ctx);
+	void (*note)(void *ctx, const char *sentence);
 };
 
 /**
@@ -37,6 +40,7 @@ struct export_out {
  * @name, @aliases:  as given to --format; aliases NULL-terminated
  * @extensions:      file name ends that choose it, NULL-terminated, the first is the default one
  * @help:            one line
+ * @hint:            what to do with the file, after "next: "; @ stands for its name, quoted
  * @new:             makes the consumer's self; @out and @opts are borrowed for its life
  * @consumer:        end() has written everything when it returns 0
  * @free:            NULL is fine
@@ -46,12 +50,14 @@ struct exporter {
 	const char *const *aliases;
 	const char *const *extensions;
 	const char *help;
+	const char *hint;
 	int (*new)(void **self, const struct export_opts *opts, const struct export_out *out);
 	struct trace_consumer consumer;
 	void (*free)(void *self);
 };
 
 extern const struct exporter export_ndjson, export_collapsed, export_pprof, export_firefox;
+extern const struct exporter export_speedscope;
 
 /* exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. */
 const struct exporter *exporter_by_name(const char *name);

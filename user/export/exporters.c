@@ -5,10 +5,7 @@
 #include "export/export.h"
 
 static const struct exporter *const exporters[] = {
-	&export_firefox,
-	&export_pprof,
-	&export_collapsed,
-	&export_ndjson,
+	&export_firefox, &export_pprof, &export_speedscope, &export_collapsed, &export_ndjson,
 };
 
 enum {

@@ -226,6 +226,7 @@ const struct exporter export_firefox = {
 	.aliases = aliases,
 	.extensions = extensions,
 	.help = "Firefox Profiler (processed format 70; gzip but for .json), a track per process and thread",
+	.hint = "open https://profiler.firefox.com and drop the file onto it",
 	.new = firefox__new,
 	.consumer = {
 		.begin = ff_begin,

@@ -157,3 +157,26 @@ void json_str(struct outbuf *b, const char *s)
 {
 	json_strn(b, s, strlen(s));
 }
+
+void json_shown_body(struct outbuf *b, const char *s)
+{
+	size_t left = strlen(s);
+	char piece[32];
+
+	while (left) {
+		uint32_t cp;
+		size_t n = text_next(s, left, &cp);
+
+		text_escape(piece, sizeof(piece), s, n);
+		json_str_body(b, piece, strlen(piece));
+		s += n;
+		left -= n;
+	}
+}
+
+void json_shown(struct outbuf *b, const char *s)
+{
+	outbuf__putc(b, '"');
+	json_shown_body(b, s);
+	outbuf__putc(b, '"');
+}

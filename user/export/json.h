@@ -53,4 +53,13 @@ void json_strn(struct outbuf *b, const char *s, size_t len);
 /* json_str_body - the same without the quotes, to build a string of several pieces. */
 void json_str_body(struct outbuf *b, const char *s, size_t len);
 
+/**
+ * json_shown, json_shown_body - a string for people, which viewers show as it is
+ *
+ * First as text_escape() has it, so that what comes out is whole characters only: a lone surrogate
+ * is the six characters of its number. Strict readers refuse the escape that json_str() writes.
+ */
+void json_shown(struct outbuf *b, const char *s);
+void json_shown_body(struct outbuf *b, const char *s);
+
 #endif

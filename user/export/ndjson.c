@@ -270,6 +270,7 @@ const struct exporter export_ndjson = {
 	.aliases = (const char *const[]){ "jsonl", NULL },
 	.extensions = (const char *const[]){ ".ndjson", ".jsonl", NULL },
 	.help = "one JSON object per event, in time order",
+	.hint = "tail -n 1 @",
 	.new = ndjson__new,
 	.consumer = {
 		.begin = on_begin,
