@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pyebpf may and may not do: the capabilities that suffice, and what is said when one is missing."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 
 import pytest
 
+import lib
 import pythons
 from limits import MINIMUM, NOBODY, as_nobody, refuse_bpf
 
@@ -112,6 +114,94 @@ def test_the_command_gets_none_of_them(run, capabilities):
     assert {int(value, 16) for value in sets.values()} == {0} and len(sets) == 3
     # 0 to 2 and the one that reads the folder
     assert len(re.search(r"\[('\d+'(, )?)+\]", done.stdout)[0].split()) == 4
+
+
+# --- what is given up ---
+
+ROOT_KEEPS = ("setuid", "setgid", "chown", "fowner", "dac_override", "kill")
+BIT = {"chown": 0, "dac_override": 1, "dac_read_search": 2, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7,
+       "sys_ptrace": 19, "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}
+
+
+def sets(pid):
+    """{name: number} of all sets of capabilities of each thread of a process, which have to be the same."""
+    found = set()
+    for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
+        found.add(tuple(re.findall(r"^(Cap\w+|NoNewPrivs):\t([0-9a-f]+)$", (task / "status").read_text("ascii"), re.M)))
+    assert len(found) == 1
+    return {name: int(value, 16) for name, value in found.pop()}
+
+
+def mask(*names):
+    return sum(1 << BIT[name] for name in names)
+
+
+@contextlib.contextmanager
+def tracing(before, *args, **options):
+    """The pid of a pyebpf that has its probes in place and has dropped what it does not need."""
+    command = [*before, lib.BINARY, "trace", "-q", *map(str, args)]
+    with lib.started(command, stderr=subprocess.PIPE, **options) as process:
+        lib.until(lambda: process.poll() is not None or sets(process.pid)["NoNewPrivs"], "the drop")
+        assert process.poll() is None, process.stderr.read()
+        yield process
+
+
+def test_an_ordinary_user_keeps_nothing_after_attaching(public_tmp, any_python):
+    """And the trace goes on and is whole: stacks of waiting threads, calls, final numbers."""
+    with python(any_python.command) as pid:
+        with tracing(as_nobody(*MINIMUM), "-d", "1500ms", "-o", "x.ndjson", "-p", pid, cwd=public_tmp) as process:
+            have = sets(process.pid)
+            lib.finish(process)
+    assert {have[name] for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")} == {0}
+    text = (public_tmp / "x.ndjson").read_text("utf-8")
+    assert '"ev":"call"' in text and '"name":"f"' in text
+    meta = json.loads(text.splitlines()[-1])
+    assert meta["generated"] == meta["written"] > 0 and not sum(meta["dropped"].values())
+
+
+def test_waiting_threads_are_shown_without_privileges(public_tmp, pyebpf):
+    """Their memory is read a second after the attach."""
+    code = "import time\ndef waits():\n    print(flush=True)\n    time.sleep(1000)\nwaits()\n"
+    with pythons.running(["/usr/bin/python3", "-I", "-c", code]) as (target, _):
+        with tracing(as_nobody(*MINIMUM), "-d", "1700ms", "-o", "x.ndjson", "-p", target.pid,
+                     cwd=public_tmp) as process:
+            assert sets(process.pid)["CapEff"] == 0
+            lib.finish(process)
+    assert '"name":"waits"' in (public_tmp / "x.ndjson").read_text("utf-8")
+
+
+@pytest.mark.parametrize("args", [["-s", "-p"], ["--"]], ids=["children", "command"])
+def test_what_looks_at_processes_that_come_later_is_kept(public_tmp, args):
+    with python(["/usr/bin/python3"]) as pid:
+        what = [pid] if "-p" in args else ["/usr/bin/python3", "-I", "-c", "import time; time.sleep(1.5)"]
+        with tracing(as_nobody(*MINIMUM), "-d", "1s", "-o", "x.pyebpf", *args, *what, cwd=public_tmp) as process:
+            have = sets(process.pid)
+            process.wait(60)
+    assert have["CapEff"] == have["CapPrm"] == mask(*MINIMUM) and have["CapInh"] == have["CapAmb"] == 0
+
+
+def test_what_root_gives_up(public_tmp):
+    with python(["/usr/bin/python3"]) as pid:
+        with tracing([], "-d", "1s", "-o", "x.pyebpf", "-p", pid, cwd=public_tmp) as process:
+            have = sets(process.pid)
+            lib.finish(process)
+    kept = mask(*MINIMUM, *ROOT_KEEPS)
+    assert have["CapEff"] == have["CapPrm"] == have["CapBnd"] == kept
+    assert have["CapInh"] == have["CapAmb"] == 0
+
+
+def test_root_in_a_folder_of_another_user(public_tmp):
+    """What root keeps is what it takes to write there."""
+    own = public_tmp / "own"
+    own.mkdir(mode=0o700)
+    os.chown(own, NOBODY, NOBODY)
+    with python(["/usr/bin/python3"]) as pid:
+        for extra in ({}, {"SUDO_UID": str(NOBODY), "SUDO_GID": str(NOBODY)}):
+            name = "x%d.ndjson" % len(extra)
+            done = lib.sh([lib.BINARY, "trace", "-q", "-d", "200ms", "-o", name, "-p", pid], cwd=own,
+                          env={**os.environ, **extra})
+            assert done.returncode == 0, done.stderr
+            assert (own / name).stat().st_uid == (NOBODY if extra else 0)
 
 
 # --- what is missing ---

@@ -2,6 +2,7 @@
 #include "base/caps.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -37,14 +38,74 @@ enum {
 	KNOWN_CNT = sizeof(known) / sizeof(known[0])
 };
 
-static uint64_t effective(void)
+struct cap_sets {
+	uint64_t effective, permitted;
+};
+
+static int get_sets(struct cap_sets *sets)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { { 0 } };
 
 	if (syscall(SYS_capget, &head, data))
-		return 0;
-	return (uint64_t)data[1].effective << 32 | data[0].effective;
+		return -errno;
+	sets->effective = (uint64_t)data[1].effective << 32 | data[0].effective;
+	sets->permitted = (uint64_t)data[1].permitted << 32 | data[0].permitted;
+	return 0;
+}
+
+/* What could be inherited is always cleared, which clears the ambient set, too. */
+static int set_sets(const struct cap_sets *sets)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = {
+		{ .effective = (uint32_t)sets->effective, .permitted = (uint32_t)sets->permitted },
+		{ .effective = (uint32_t)(sets->effective >> 32),
+		  .permitted = (uint32_t)(sets->permitted >> 32) },
+	};
+
+	return syscall(SYS_capset, &head, data) ? -errno : 0;
+}
+
+static uint64_t effective(void)
+{
+	struct cap_sets sets;
+
+	return get_sets(&sets) ? 0 : sets.effective;
+}
+
+/* Needs CAP_SETPCAP; without it no_new_privs does as much. */
+static void bound(uint64_t keep)
+{
+	for (unsigned long i = 0; i < 64 && prctl(PR_CAPBSET_READ, i, 0, 0, 0) >= 0; i++)
+		if (!(keep & CAPS(i)) && prctl(PR_CAPBSET_DROP, i, 0, 0, 0))
+			return;
+}
+
+int caps_keep(uint64_t keep, bool test)
+{
+	struct cap_sets sets, now;
+	int err = get_sets(&sets);
+
+	if (err)
+		return err;
+	if (!test) {
+		sets.effective = sets.permitted; /* after a test CAP_SETPCAP is not in force */
+		set_sets(&sets);
+		bound(keep);
+	}
+	sets.effective = sets.permitted & keep;
+	if (!test)
+		sets.permitted &= keep;
+	err = set_sets(&sets);
+	if (!err && !test && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		err = -errno;
+	if (!err)
+		err = get_sets(&now);
+	if (err)
+		return err;
+	/* tools have gone on with everything because nobody looked */
+	return now.effective == sets.effective && now.permitted == sets.permitted ? 0 : -EPERM;
 }
 
 uint64_t caps_missing(uint64_t wanted)

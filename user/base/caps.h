@@ -6,6 +6,7 @@
 #ifndef PYEBPF_BASE_CAPS_H
 #define PYEBPF_BASE_CAPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,18 @@
  * whole machine is missing in a user namespace, whatever the process has in there.
  */
 uint64_t caps_missing(uint64_t wanted);
+
+/**
+ * caps_keep - give up all capabilities but these, for good
+ * @keep: those of them that this process has stay
+ * @test: true: only until the next call; they can be taken up again
+ *
+ * Of the calling thread: to be called while there is no other one. For good means out of the permitted,
+ * inheritable, ambient and (where that is allowed) the bounding set, and no execve() gets any back.
+ *
+ * Return: 0 when the kernel says, asked again, that the others are gone; a negative errno.
+ */
+int caps_keep(uint64_t keep, bool test);
 
 /* caps_text - "CAP_BPF and CAP_PERFMON are missing"; of those that this program knows. Return: @out. */
 char *caps_text(char *out, size_t size, uint64_t missing);

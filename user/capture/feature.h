@@ -52,6 +52,8 @@ int feature_classic_link(int prog_fd, const struct uprobe_classic *probe);
  */
 int feature_try_classic(void); /* a uprobe of the old way fires */
 int feature_try_map(void); /* bpf() makes a map */
+int feature_map(void); /* such a map: its descriptor, or a negative errno */
+int feature_read_map(int fd); /* it can be read; -EPERM: not without CAP_BPF (before 5.19) */
 int feature_try_ring(void); /* ring buffers */
 int feature_try_btf(void); /* the kernel's BTF can be read; -ENOENT: it has none */
 int feature_try_task_storage(void); /* data of a program that belongs to a task */

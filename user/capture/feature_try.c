@@ -22,9 +22,26 @@ static int made(int fd)
 	return 0;
 }
 
+int feature_map(void)
+{
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "pye_feature", 4, 8, 1, NULL);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int feature_read_map(int fd)
+{
+	uint32_t key = 0;
+	uint64_t value;
+
+	return bpf_map_lookup_elem(fd, &key, &value) ? -errno : 0;
+}
+
 int feature_try_map(void)
 {
-	return made(bpf_map_create(BPF_MAP_TYPE_ARRAY, "pye_feature", 4, 8, 1, NULL));
+	int fd = feature_map();
+
+	return fd < 0 ? fd : made(fd);
 }
 
 int feature_try_ring(void)

@@ -18,6 +18,12 @@
 #include "cpython/walk_outside.h"
 #include "proc/mem.h"
 
+/* The memory stays open: by then this process may have no right to open it any more. */
+struct idle_before {
+	struct outside_stacks stacks;
+	struct proc_mem mem;
+};
+
 struct idle_code {
 	uint64_t address;
 	uint32_t id;
@@ -27,31 +33,31 @@ struct idle_code {
 struct idle {
 	struct session *s;
 	struct target *t;
-	struct proc_mem mem;
+	struct proc_mem mem; /* borrowed from the target */
 	struct outside_stacks now;
 	struct idle_code *codes;
 };
 
 void idle_begin(struct target *t)
 {
-	struct proc_mem mem;
+	auto_free struct idle_before *before = calloc(1, sizeof(*before));
 
-	if (proc_mem__open(t->pid.pid, &mem))
+	if (!before || proc_mem__open(t->pid.pid, &before->mem))
 		return;
-	t->stacks = calloc(1, sizeof(*t->stacks));
-	if (t->stacks && walk_outside(&mem, &t->in, t->stacks)) {
-		free(t->stacks);
-		t->stacks = NULL;
-	}
-	proc_mem__close(&mem);
+	if (walk_outside(&before->mem, &t->in, &before->stacks))
+		proc_mem__close(&before->mem);
+	else
+		t->before = take_ptr(before);
 }
 
 void idle_free(struct target *t)
 {
-	if (t->stacks)
-		outside_stacks__done(t->stacks);
-	free(t->stacks);
-	t->stacks = NULL;
+	if (!t->before)
+		return;
+	outside_stacks__done(&t->before->stacks);
+	proc_mem__close(&t->before->mem);
+	free(t->before);
+	t->before = NULL;
 }
 
 static bool same(const struct outside_thread *a, const struct outside_thread *b)
@@ -64,7 +70,7 @@ static bool same(const struct outside_thread *a, const struct outside_thread *b)
 
 static bool unchanged(const struct idle *idle, const struct outside_thread *thread)
 {
-	const struct outside_stacks *before = idle->t->stacks;
+	const struct outside_stacks *before = &idle->t->before->stacks;
 
 	for (size_t i = 0; i < before->cnt; i++)
 		if (same(&before->threads[i], thread))
@@ -165,12 +171,11 @@ void idle_show(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct idle idle = { .s = s, .t = s->targets[i] };
 
-		if (!idle.t->stacks)
+		if (!idle.t->before)
 			continue;
-		if (!idle.t->ended && !proc_mem__open(idle.t->pid.pid, &idle.mem)) {
+		idle.mem = idle.t->before->mem;
+		if (!idle.t->ended)
 			show_all(&idle);
-			proc_mem__close(&idle.mem);
-		}
 		idle_free(idle.t);
 	}
 }

@@ -212,6 +212,8 @@ static int start_command(struct session *s, struct err *e)
 	t->asked = t->launched = true;
 	err = cap_bpf__hold(s->cap, s->launch.pid, s->opts.subprocesses);
 	if (!err)
+		err = session_drop(s, e);
+	if (!err)
 		launch__go(&s->launch);
 	return err;
 }
@@ -227,7 +229,7 @@ static int start(struct session *s, struct err *e)
 			return err;
 		idle_begin(s->targets[i]);
 	}
-	return 0;
+	return session_drop(s, e);
 }
 
 static void reap(struct session *s)

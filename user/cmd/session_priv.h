@@ -11,7 +11,7 @@
 #include "cpython/interp.h"
 #include "proc/pid.h"
 
-struct outside_stacks;
+struct idle_before;
 
 /* A process that was asked for, or a child of one. */
 struct target {
@@ -26,7 +26,7 @@ struct target {
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
 	bool jit_checked; /* again, after its start-up */
-	struct outside_stacks *stacks; /* as read at the attach; NULL: none or shown by now */
+	struct idle_before *before; /* as read at the attach; NULL: none or shown by now */
 };
 
 struct session {
@@ -81,6 +81,9 @@ int targets_check_jit(struct session *s);
 /* targets_alive - any of those that were asked for? Looks at their pidfds. */
 bool targets_alive(struct session *s);
 void targets_free(struct session *s);
+
+/* session_drop - give up what is not needed once the probes are in place; 0 or a negative errno. */
+int session_drop(const struct session *s, struct err *e);
 
 /* idle_begin - read the stacks at the attach; idle_show - a second later, show those of threads that
  * have not moved; idle_free - forget them. */

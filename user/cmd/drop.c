@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Giving up privileges once the probes are in place: from here on only records are read, which come from
+ * the memory of targets. What is open stays open, so rings and maps go on working without any.
+ */
+#define LOG_DOMAIN "drop"
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/caps.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "capture/feature.h"
+#include "cmd/session_priv.h"
+
+/* Root writes files as the user who called sudo, or into folders of others, and stops its command. */
+#define CAPS_ROOT                                                                   \
+	(CAPS(CAP_SETUID) | CAPS(CAP_SETGID) | CAPS(CAP_CHOWN) | CAPS(CAP_FOWNER) | \
+	 CAPS(CAP_DAC_OVERRIDE) | CAPS(CAP_KILL))
+
+/* Processes that come later are looked into and get probes. */
+static uint64_t still_needed(const struct session *s)
+{
+	if (!geteuid())
+		return CAPS_ROOT | CAPS_BPF | CAPS_PROC;
+	return s->opts.command || s->opts.subprocesses ? CAPS_BPF | CAPS_PROC : 0;
+}
+
+int session_drop(const struct session *s, struct err *e)
+{
+	auto_close int map_fd = feature_map();
+	uint64_t keep = still_needed(s);
+	int err;
+
+	/* old kernels ask for it at each call, whatever the descriptor */
+	err = caps_keep(keep, true);
+	if (!err && map_fd >= 0 && feature_read_map(map_fd) == -EPERM)
+		keep |= CAPS(CAP_BPF);
+	if (!err)
+		err = caps_keep(keep, false);
+	if (err)
+		return err_set(e, err, "privileges cannot be given up: %s", err_str(err));
+	log_debug("capabilities kept of those there were: 0x%llx", (unsigned long long)keep);
+	return 0;
+}
