@@ -117,6 +117,29 @@ static void test_json__milliseconds(void **state)
 	assert_true(strlen("18446744073709.551615") <= JSON_MS_MAX);
 }
 
+static void test_json__microseconds(void **state)
+{
+	static const struct {
+		uint64_t ns;
+		const char *want;
+	} rows[] = {
+		{ 0, "0" },
+		{ 7, "0.007" },
+		{ 2000, "2" },
+		{ 1500, "1.500" },
+		{ 12345010, "12345.010" },
+		{ UINT64_MAX, "18446744073709551.615" },
+	};
+	char got[32];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		*json_fmt_us(got, rows[i].ns) = '\0';
+		assert_string_equal(got, rows[i].want);
+	}
+	assert_true(strlen("18446744073709551.615") <= JSON_US_MAX);
+}
+
 static void test_outbuf__keeps_the_first_error(void **state)
 {
 	struct sink s = { .fail_after = 2 };
@@ -208,6 +231,7 @@ int main(void)
 		cmocka_unit_test(test_json__strings),
 		cmocka_unit_test(test_json__numbers),
 		cmocka_unit_test(test_json__milliseconds),
+		cmocka_unit_test(test_json__microseconds),
 		cmocka_unit_test(test_outbuf__keeps_the_first_error),
 		cmocka_unit_test(test_outbuf__long_pieces_keep_their_order),
 		cmocka_unit_test(test_gzip__round_trip_and_parts),

@@ -183,24 +183,84 @@ static void test_speedscope__too_many_stacks(void **state)
 	finish(&export_speedscope, &p, &n);
 }
 
+#define MODULE "\"name\":\"<module> (a.py:1)\",\"pid\":77,\"tid\":78,\"ts\":"
+#define SCRIPT "\"name\":\"</script>\\\\xff\\\\x0a\\\"\",\"pid\":77,\"tid\":78,\"ts\":"
+#define LOST   "\"name\":\"[lost 5]\",\"pid\":77,\"tid\":78,\"ts\":"
+#define SWITCH "\"name\":\"[unknown: switch]\",\"pid\":77,\"tid\":78,\"ts\":"
+
+static void test_chrometrace__every_kind_of_slice(void **state)
+{
+	static const char want[] =
+		"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
+		"{\"ph\":\"B\"," MODULE "0},\n{\"ph\":\"B\"," SCRIPT "0.100},\n"
+		"{\"ph\":\"E\"," SCRIPT "0.103},\n{\"ph\":\"B\"," SCRIPT "0.104},\n"
+		"{\"ph\":\"E\"," SCRIPT "0.110},\n{\"ph\":\"E\"," MODULE "0.110},\n"
+		"{\"ph\":\"B\"," LOST "0.110},\n{\"ph\":\"E\"," LOST "0.200},\n"
+		"{\"ph\":\"B\"," MODULE "0.200},\n{\"ph\":\"E\"," MODULE "0.210},\n"
+		"{\"ph\":\"B\"," SWITCH "0.210},\n{\"ph\":\"E\"," SWITCH "0.220},\n"
+		"{\"ph\":\"B\"," SCRIPT "0.220},\n{\"ph\":\"E\"," SCRIPT "2},\n"
+		"{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":77,\"tid\":0,\"ts\":0,"
+		"\"args\":{\"name\":\"py\\\"thon\"}},\n"
+		"{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":77,\"tid\":78,\"ts\":0,"
+		"\"args\":{\"name\":\"a\\\\x1b\\\\udc80\"}}\n"
+		"],\"otherData\":{\"version\":\"0.1.0\",\"engine\":\"uprobe\","
+		"\"hostname\":\"host\",\"kernel\":\"6.1\",\"arguments\":\"pyebpf trace -p 1\","
+		"\"start_unix_ns\":\"1700000000000000000\",\"generated\":\"10\","
+		"\"written\":\"5\",\"lost_ring\":\"5\",\"lost_map\":\"0\",\"lost_read\":\"0\","
+		"\"lost_kernel\":\"0\",\"lost_user\":\"0\",\"lost_throttle\":\"0\","
+		"\"complete\":\"true\"}}\n";
+	struct note n = { 0 };
+	struct export_out out;
+	struct push p = start(&export_chrometrace, &n, &out, 0);
+
+	(void)state;
+	feed(&p);
+	assert_string_equal(text_of(&n), want);
+	finish(&export_chrometrace, &p, &n);
+}
+
+/* A thread id that is used again: what its first owner left open ends before the second begins. */
+static void test_chrometrace__a_thread_id_again(void **state)
+{
+	struct note n = { 0 };
+	struct export_out out;
+	struct push p = start(&export_chrometrace, &n, &out, 0);
+
+	(void)state;
+	push_event(&p, 1, 1000, TRACE_CALL, 1);
+	push_event(&p, 1, 1100, TRACE_CALL, 2);
+	push_thread(&p, 2, 1, 78, "again", 0);
+	push_event(&p, 2, 1200, TRACE_CALL, 2);
+	push_end(&p, 3000, 3, 0);
+	assert_non_null(strstr(text_of(&n),
+			       "{\"ph\":\"B\"," SCRIPT "0.100},\n{\"ph\":\"E\"," SCRIPT
+			       "0.100},\n{\"ph\":\"E\"," MODULE "0.100},\n{\"ph\":\"B\"," SCRIPT
+			       "0.200},\n{\"ph\":\"E\"," SCRIPT "2},\n{\"ph\":\"M\""));
+	finish(&export_chrometrace, &p, &n);
+}
+
 static int disk_full(void *ctx, const void *data, size_t len)
 {
 	(void)ctx, (void)data, (void)len;
 	return -28;
 }
 
-static void test_speedscope__stops_when_the_disk_is_full(void **state)
+static void test_all__stop_when_the_disk_is_full(void **state)
 {
+	static const struct exporter *const all[] = { &export_speedscope, &export_chrometrace };
 	const struct export_out out = { .write = disk_full };
 	const struct trace_totals totals = { .end_ns = 5000 };
 	const struct export_opts opts = { 0 };
-	struct push p = { .to = &export_speedscope.consumer };
 
 	(void)state;
-	assert_int_equal(export_speedscope.new(&p.self, &opts, &out), 0);
-	push_begin(&p, (struct trace_cost){ 0 });
-	assert_int_equal(p.to->end(p.self, &totals), -28);
-	export_speedscope.free(p.self);
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		struct push p = { .to = &all[i]->consumer };
+
+		assert_int_equal(all[i]->new (&p.self, &opts, &out), 0);
+		push_begin(&p, (struct trace_cost){ 0 });
+		assert_int_equal(p.to->end(p.self, &totals), -28);
+		all[i]->free(p.self);
+	}
 }
 
 int main(void)
@@ -210,7 +270,9 @@ int main(void)
 		cmocka_unit_test(test_speedscope__times_never_go_back),
 		cmocka_unit_test(test_speedscope__one_event_too_many),
 		cmocka_unit_test(test_speedscope__too_many_stacks),
-		cmocka_unit_test(test_speedscope__stops_when_the_disk_is_full),
+		cmocka_unit_test(test_chrometrace__every_kind_of_slice),
+		cmocka_unit_test(test_chrometrace__a_thread_id_again),
+		cmocka_unit_test(test_all__stop_when_the_disk_is_full),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,9 +4,16 @@
 
 #include "export/export.h"
 
+/* clang-format off */
 static const struct exporter *const exporters[] = {
-	&export_firefox, &export_pprof, &export_speedscope, &export_collapsed, &export_ndjson,
+	&export_firefox,
+	&export_pprof,
+	&export_speedscope,
+	&export_chrometrace,
+	&export_collapsed,
+	&export_ndjson,
 };
+/* clang-format on */
 
 enum {
 	EXPORTER_CNT = sizeof(exporters) / sizeof(*exporters)

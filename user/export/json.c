@@ -70,6 +70,19 @@ char *json_fmt_ms(char *out, uint64_t ns)
 	return end;
 }
 
+char *json_fmt_us(char *out, uint64_t ns)
+{
+	size_t part = ns % 1000;
+	char *end = json_fmt_u64(out, ns / 1000);
+
+	if (!part)
+		return end;
+	end[0] = '.';
+	end[1] = (char)('0' + part / 100);
+	memcpy(end + 2, digit_pairs + part % 100 * 2, 2);
+	return end + 4;
+}
+
 void json_u64(struct outbuf *b, uint64_t value)
 {
 	outbuf__used(b, json_fmt_u64(outbuf__room(b, JSON_U64_MAX), value));

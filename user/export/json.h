@@ -18,6 +18,7 @@ enum {
 	JSON_U64_MAX = 20, /* bytes that json_fmt_u64() writes at most */
 	JSON_I64_MAX = 20,
 	JSON_MS_MAX = 21,
+	JSON_US_MAX = 21,
 };
 
 /* json_fmt_u64, json_fmt_i64 - decimal digits; no NUL. Return: the first byte after them. */
@@ -32,6 +33,9 @@ char *json_fmt_i64(char *out, int64_t value);
  * Return: the first byte after the number.
  */
 char *json_fmt_ms(char *out, uint64_t ns);
+
+/* json_fmt_us - nanoseconds as microseconds: no decimals or three (1500 is 1.500, 2000 is 2). */
+char *json_fmt_us(char *out, uint64_t ns);
 
 void json_u64(struct outbuf *b, uint64_t value);
 void json_i64(struct outbuf *b, int64_t value);

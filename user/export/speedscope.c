@@ -188,8 +188,9 @@ static int on_open(void *ctx, uint32_t thread, uint64_t ns, uint32_t func)
 	return add_event(s, thread, ns, s->frame_of[func]);
 }
 
-static int on_close(void *ctx, uint32_t thread, uint64_t ns)
+static int on_close(void *ctx, uint32_t thread, uint64_t ns, uint32_t func)
 {
+	(void)func;
 	return add_event(ctx, thread, ns, NO_FRAME);
 }
 

@@ -17,6 +17,8 @@ int timeline__init(struct timeline *t, const struct timeline_ops *ops, void *ctx
 
 void timeline__done(struct timeline *t)
 {
+	for (uint32_t i = 0; i < t->thread_cnt; i++)
+		free(t->threads[i].open);
 	free(t->processes);
 	free(t->threads);
 	idmap__done(&t->process_ids);
@@ -129,7 +131,16 @@ static int close_one(struct timeline *t, uint32_t i, uint64_t ts_ns)
 	struct timeline_thread *live = &t->threads[i];
 
 	live->depth--;
-	return t->ops->close(t->ctx, i, advance(t, live, ts_ns));
+	return t->ops->close(t->ctx, i, advance(t, live, ts_ns), live->open[live->depth]);
+}
+
+static int push(struct timeline_thread *live, uint32_t func)
+{
+	int err = reserve(&live->open, &live->open_cap, live->depth, sizeof(*live->open));
+
+	if (!err)
+		live->open[live->depth++] = func;
+	return err;
 }
 
 /* Closes the slice of a gap, at @ts_ns at the latest. */
@@ -138,7 +149,7 @@ static int leave_gap(struct timeline *t, uint32_t i, uint64_t ts_ns)
 	struct timeline_thread *live = &t->threads[i];
 
 	live->in_gap = false;
-	return close_one(t, i, live->until_ns < ts_ns ? live->until_ns : ts_ns);
+	return close_one(t, i, live->gap.until_ns < ts_ns ? live->gap.until_ns : ts_ns);
 }
 
 static int close_all(struct timeline *t, uint32_t i, uint64_t ts_ns)
@@ -148,6 +159,11 @@ static int close_all(struct timeline *t, uint32_t i, uint64_t ts_ns)
 	while (!err && t->threads[i].depth)
 		err = close_one(t, i, ts_ns);
 	return err;
+}
+
+int timeline_close_thread(struct timeline *t, uint32_t thread)
+{
+	return close_all(t, thread, t->threads[thread].last_ns);
 }
 
 int timeline_event(struct timeline *t, const struct trace_event *event)
@@ -169,10 +185,8 @@ int timeline_event(struct timeline *t, const struct trace_event *event)
 	func = idmap__find(&t->func_ids, event->func);
 	if (func == IDMAP_NONE)
 		return -EINVAL;
-	if (live->depth == UINT32_MAX)
-		return -EOVERFLOW;
-	live->depth++;
-	return t->ops->open(t->ctx, i, advance(t, live, event->ts_ns), func);
+	err = push(live, func);
+	return err ? err : t->ops->open(t->ctx, i, advance(t, live, event->ts_ns), func);
 }
 
 int timeline_gap(struct timeline *t, const struct trace_gap *gap)
@@ -185,11 +199,11 @@ int timeline_gap(struct timeline *t, const struct trace_gap *gap)
 		return -EINVAL;
 	live = &t->threads[i];
 	err = close_all(t, i, gap->ts_ns);
+	err = err ? err : push(live, TIMELINE_GAP);
 	if (err)
 		return err;
-	live->depth = 1;
 	live->in_gap = true;
-	live->until_ns = gap->until_ns;
+	live->gap = *gap;
 	return t->ops->gap(t->ctx, i, advance(t, live, gap->ts_ns), gap);
 }
 

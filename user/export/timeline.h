@@ -29,8 +29,11 @@ struct timeline_ops {
 	int (*open)(void *ctx, uint32_t thread, uint64_t ns, uint32_t func);
 	int (*gap)(void *ctx, uint32_t thread, uint64_t ns,
 		   const struct trace_gap *gap); /* opens */
-	int (*close)(void *ctx, uint32_t thread, uint64_t ns); /* the newest open slice */
+	/* the newest open slice: of a function, or TIMELINE_GAP */
+	int (*close)(void *ctx, uint32_t thread, uint64_t ns, uint32_t func);
 };
+
+#define TIMELINE_GAP UINT32_MAX
 
 struct timeline_process {
 	uint32_t pid;
@@ -42,10 +45,11 @@ struct timeline_thread {
 	uint32_t process; /* index */
 	uint32_t tid;
 	uint32_t name; /* of strings */
-	uint32_t depth; /* open slices, a gap among them */
+	uint32_t *open; /* functions of the open slices, or TIMELINE_GAP */
+	uint32_t depth, open_cap;
 	bool is_main;
 	bool in_gap;
-	uint64_t until_ns; /* of the gap */
+	struct trace_gap gap; /* the newest */
 	uint64_t last_ns; /* clock of the newest slice, open or closed */
 	uint64_t end_ns; /* 0: not known */
 	uint64_t events; /* calls, returns and so on */
@@ -78,6 +82,9 @@ int timeline_func(struct timeline *t, const struct trace_func *func);
 int timeline_event(struct timeline *t, const struct trace_event *event);
 int timeline_gap(struct timeline *t, const struct trace_gap *gap);
 int timeline_end(struct timeline *t, const struct trace_totals *totals);
+
+/* timeline_close_thread - close what a thread has open, at its newest time; another took its place. */
+int timeline_close_thread(struct timeline *t, uint32_t thread);
 
 /**
  * timeline_gap_name - "[lost 5]", or why the stack is not known: "[unknown: switch]"
