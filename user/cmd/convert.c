@@ -23,6 +23,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Output", output_rows, offsetof(struct convert_opts, output) },
+	{ NULL, split_rows, offsetof(struct convert_opts, output) },
 	{ "Other", rows, 0 },
 	{ 0 },
 };

@@ -26,6 +26,9 @@ const struct opt_row output_rows[] = {
 	{ 0, "raw", NULL, OPT_FLAG, offsetof(struct output_opts, raw), NULL,
 	  "keep the profiler's own cost in the times of pprof, collapsed and the summary",
 	  false, NULL },
+	{ 0 },
+};
+const struct opt_row split_rows[] = {
 	{ 0, "split", "N", OPT_UNSIGNED, offsetof(struct output_opts, split_events), "10M",
 	  "firefox: begin a new file after N events, 0 for never", false, NULL },
 	{ 0 },

@@ -15,7 +15,8 @@
 #include "export/export.h"
 #include "profile/aggregate.h"
 
-/* The options -o, -f, --force, --raw and --split, a group for the commands that write files. */
+/* The options -o, -f, --force and --raw, a group for the commands that write files. --split is a group of
+ * its own, in the same struct: commands that capture have another one of that name. */
 struct output_opts {
 	const char *path; /* NULL: the caller's default */
 	const char *format; /* NULL: by the path's extension, else firefox */
@@ -23,7 +24,9 @@ struct output_opts {
 	uint64_t split_events; /* 0: never */
 };
 
-extern const struct opt_row output_rows[];
+extern const struct opt_row output_rows[], split_rows[];
+
+#define EMIT_SPLIT_EVENTS 10000000 /* the default, as the row has it */
 
 struct emit_result {
 	struct trace_totals totals;

@@ -287,7 +287,8 @@ void options_help(const struct opt_command *cmd)
 	putchar('\n');
 	wrap(cmd->about, 0, 0);
 	for (const struct opt_group *g = cmd->groups; g->rows; g++) {
-		printf("\n%s:\n", g->title);
+		if (g->title)
+			printf("\n%s:\n", g->title);
 		for (const struct opt_row *row = g->rows; row->name; row++) {
 			if (!row->hidden)
 				help_row(row);

@@ -44,7 +44,7 @@ struct opt_row {
 	int (*parse)(void *field, const char *arg, struct err *e);
 };
 
-/* @rows end with one that has no name. @offset: of the group's struct in that of the command. */
+/* @title: NULL goes on under the one before. @rows end with one that has no name. @offset: of the group's struct in that of the command. */
 struct opt_group {
 	const char *title;
 	const struct opt_row *rows;

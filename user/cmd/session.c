@@ -23,7 +23,6 @@
 #define BUSY_PCT	 5 /* of a ring full: read on at once */
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
 #define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
-#define FLUSH_NS	 1000000000ull
 #define PROGRESS_NS	 1000000000ull
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
 
@@ -53,6 +52,7 @@ static int watch_signals(struct session *s)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -189,13 +189,15 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 		.cpu_cnt = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
 		.arguments = s->opts.arguments ? s->opts.arguments : "",
 	};
+	struct capw_opts opts;
 	int err;
 
 	uname(&uts);
 	cap_bpf__cost(s->cap, plan, &info.cost);
 	s->start_ns = info.start_ns;
 	s->start_unix_ns = info.start_unix_ns;
-	err = capw__new(&s->capw, s->fd, NULL, &info);
+	limits_writer(&s->opts.limits, &opts);
+	err = capw__new(&s->capw, s->fd, &opts, &info);
 	return err ? err : assembler__new(&s->as, s->capw);
 }
 
@@ -236,6 +238,9 @@ static void reap(struct session *s)
 {
 	int status;
 
+	if (s->opts.files.child)
+		s->opts.files.child(s->opts.files.ctx);
+
 	if (s->launch.pid > 0 && !s->child_reaped &&
 	    waitpid(s->launch.pid, &status, WNOHANG) == s->launch.pid) {
 		s->child_reaped = true;
@@ -247,9 +252,12 @@ static void read_signals(struct session *s)
 {
 	struct signalfd_siginfo info;
 
-	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
-		if (info.ssi_signo != SIGCHLD)
+	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGUSR1)
+			s->dumps_asked++;
+		else if (info.ssi_signo != SIGCHLD)
 			s->interrupts++;
+	}
 	reap(s);
 }
 
@@ -274,6 +282,11 @@ static int drain(struct session *s, size_t batches)
 		/* what it cannot keep, for want of memory or disk, it counts */
 		assembler__feed(s->as, &batch);
 		any = 1;
+		limits_part(s);
+		if (!s->full && limits_full(s)) {
+			s->full = true;
+			break;
+		}
 	}
 	return any;
 }
@@ -302,7 +315,7 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 {
 	if (s->opts.duration_ns && now - s->start_ns >= s->opts.duration_ns)
 		return true;
-	if (s->opts.max_events && s->capw && capw__written(s->capw) >= s->opts.max_events)
+	if (s->full)
 		return true;
 	if (!s->interrupts)
 		return false;
@@ -312,14 +325,20 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 	return !s->opts.command || s->interrupts > 1 || now - *interrupted >= GRACE_NS;
 }
 
-static void flush(struct session *s, uint64_t now)
+void session_totals(const struct session *s, uint64_t now, struct trace_totals *out)
 {
-	struct trace_totals totals;
 	uint64_t lost[LOSS_CNT];
 
 	cap_bpf__losses(s->cap, lost);
-	assembler__totals(s->as, lost, &totals);
-	totals.end_ns = now;
+	assembler__totals(s->as, lost, out);
+	out->end_ns = now;
+}
+
+void session_flush(struct session *s, uint64_t now)
+{
+	struct trace_totals totals;
+
+	session_totals(s, now, &totals);
 	/* a full disk is reported at the end, with the number of events it cost */
 	capw__flush(s->capw, &totals);
 }
@@ -332,7 +351,8 @@ static int wait_ms(struct session *s)
 
 static int loop(struct session *s)
 {
-	uint64_t next_progress = s->start_ns + PROGRESS_NS, next_flush = s->start_ns + FLUSH_NS;
+	uint64_t next_progress = s->start_ns + PROGRESS_NS,
+		 next_flush = s->start_ns + limits_flush_ns(s);
 	uint64_t interrupted = 0;
 	struct epoll_event events[4];
 	int err, drained;
@@ -357,9 +377,10 @@ static int loop(struct session *s)
 		if (s->capw && now >= next_flush) {
 			/* what happened a second ago survives a SIGKILL */
 			idle_show(s);
-			flush(s, now);
-			next_flush = now + FLUSH_NS;
+			session_flush(s, now);
+			next_flush = now + limits_flush_ns(s);
 		}
+		limits_dump(s);
 		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));
 		read_signals(s);
 	}
@@ -397,7 +418,8 @@ static int finish(struct session *s, struct session_result *result)
 	result->totals.complete = true;
 	result->duration_ns = result->totals.end_ns - s->start_ns;
 	result->start_unix_ns = s->start_unix_ns;
-	return capw__finish(s->capw, &result->totals) ?: err;
+	err = capw__finish(s->capw, &result->totals) ?: err;
+	return s->opts.limits.keep_ns ? capw__dump(s->capw, s->fd) ?: err : err;
 }
 
 static void report_oddities(const struct session *s)

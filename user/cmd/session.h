@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "cmd/limits.h"
 #include "profile/trace.h"
 
 struct session;
@@ -23,7 +24,8 @@ struct session_opts {
 	bool as_root;
 	bool subprocesses;
 	uint64_t duration_ns; /* 0 = no end */
-	uint64_t max_events; /* 0 = no end */
+	struct limit_opts limits;
+	struct limit_files files; /* called where limits want more than one */
 	size_t ring_bytes; /* 0 = the default */
 	bool force_classic;
 	const char *record_rings; /* file for capture/replay.h, or NULL */

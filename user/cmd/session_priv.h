@@ -44,7 +44,10 @@ struct session {
 	int64_t start_unix_ns;
 	char comm[64]; /* of the first process recorded */
 	unsigned int interrupts; /* INT, TERM or HUP seen */
+	unsigned int dumps_asked; /* USR1 seen */
+	uint64_t part_first; /* events written before this file */
 	bool child_reaped;
+	bool full; /* a limit is reached */
 	bool released; /* nobody is held or taken in any more */
 	int child_status;
 	int refused; /* error that ends the run: the launched program cannot be traced */
@@ -52,6 +55,10 @@ struct session {
 };
 
 uint64_t now_ns(void);
+
+/* session_totals - the counters so far. session_flush - what was read by now is a chunk. */
+void session_totals(const struct session *s, uint64_t now, struct trace_totals *out);
+void session_flush(struct session *s, uint64_t now);
 
 /* session_open_capture - begin the capture file; @plan: of the first process. */
 int session_open_capture(struct session *s, const struct probe_plan *plan);

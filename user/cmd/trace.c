@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -14,13 +13,10 @@
 #include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/emit.h"
+#include "cmd/outputs.h"
 #include "cmd/session.h"
-#include "decode/decode.h"
-#include "export/summary.h"
 
 #define PIDS_MAX       256
-#define SUMMARY_TOP    10
 #define RING_BYTES_MAX (16ull << 30)
 
 struct pid_list {
@@ -31,9 +27,10 @@ struct pid_list {
 struct trace_opts {
 	struct pid_list pids;
 	struct output_opts output;
+	struct limit_opts limits;
 	const char *engine;
 	bool subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
-	uint64_t duration_ns, max_events, ring_bytes;
+	uint64_t duration_ns, ring_bytes;
 	const char *record_rings;
 };
 
@@ -89,8 +86,6 @@ static const struct opt_row capture_rows[] = {
 	  "auto, uprobe or usdt: where the probes sit", false, parse_engine },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
-	{ 0, "max-events", "N", OPT_UNSIGNED, AT(max_events), NULL,
-	  "stop after so many calls and returns", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "64M",
 	  "memory between kernel and pyebpf, in all", false, NULL },
 	{ 0, "keep-capture", NULL, OPT_FLAG, AT(keep_capture), NULL,
@@ -109,6 +104,7 @@ static const struct opt_row other_rows[] = {
 static const struct opt_group groups[] = {
 	{ "Targets", target_rows, 0 },
 	{ "Capture", capture_rows, 0 },
+	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
 	{ "Other", other_rows, 0 },
 	{ 0 },
@@ -130,94 +126,92 @@ static const struct opt_command command = {
 		    "  sudo pyebpf trace -s -o all.pyebpf -- ./run-tests  # only the capture\n",
 };
 
-/* How a run's files are called. */
-struct names {
-	char output[PATH_MAX];
-	char capture[PATH_MAX];
-	bool capture_only;
-	const struct exporter *format;
+/* The files of a run. */
+struct files {
+	struct outputs first, outputs; /* of the first file, of the one that is written */
+	struct outfile *capture, *before; /* being written, and the part that is complete */
+	struct outputs before_outputs;
+	unsigned int number;
+	struct background *background;
 };
 
-static bool ends_with(const char *s, const char *end)
+static void files_done(struct files *f)
 {
-	size_t n = strlen(s), m = strlen(end);
-
-	return n > m && !strcmp(s + n - m, end);
+	outfile__free(f->capture);
+	outfile__free(f->before);
+	background__free(f->background);
 }
 
-static int default_output(const struct trace_opts *o, const struct opt_rest *rest,
-			  const char *extension, char *out, size_t size)
+static int dump_files(void *ctx, struct capw *w)
 {
-	const char *comm = "pid";
-	uint32_t pid = o->pids.cnt ? (uint32_t)o->pids.pids[0] : (uint32_t)getpid();
-	struct timespec now;
-
-	if (rest->command) {
-		const char *slash = strrchr(rest->command[0], '/');
-
-		comm = slash ? slash + 1 : rest->command[0];
-	}
-	clock_gettime(CLOCK_REALTIME, &now);
-	return outfile_default_name(out, size, "trace", comm, pid,
-				    (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, extension);
-}
-
-static int choose_names(const struct trace_opts *o, const struct opt_rest *rest, struct names *n,
-			struct err *e)
-{
-	const char *path = o->output.path;
+	struct files *f = ctx;
+	struct err e = { 0 };
+	struct outputs o;
 	int err;
 
-	n->capture_only = path && ends_with(path, ".pyebpf") && !o->output.format;
-	if (n->capture_only) {
-		if (snprintf(n->capture, sizeof(n->capture), "%s", path) >= (int)sizeof(n->capture))
-			return err_set(e, -PYE_EOUTPUT, "the name of the output is too long");
-		return outfile_check(path, o->output.force, e);
+	if (!background__reap(f->background))
+		return -EBUSY;
+	f->number++;
+	err = outputs_number(&f->first, &f->number, &o, &e);
+	if (err) {
+		cmd_fail("trace", err, &e);
+		return 0;
 	}
-	err = emit_format(&o->output, path, &n->format, e);
-	if (err)
-		return err;
-	if (path)
-		err = snprintf(n->output, sizeof(n->output), "%s", path) >= (int)sizeof(n->output);
-	else
-		err = default_output(o, rest, n->format->extensions[0], n->output,
-				     sizeof(n->output));
-	if (!err && path && !strcmp(path, "-"))
-		err = default_output(o, rest, ".pyebpf", n->capture, sizeof(n->capture));
-	else if (!err)
-		err = emit_path_with(n->capture, sizeof(n->capture), n->output, ".pyebpf");
-	if (err)
-		return err_set(e, -PYE_EOUTPUT, "the name of the output is too long");
-	err = emit_check(&o->output, n->output, n->format, e);
-	return err ? err : outfile_check(n->capture, o->output.force, e);
+	return background__dump(f->background, &o, w);
 }
 
-static int produce(const struct trace_opts *o, const struct names *n, struct outfile *capture,
-		   struct err *e)
+static int next_part(void *ctx)
 {
-	struct aggregate_opts agg_opts = { .raw = o->output.raw };
-	struct aggregate *agg = NULL;
-	struct emit_result result = { 0 };
-	int err, fd = outfile__fd(capture);
+	struct files *f = ctx;
+	struct outfile *capture;
+	struct err e = { 0 };
+	struct outputs o;
+	int err;
 
-	err = o->quiet ? 0 : aggregate__new(&agg, &agg_opts);
-	if (err)
+	f->number = f->number ? f->number + 1 : 2;
+	err = outputs_number(&f->first, &f->number, &o, &e);
+	err = err ? err : outfile__open(&capture, o.capture, OUTFILE_DIRECT, o.opts->force, &e);
+	if (err) {
+		cmd_fail("trace", err, &e);
 		return err;
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		err = -errno;
-	else if (!n->capture_only)
-		err = emit_capture(fd, &o->output, n->output, n->format, agg, &result, e);
-	else if (agg)
-		err = decode_file(fd, &aggregate_consumer, agg, e); /* for the summary */
-	if (!err && agg) {
-		summary_print(stderr, agg, SUMMARY_TOP);
-		if (n->capture_only)
-			emit_report_capture(stderr, n->capture, (uint64_t)lseek(fd, 0, SEEK_END));
-		else
-			emit_report(stderr, n->output, n->format, &result);
 	}
-	aggregate__free(agg);
-	return err;
+	f->before = f->capture;
+	f->before_outputs = f->outputs;
+	f->capture = capture;
+	f->outputs = o;
+	return outfile__fd(capture);
+}
+
+static void part_done(void *ctx)
+{
+	struct files *f = ctx;
+
+	background__part(f->background, &f->before_outputs, f->before);
+	f->before = NULL;
+}
+
+static void reap_files(void *ctx)
+{
+	struct files *f = ctx;
+
+	background__reap(f->background);
+}
+
+static int open_files(struct files *f, struct trace_opts *o, const struct opt_rest *rest,
+		      struct err *e)
+{
+	const char *name = rest->command ? rest->command[0] : "pid", *slash = strrchr(name, '/');
+	int err;
+
+	if (o->limits.split.events || o->limits.split.bytes)
+		o->output.split_events = 0;
+	f->first.opts = &o->output;
+	f->first.keep_capture = o->keep_capture;
+	f->first.quiet = o->quiet;
+	err = outputs_choose(&f->first, slash ? slash + 1 : name,
+			     o->pids.cnt ? (uint32_t)o->pids.pids[0] : (uint32_t)getpid(), e);
+	f->outputs = f->first;
+	return err ? err : background__new(&f->background);
 }
 
 static int child_exit_code(const struct session_result *run)
@@ -227,9 +221,27 @@ static int child_exit_code(const struct session_result *run)
 	return WEXITSTATUS(run->child_status);
 }
 
+/* The session is over: what is made of the (last) capture. */
+static int finish_files(struct files *f, const struct session_result *run, struct err *e)
+{
+	unsigned int failed = background__wait(f->background);
+	int err;
+
+	if (run->aborted) {
+		outputs_say_kept(&f->outputs, "interrupted; what was captured is in");
+		return 0;
+	}
+	err = outputs_produce(&f->outputs, f->capture, true, e);
+	outputs_discard(&f->outputs, f->capture, err);
+	if (!err && failed)
+		err = err_set(e, -PYE_EOUTPUT, "%u of the files could not be made", failed);
+	return err;
+}
+
 static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *arguments,
 		 struct session_result *run, struct err *e)
 {
+	auto_fn(files_done) struct files files = { 0 };
 	struct session_opts so = {
 		.engine = o->engine,
 		.pids = o->pids.pids,
@@ -238,7 +250,12 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.as_root = o->as_root,
 		.subprocesses = o->subprocesses,
 		.duration_ns = o->duration_ns,
-		.max_events = o->max_events,
+		.limits = o->limits,
+		.files = { .ctx = &files,
+			   .dump = dump_files,
+			   .next_part = next_part,
+			   .part_done = part_done,
+			   .child = reap_files },
 		.ring_bytes = (size_t)o->ring_bytes,
 		.force_classic = o->force_classic,
 		.record_rings = o->record_rings,
@@ -246,36 +263,24 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.arguments = arguments,
 	};
 	auto_fn(session__freep) struct session *session = NULL;
-	auto_fn(outfile__freep) struct outfile *capture = NULL;
-	struct names names;
-	char shown[512];
-	int err = choose_names(o, rest, &names, e);
+	int err = open_files(&files, o, rest, e);
 
 	if (err)
 		return err;
 	err = session__new(&session, &so, e);
 	if (err)
 		return err;
-	err = outfile__open(&capture, names.capture, OUTFILE_DIRECT, o->output.force, e);
+	err = outfile__open(&files.capture, files.first.capture, OUTFILE_DIRECT, o->output.force,
+			    e);
 	if (err)
 		return err;
-	err = session__run(session, outfile__fd(capture), run, e);
+	err = session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
-		outfile__remove(capture);
+		background__wait(files.background);
+		outfile__remove(files.capture);
 		return err;
 	}
-	if (run->aborted) {
-		fprintf(stderr, "pyebpf trace: interrupted; what was captured is in %s\n",
-			text_escape(shown, sizeof(shown), names.capture, strlen(names.capture)));
-		return 0;
-	}
-	err = produce(o, &names, capture, e);
-	if (!err && !names.capture_only && !o->keep_capture)
-		outfile__remove(capture);
-	else if (err && !names.capture_only)
-		log_warn("the capture is kept in %s",
-			 text_escape(shown, sizeof(shown), names.capture, strlen(names.capture)));
-	return err;
+	return finish_files(&files, run, e);
 }
 
 /* Our command line, for the metadata of the capture. */
@@ -298,7 +303,7 @@ static int refusal_code(const struct opt_rest *rest, int err)
 
 int cmd_trace(int argc, char **argv)
 {
-	struct trace_opts opts = { 0 };
+	struct trace_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS };
 	struct session_result run = { 0 };
 	char arguments[1024];
 	struct opt_rest rest;
@@ -318,6 +323,8 @@ int cmd_trace(int argc, char **argv)
 			options_usage(
 				&command,
 				"want processes (-p PID) or a command (-- CMD), one of the two"));
+	if (limits_check(&opts.limits, opts.output.path && !strcmp(opts.output.path, "-"), &e))
+		return refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (opts.ring_bytes > RING_BYTES_MAX)
 		return refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
 	if (opts.verbose)

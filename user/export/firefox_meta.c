@@ -140,6 +140,21 @@ static void put_part(const struct firefox *ff, struct entries *e, bool last)
 			 "more events than the viewer handles well; the output could not be split");
 }
 
+static void put_before(struct entries *e, const struct trace_info *info)
+{
+	const struct trace_before *before = &info->before;
+
+	if (!before->part && !before->keep_ns)
+		return;
+	if (before->part)
+		put_count(e, "Capture of this run, number", "integer", before->part);
+	put_count(e,
+		  before->part ? "Events in captures before" : "Events the flight recorder forgot",
+		  "integer", before->events);
+	put_count(e, "Start of the run, before this capture", "nanoseconds",
+		  info->start_ns > before->start_ns ? info->start_ns - before->start_ns : 0);
+}
+
 static void put_totals(struct entries *e, const struct trace_totals *totals)
 {
 	uint64_t lost = 0;
@@ -181,6 +196,7 @@ static void put_extra(const struct firefox *ff, struct outbuf *b, const struct t
 	outbuf__puts(b, "]},{\"label\":\"Events\",\"entries\":[");
 	e.any = false;
 	put_part(ff, &e, totals != NULL);
+	put_before(&e, &ff->info);
 	put_totals(&e, totals);
 	outbuf__puts(b, "]},{\"label\":\"Own cost per event (not subtracted)\",\"entries\":[");
 	e.any = false;

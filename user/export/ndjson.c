@@ -28,6 +28,7 @@ struct ndjson {
 	uint64_t start_ns;
 	int64_t start_unix_ns;
 	struct trace_cost cost;
+	struct trace_before before;
 	uint32_t engine, version; /* fragments */
 };
 
@@ -113,6 +114,7 @@ static int on_begin(void *self, const struct trace_info *info)
 	n->start_ns = info->start_ns;
 	n->start_unix_ns = info->start_unix_ns;
 	n->cost = info->cost;
+	n->before = info->before;
 	err = quoted(n, info->engine, &n->engine);
 	return err ? err : quoted(n, info->version, &n->version);
 }
@@ -236,6 +238,19 @@ static void put_cost(struct outbuf *b, const struct trace_cost *cost)
 	member_u64(b, ",\"probe_exit_ns\":", exit);
 }
 
+/* Only of a capture that is not the whole run. */
+static void put_before(struct outbuf *b, const struct trace_before *before)
+{
+	if (!before->part && !before->keep_ns)
+		return;
+	member_u64(b, ",\"before\":{\"part\":", before->part);
+	member_u64(b, ",\"recorder_ns\":", before->keep_ns);
+	member_u64(b, ",\"run_start_ns\":", before->start_ns);
+	member_u64(b, ",\"events\":", before->events);
+	member_u64(b, ",\"chunks\":", before->chunks);
+	outbuf__puts(b, "}");
+}
+
 static int on_end(void *self, const struct trace_totals *totals)
 {
 	struct ndjson *n = self;
@@ -252,6 +267,7 @@ static int on_end(void *self, const struct trace_totals *totals)
 	}
 	outbuf__puts(b, "}");
 	put_cost(b, &n->cost);
+	put_before(b, &n->before);
 	member_u64(b, ",\"start_ns\":", n->start_ns);
 	outbuf__puts(b, ",\"start_unix_ns\":");
 	json_i64(b, n->start_unix_ns);

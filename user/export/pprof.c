@@ -187,6 +187,9 @@ static void put_comments(struct pprof *p, const struct agg_result *r)
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		comment(p, "events lost (%s): %llu", trace_loss_name(i),
 			(unsigned long long)t->lost[i]);
+	if (r->before.part || r->before.keep_ns)
+		comment(p, "earlier events that are not here: %llu",
+			(unsigned long long)r->before.events);
 	comment(p, "gaps: %llu", (unsigned long long)r->gap_cnt);
 	comment(p, "cost of the profiler: %llu ns, %s", (unsigned long long)r->own_ns,
 		r->raw ? "still in the times" : "taken out of the times");

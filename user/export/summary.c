@@ -59,6 +59,26 @@ uint64_t summary_gap_ns(const struct agg_result *r)
 	return gap_ns;
 }
 
+/* What the capture does not show because it was not to be kept, or is in another one. */
+static void print_before(FILE *f, const struct agg_result *r)
+{
+	const struct trace_before *b = &r->before;
+	char kept[16], run[16];
+
+	if (!b->part && !b->keep_ns)
+		return;
+	summary_duration(kept, sizeof(kept), r->totals.end_ns - r->start_ns);
+	summary_duration(run, sizeof(run), r->totals.end_ns - b->start_ns);
+	if (b->part)
+		fprintf(f, "part      %" PRIu32 " of a run of %s: %" PRIu64 " events came before\n",
+			b->part, run, b->events);
+	else
+		fprintf(f,
+			"recorder  the last %s of %s: %" PRIu64 " events in %" PRIu64
+			" chunks were forgotten\n",
+			kept, run, b->events, b->chunks);
+}
+
 static void print_losses(FILE *f, const struct agg_result *r)
 {
 	const struct trace_totals *t = &r->totals;
@@ -95,6 +115,7 @@ static void print_share(FILE *f, const struct agg_result *r)
 void summary_print_head(FILE *f, const struct agg_result *r)
 {
 	print_events(f, r);
+	print_before(f, r);
 	print_losses(f, r);
 	if (r->self_ns || r->own_ns)
 		print_share(f, r);

@@ -127,6 +127,7 @@ static int on_begin(void *self, const struct trace_info *info)
 	a->r.start_unix_ns = info->start_unix_ns;
 	a->r.cost = info->cost;
 	trace_cost_by_kind(&info->cost, a->before_ns, a->after_ns);
+	a->r.before = info->before;
 	err = intern(a, info->engine, &a->r.engine);
 	err = err ? err : intern(a, info->version, &a->r.version);
 	err = err ? err : intern(a, info->hostname, &a->r.hostname);

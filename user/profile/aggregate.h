@@ -77,6 +77,7 @@ struct agg_result {
 	uint64_t start_ns;
 	int64_t start_unix_ns;
 	struct trace_cost cost;
+	struct trace_before before;
 	struct trace_totals totals;
 	uint64_t self_ns; /* of all functions */
 	uint64_t own_ns; /* the profiler's own part of the times: taken out, but with raw */

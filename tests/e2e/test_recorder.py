@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flight recorder, and captures in parts: what is in a file is exact, and what is not there is said."""
+import bisect
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+import lib
+
+pytestmark = lib.needs_root
+TICKS = lib.PROGRAMS / "ticks.py"
+NS = 1000000000
+
+
+def ticks(seen):
+    return [e["ts_ns"] for e in seen.of(TICKS) if e["ev"] == "call" and e["name"] == "tick"]
+
+
+def times(out):
+    return [int(line) for line in pathlib.Path(out).read_text().splitlines()]
+
+
+def check_window(seen, calls, recorder_ns):
+    """The capture has each call from its first to its last one, in order, with their leaves; it is exact in itself."""
+    seen.whole()
+    assert seen.meta["complete"]
+    before = seen.meta["before"]
+    assert before["recorder_ns"] == recorder_ns and before["chunks"] > 0 and before["events"] > 0
+    got = ticks(seen)
+    assert len(got) > 10
+    numbers = [bisect.bisect_right(calls, ts) for ts in got]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert seen.meta["ts_ns"] - got[0] >= recorder_ns * 0.95, "less than was to be kept"
+    assert seen.meta["ts_ns"] - got[0] <= recorder_ns * 1.6 + NS / 2
+    counts = seen.count(TICKS)
+    assert abs(counts["leaf"] - counts["tick"]) <= 1
+    check_stacks(seen)
+    return numbers
+
+
+def check_stacks(seen):
+    """Every leaf has its tick below it, and the thread that rests is there with all its frames."""
+    stacks = {}
+    for e in seen.events:
+        stack = stacks.setdefault(e["tid"], [])
+        if e["ev"] in lib.LEAVE:
+            stack.pop()
+            continue
+        if e["ev"] == "gap":
+            assert e["reason"] == "end", e
+            stack.clear()
+            continue
+        if e["name"] == "leaf" and e["file"] == str(TICKS):
+            assert stack[-5:] == ["<module>", "main", "work", "tick"][-5:], stack
+        stack.append(e["name"])
+        if e["name"] == "rest":
+            assert e["ev"] == "open" and "run" in stack, (e, stack)
+    assert [e for e in seen.events if e.get("name") == "rest"], "the thread that rests is not shown"
+
+
+def wait_for(path, seconds=30):
+    return lib.until(lambda: path.exists() and path.stat().st_size and lib.sh(
+        [lib.BINARY, "convert", path, "-f", "ndjson", "-o", "-"]).returncode == 0, str(path), seconds)
+
+
+@contextlib.contextmanager
+def recording(name, tmp, *options, seconds=30, pause=0.001, output="t.pyebpf"):
+    out, capture = tmp / "out", tmp / output
+    with lib.started([lib.BINARY, "trace", "-o", capture] + list(options) + ["--"] + lib.command(name)
+                     + [TICKS, out, seconds, pause], stderr=subprocess.PIPE) as tracer:
+        assert tracer.stdout.readline() == b"ready\n"
+        yield tracer, out, capture
+
+
+def interrupt(tracer):
+    """As Ctrl-C in a terminal: both get it."""
+    child = child_of(tracer.pid)
+    tracer.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+    os.kill(child, signal.SIGTERM)
+    return lib.finish(tracer, 0)
+
+
+def child_of(pid):
+    return int(pathlib.Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()[0])
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t"))
+def test_the_last_second_again_and_again(name, tmp_path):
+    """USR1 twice while tracing goes on, then the end of the target: three files, each exact; no byte on the disk meanwhile."""
+    with recording(name, tmp_path, "--flight-recorder", "1s") as (tracer, out, capture):
+        time.sleep(2)
+        for number in (1, 2):
+            tracer.send_signal(signal.SIGUSR1)
+            wait_for(tmp_path / ("t-%d.pyebpf" % number))
+            assert capture.stat().st_size == 0
+            time.sleep(0.7)
+        os.kill(child_of(tracer.pid), signal.SIGTERM)
+        err = lib.finish(tracer)
+    assert "were forgotten" in err and "t-1.pyebpf" in err
+    calls = times(out)
+    numbers = [check_window(lib.Trace(tmp_path / f), calls, NS) for f in ("t-1.pyebpf", "t-2.pyebpf", "t.pyebpf")]
+    assert numbers[0][-1] < numbers[1][-1] < numbers[2][-1] == len(calls)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "t-1.pyebpf", "t-2.pyebpf", "t.pyebpf"]
+
+
+def test_memory_stays_where_it_is(tmp_path):
+    """Many chunks of a call-dense program come and go."""
+    def rss():
+        return int(lib.status_field(tracer.pid, "RssAnon").split()[0])
+
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--flight-recorder", "200ms", pause=0) as (tracer, out, capture):
+        time.sleep(1.5)
+        before = rss()
+        sizes = []
+        for _ in range(10):
+            time.sleep(0.2)
+            sizes.append(rss())
+            assert capture.stat().st_size == 0
+        assert max(sizes) - before < 6 << 10, (before, sizes)
+        tracer.send_signal(signal.SIGUSR1)
+        wait_for(tmp_path / "t-1.pyebpf")
+        interrupt(tracer)
+    seen = lib.Trace(tmp_path / "t-1.pyebpf")
+    assert seen.meta["before"]["chunks"] > 60
+    check_window(seen, times(out), NS // 5)
+
+
+def test_max_size_bounds_what_is_kept(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--flight-recorder", "10m", "--max-size", "1M", pause=0) as (tracer, _, capture):
+        time.sleep(4)
+        interrupt(tracer)
+    assert 500 << 10 < capture.stat().st_size < 1300 << 10
+    meta = meta_of(capture)
+    assert meta["complete"] and meta["before"]["chunks"] > 0 and meta["before"]["events"] > 0
+    assert meta["generated"] == meta["written"]
+
+
+def test_a_crash_of_the_target(tmp_path):
+    """It is killed in the middle of what it does: the file has what led to that, with the frames that were open."""
+    name = lib.pick("3.12")[0]
+    with recording(name, tmp_path, "--flight-recorder", "1s") as (tracer, _, capture):
+        time.sleep(2)
+        os.kill(child_of(tracer.pid), signal.SIGKILL)
+        lib.finish(tracer, 128 + signal.SIGKILL)
+        now = time.monotonic_ns()
+    seen = lib.Trace(capture).whole()
+    got = ticks(seen)
+    assert now - got[-1] < 5 * NS and got[-1] - got[0] > 0.9 * NS
+    assert seen.meta["before"]["events"] > 0
+    ends = [e for e in seen.gaps if e["reason"] == "end"]
+    assert ends, "the frames that were open at its death are not closed"
+
+
+def test_the_output_of_a_snapshot_is_converted(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--flight-recorder", "500ms", output="t.ndjson") as (tracer, _, _out):
+        time.sleep(1.5)
+        tracer.send_signal(signal.SIGUSR1)
+        lib.until((tmp_path / "t-1.ndjson").exists, "the snapshot")
+        interrupt(tracer)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "t-1.ndjson", "t.ndjson"]
+    assert '"ev":"meta"' in (tmp_path / "t-1.ndjson").read_text().splitlines()[-1]
+
+
+def test_usr1_without_a_recorder_is_survived(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, seconds=1) as (tracer, _, capture):
+        tracer.send_signal(signal.SIGUSR1)
+        assert "--flight-recorder" in lib.finish(tracer, 0)
+    lib.Trace(capture).whole()
+
+
+# --- parts and bounds ---
+
+def lines_of(capture):
+    return lib.convert(capture).splitlines()
+
+
+def meta_of(capture):
+    return json.loads(lines_of(capture)[-1])
+
+
+def parts_of(folder):
+    return [folder / "t.pyebpf"] + sorted(folder.glob("t-*.pyebpf"), key=lambda p: int(p.stem[2:]))
+
+
+def check_parts(parts, out):
+    calls, seen_calls, before, last = times(out), 0, 0, 0
+    for number, part in enumerate(parts, 1):
+        seen = lib.Trace(part).whole()
+        assert seen.meta["complete"]
+        assert seen.meta["before"]["part"] == number
+        assert seen.meta["before"]["events"] == before
+        before += seen.meta["generated"]
+        got = ticks(seen)
+        seen_calls += len(got)
+        assert not got or got[0] > last
+        last = got[-1] if got else last
+        if number > 1:
+            check_stacks(seen)
+    assert seen_calls == len(calls)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.14"))
+def test_parts_by_events(name, tmp_path):
+    with recording(name, tmp_path, "--split", "20k", seconds=0.4, pause=0) as (tracer, out, _):
+        lib.finish(tracer, 0)
+    parts = parts_of(tmp_path)
+    assert len(parts) > 2
+    check_parts(parts, out)
+    for part in parts[:-1]:
+        assert 20000 <= lib.Trace(part).meta["written"] < 40000
+
+
+def test_parts_by_size(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--split", "1MB", seconds=2.5, pause=0) as (tracer, out, _):
+        lib.finish(tracer, 0)
+    parts = parts_of(tmp_path)
+    assert len(parts) >= 2
+    for part in parts:
+        assert part.stat().st_size <= 1 << 20
+    assert parts[0].stat().st_size > 800 << 10
+    lines = [lines_of(part) for part in parts]
+    metas = [json.loads(part[-1]) for part in lines]
+    assert all(m["complete"] and m["generated"] == m["written"] for m in metas)
+    assert sum(m["generated"] for m in metas[:-1]) == metas[-1]["before"]["events"]
+    calls = sum(b'"ev":"call"' in line and b'"name":"tick"' in line for part in lines for line in part)
+    assert calls == len(times(out))
+
+
+def test_parts_are_converted_each(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--split", "30k", seconds=0.4, pause=0, output="t.ndjson") as (tracer, out, _):
+        lib.finish(tracer, 0)
+    files = sorted(p.name for p in tmp_path.iterdir() if p != out)
+    assert len(files) > 2 and {"t.ndjson", "t-2.ndjson"} < set(files) and all(f.endswith(".ndjson") for f in files)
+    lines = [line for f in files for line in (tmp_path / f).read_text().splitlines()]
+    assert sum('"call"' in line and '"name":"tick"' in line for line in lines) == len(times(out))
+
+
+def test_max_size_ends_cleanly(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--max-size", "1M", pause=0) as (tracer, _, capture):
+        lib.until(lambda: capture.stat().st_size > 900 << 10, "a megabyte")
+        lib.until(lambda: not lib.probes(tracer.pid), "the end of tracing")
+        os.kill(child_of(tracer.pid), signal.SIGTERM)
+        lib.finish(tracer, 0)
+    # what the rings held at that moment is in it, too
+    assert 900 << 10 < capture.stat().st_size <= 2 << 20
+    meta = meta_of(capture)
+    assert meta["complete"] and meta["generated"] == meta["written"]
+
+
+def test_max_events_ends_cleanly(tmp_path):
+    name = lib.pick("3.11")[0]
+    with recording(name, tmp_path, "--max-events", "50k", pause=0) as (tracer, _, capture):
+        lib.until(lambda: not lib.probes(tracer.pid), "the end of tracing")
+        os.kill(child_of(tracer.pid), signal.SIGTERM)
+        lib.finish(tracer, 0)
+    meta = lib.Trace(capture).whole().meta
+    assert meta["complete"] and 50000 <= meta["written"] < 250000
+
+
+@pytest.mark.parametrize("options", [["--split", "10k", "--flight-recorder", "5"], ["--split", "1KB"], ["--split", "x"],
+                                     ["--max-size", "10K"], ["--flight-recorder", "1us"], ["--split", "10k", "-o", "-"]])
+def test_what_does_not_go_together_is_refused(options):
+    done = lib.sh([lib.BINARY, "trace"] + options + ["--", "true"])
+    assert done.returncode == 125 and b"--help" in done.stderr

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "trace"
+#include "cmd/limits.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cmd/session_priv.h"
+
+#define KEEP_MIN_NS	 100000000ull
+#define KEEP_MAX_NS	 (24 * 3600 * 1000000000ull)
+#define BYTES_MIN	 (1u << 20)
+#define FLUSH_NS	 1000000000ull
+#define BYTES_MARGIN	 (64u << 10) /* of a file: a batch of records, its end */
+#define RECORDS_PER_BYTE 8u /* a record takes so many times less in a capture, at least */
+
+/* "64MB", "64MiB", "64KB" are bytes, "10M" are events: nothing tells them apart but the B. */
+static int parse_split(void *field, const char *arg, struct err *e)
+{
+	struct limit_split *split = field;
+	size_t len = strlen(arg);
+	char size[32];
+
+	*split = (struct limit_split){ 0 };
+	if (len < sizeof(size) && len > 1 && arg[len - 1] == 'B') {
+		len -= len > 2 && arg[len - 2] == 'i' ? 2 : 1;
+		memcpy(size, arg, len);
+		size[len] = '\0';
+		if (!opt_size(size, &split->bytes) && split->bytes >= BYTES_MIN)
+			return 0;
+	} else if (!opt_unsigned(arg, &split->events)) {
+		return 0;
+	}
+	return err_set(e, -PYE_EUSAGE,
+		       "--split takes events (10M), or bytes with a B (64MB), at least 1MB: %.40s",
+		       arg);
+}
+
+#define AT(member) offsetof(struct limit_opts, member)
+
+/* clang-format off */
+const struct opt_row limit_rows[] = {
+	{ 0, "max-events", "N", OPT_UNSIGNED, AT(max_events), NULL,
+	  "stop after so many calls and returns", false, NULL },
+	{ 0, "max-size", "SIZE", OPT_SIZE, AT(max_bytes), NULL,
+	  "stop when the capture has so many bytes; with --split begin a new one; of a flight recorder "
+	  "its memory (256M if not given)",
+	  false, NULL },
+	{ 0, "split", "N|SIZE", OPT_CUSTOM, AT(split), NULL,
+	  "begin new files after so many events (10M) or bytes of the capture (64MB)",
+	  false, parse_split },
+	{ 0, "flight-recorder", "TIME", OPT_DURATION, AT(keep_ns), NULL,
+	  "keep only the last 30, 30s, 5m, in memory; they are written at the end, and into a new file "
+	  "on each SIGUSR1",
+	  false, NULL },
+	{ 0 },
+};
+/* clang-format on */
+
+int limits_check(const struct limit_opts *o, bool to_stdout, struct err *e)
+{
+	bool split = o->split.events || o->split.bytes;
+
+	if (split && o->keep_ns)
+		return err_set(e, -PYE_EUSAGE, "--split and --flight-recorder do not go together");
+	if (split && to_stdout)
+		return err_set(e, -PYE_EUSAGE, "--split needs files: -o - is one stream");
+	if (o->keep_ns && (o->keep_ns < KEEP_MIN_NS || o->keep_ns > KEEP_MAX_NS))
+		return err_set(e, -PYE_EUSAGE, "--flight-recorder: 100ms to 24h");
+	if (o->max_bytes && o->max_bytes < BYTES_MIN)
+		return err_set(e, -PYE_EUSAGE, "--max-size: at least 1M");
+	return 0;
+}
+
+void limits_writer(const struct limit_opts *o, struct capw_opts *out)
+{
+	*out = (struct capw_opts){ .keep_ns = o->keep_ns,
+				   .in_parts = o->split.events || o->split.bytes };
+	if (o->keep_ns)
+		out->keep_bytes = (size_t)o->max_bytes;
+}
+
+static bool in_parts(const struct session *s)
+{
+	return s->opts.limits.split.events || s->opts.limits.split.bytes;
+}
+
+/* Will the file be larger than @max with what is still to come into it? */
+static bool too_large(struct session *s, uint64_t max, uint64_t to_come)
+{
+	uint64_t margin = BYTES_MARGIN + to_come;
+
+	if (capw__bytes(s->capw) + capw__pending(s->capw) + margin < max)
+		return false;
+	/* what is pending takes less in the file: how much less shows when it is there */
+	if (capw__pending(s->capw))
+		session_flush(s, now_ns());
+	return capw__bytes(s->capw) + margin >= max;
+}
+
+bool limits_full(struct session *s)
+{
+	const struct limit_opts *o = &s->opts.limits;
+	uint64_t rings = s->opts.ring_bytes / 100 * cap_bpf__backlog(s->cap);
+
+	if (o->max_events && capw__written(s->capw) >= o->max_events)
+		return true;
+	return o->max_bytes && !o->keep_ns && !in_parts(s) &&
+	       too_large(s, o->max_bytes, rings / RECORDS_PER_BYTE);
+}
+
+static bool part_is_full(struct session *s)
+{
+	const struct limit_opts *o = &s->opts.limits;
+	uint64_t max = o->split.bytes;
+
+	if (o->split.events && capw__written(s->capw) - s->part_first >= o->split.events)
+		return true;
+	if (o->max_bytes && (!max || o->max_bytes < max))
+		max = o->max_bytes;
+	return max && too_large(s, max, 0);
+}
+
+void limits_part(struct session *s)
+{
+	const struct limit_files *files = &s->opts.files;
+	struct trace_totals totals;
+	int fd;
+
+	if (!in_parts(s) || s->full || !part_is_full(s))
+		return;
+	fd = files->next_part(files->ctx);
+	if (fd < 0) {
+		s->full = true; /* what is in the rings still goes into this file */
+		return;
+	}
+	session_totals(s, now_ns(), &totals);
+	/* a full disk is reported at the end, with the number of events it cost */
+	capw__next_part(s->capw, fd, &totals);
+	s->part_first = capw__written(s->capw);
+	files->part_done(files->ctx);
+}
+
+void limits_dump(struct session *s)
+{
+	const struct limit_files *files = &s->opts.files;
+	int err;
+
+	if (!s->dumps_asked)
+		return;
+	if (!s->opts.limits.keep_ns || !s->capw) {
+		log_warn(s->capw ? "SIGUSR1 is for --flight-recorder: nothing is written"
+				 : "nothing is recorded yet");
+		s->dumps_asked = 0;
+		return;
+	}
+	session_flush(s, now_ns());
+	err = files->dump(files->ctx, s->capw);
+	if (err == -EBUSY)
+		return; /* when the one before is written */
+	if (err)
+		log_warn("the flight recorder cannot be written: %s", err_str(err));
+	s->dumps_asked = 0;
+}
+
+uint64_t limits_flush_ns(const struct session *s)
+{
+	uint64_t keep_ns = s->opts.limits.keep_ns;
+
+	return keep_ns && keep_ns / 8 < FLUSH_NS ? keep_ns / 8 : FLUSH_NS;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much of a run is kept: bounds at which it ends, several files instead of one, or the flight
+ * recorder. The options, and what the session does about them between two batches of records.
+ */
+#ifndef PYEBPF_CMD_LIMITS_H
+#define PYEBPF_CMD_LIMITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cmd/options.h"
+
+struct capw;
+struct capw_opts;
+struct session;
+
+struct limit_split {
+	uint64_t events, bytes; /* of a part; one of them is 0 */
+};
+
+/* A group of options of commands that capture; all 0: no limit. */
+struct limit_opts {
+	uint64_t max_events; /* the run ends then */
+	uint64_t max_bytes; /* of a capture; of the memory of a flight recorder */
+	struct limit_split split;
+	uint64_t keep_ns; /* flight recorder */
+};
+
+extern const struct opt_row limit_rows[];
+
+/* limits_check - what does not go together. 0 or -PYE_EUSAGE with a sentence. */
+int limits_check(const struct limit_opts *o, bool to_stdout, struct err *e);
+
+/* limits_writer - the options of the writer that these options want. */
+void limits_writer(const struct limit_opts *o, struct capw_opts *out);
+
+/* Files of a run besides the one that it begins with. */
+struct limit_files {
+	void *ctx;
+	int (*dump)(void *ctx, struct capw *w); /* of a flight recorder. 0, -EBUSY or an error */
+	int (*next_part)(
+		void *ctx); /* open it: its descriptor, or a negative number that was explained */
+	void (*part_done)(void *ctx); /* the one before is complete */
+	void (*child)(void *ctx); /* a child process has ended */
+};
+
+/* limits_full - the run has reached a bound and ends. */
+bool limits_full(struct session *s);
+
+/* limits_part - go on in the next file if it is time; the run ends when there is none. */
+void limits_part(struct session *s);
+
+/* limits_dump - write the flight recorder if that was asked for. */
+void limits_dump(struct session *s);
+
+/* limits_flush_ns - how often chunks are written. */
+uint64_t limits_flush_ns(const struct session *s);
+
+#endif
