@@ -175,8 +175,11 @@ int probe_eval_exit(struct pt_regs *ctx)
 		sub = PYE_EXIT_UNWIND;
 	else if (top & SLOT_GENERATOR)
 		sub = eval_suspended(l, SLOT_FRAME(top));
-	if (!top)
-		return eval_resync(PYE_WALK_UNKNOWN); /* attached in mid-run */
+	if (!top) { /* attached in mid-run; or the stack could not be walked */
+		if (t->flags & T_NEED_WALK)
+			lost(t, CNT_LOST_RING);
+		return eval_resync(PYE_WALK_UNKNOWN);
+	}
 	if (sub != PYE_EXIT_REFUSED && eval_switched(t, sp))
 		return eval_resync(PYE_WALK_SWITCH);
 	on_exit(t, ts, SLOT_FRAME(top), sub);
@@ -228,7 +231,7 @@ int probe_gen_close(struct pt_regs *ctx)
 
 	PROBE_BEGIN;
 	frame = where(ctx, cookie);
-	if ((t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN || frame_load(t, frame))
+	if (!(t->flags & T_KNOWN) || frame_load(t, frame))
 		return 0;
 	read_user(&word, 2, frame_word(t, l->f_instr));
 	if (!(word >> 8 & l->resume_depth1))

@@ -5,7 +5,7 @@
  */
 #include "lib/core.bpf.h"
 
-char LICENSE[] SEC("license") = "Dual BSD/GPL";
+char LICENSE[] SEC("license") = "GPL";
 
 #define PIDNS_DEPTH 32 /* MAX_PID_NS_LEVEL */
 
@@ -14,6 +14,7 @@ const volatile __u32 cfg_pidns_inum; /* inode number of pyebpf's pid namespace *
 const volatile __u32 cfg_ring_mask; /* rings - 1 */
 const volatile __u64
 	cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
+const volatile __u32 cfg_walk_records; /* records that a walk sends at most: less than a ring holds */
 const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");
@@ -120,13 +121,9 @@ __hidden struct thread *thread_start(void)
 		t = thread_new(task);
 	if (!t)
 		return NULL;
-	if (!announce(t, task)) {
-		/* its number is lost with it: the hole shows once the thread is announced */
-		t->seq++;
-		t->flags |= T_NEED_WALK;
-		count(CNT_LOST_RING);
-		return NULL;
-	}
+	if (!announce(t, task))
+		t->flags |=
+			T_NEED_WALK; /* its events are lost: the hole shows once it is announced */
 	return t;
 }
 
@@ -145,7 +142,8 @@ __hidden void thread_end(struct task_struct *task)
 	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
 	if (!rec) {
 		count(CNT_LATE_RECORD);
-		bpf_map_update_elem(&ends, &tix, &seq, BPF_ANY);
+		if (bpf_map_update_elem(&ends, &tix, &seq, BPF_ANY))
+			count(CNT_LOST_END);
 		return;
 	}
 	rec->head.ts_ns = bpf_ktime_get_ns();

@@ -29,6 +29,7 @@ enum pye_counter {
 #define T_NEED_WALK 2 /* user space does not know the stack: events were lost */
 #define T_ANNOUNCED 4 /* the THREAD record is written */
 #define T_UNWINDING 8 /* the frame that is cleared next ends by an exception */
+#define T_CUT	    16 /* the last walk was cut: user space knows the top of the stack only */
 
 /* Low bits of a stack slot: frames are at least 8-aligned. */
 #define SLOT_GENERATOR 1ULL
@@ -58,7 +59,11 @@ struct thread {
 	u32 ring;
 	u32 flags;
 	u32 pos, valid, below;
-	u32 walk_cnt;
+	u32 walk_cnt; /* frames in walk[] */
+	/* verifier: counters of loops lie here and not on the stack, where it would follow each value */
+	u32 walk_sent; /* records of the walk */
+	u32 walk_n; /* frames of the walk */
+	u64 walk_more; /* where frame_real() ended with FRAME_MORE */
 	u64 tstate_current;
 	u64 frame[FRAME_WORDS]; /* the frame being looked at */
 	struct str_info str; /* the str being sent */
@@ -129,12 +134,17 @@ struct ends_map {
 };
 extern struct ends_map ends SEC(".maps");
 
-static __always_inline void count(u32 counter)
+static __always_inline void count_many(u32 counter, u32 n)
 {
 	u64 *value = bpf_map_lookup_elem(&counters, &counter);
 
 	if (value)
-		__sync_fetch_and_add(value, 1);
+		__sync_fetch_and_add(value, n);
+}
+
+static __always_inline void count(u32 counter)
+{
+	count_many(counter, 1);
 }
 
 /* Records of processes (fork, exec, exit, held): few, read at once, never behind a flood of events. */
@@ -180,7 +190,8 @@ struct thread *thread_quiet(void);
 /* thread_start - the slow part of thread_get(): a thread that is new, or not announced yet. */
 struct thread *thread_start(void);
 
-/* thread_get - state of the current thread, NULL if it is not traced. */
+/* thread_get - state of the current thread, NULL if it is not traced. If it could not be announced its
+ * events are lost (resync()). */
 static __always_inline struct thread *thread_get(void)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
@@ -208,6 +219,7 @@ static __always_inline void *ring_of(struct thread *t)
 extern const volatile __u32 cfg_pidns_inum;
 extern const volatile __u32 cfg_ring_mask;
 extern const volatile __u64 cfg_ring_free_min;
+extern const volatile __u32 cfg_walk_records;
 extern const volatile bool cfg_sleepable;
 
 #endif

@@ -10,31 +10,40 @@
 
 #define ADDR_MASK 0xffffffffffffULL
 
-/* After a loss the stack is shown again, but only once the ring has room: else each event would
- * walk in vain. */
+/* After a loss the stack is shown again, but only once the ring has room for it (as deep as it is known
+ * to be, or the most that a walk sends): else each event would walk in vain. */
 static __always_inline bool ring_has_room(struct thread *t)
 {
+	u64 records = cfg_walk_records, depth = (t->valid + t->below) / PYE_WALK_FRAMES + 1;
 	void *ring = ring_of(t);
 
 	if (!ring)
 		return false;
+	if ((t->flags & (T_KNOWN | T_CUT)) == T_KNOWN && depth < records)
+		records = depth;
 	return bpf_ringbuf_query(ring, 1 /* BPF_RB_RING_SIZE */) -
 		       bpf_ringbuf_query(ring, 0 /* BPF_RB_AVAIL_DATA */) >=
-	       cfg_ring_free_min;
+	       cfg_ring_free_min + records * sizeof(struct pye_walk_rec);
+}
+
+/* n events that are not written. */
+static __always_inline void lost_many(struct thread *t, u32 counter, u32 n)
+{
+	t->seq += n;
+	t->flags |= T_NEED_WALK;
+	count_many(counter, n);
 }
 
 static __always_inline void lost(struct thread *t, u32 counter)
 {
-	t->seq++;
-	t->flags |= T_NEED_WALK;
-	count(counter);
+	lost_many(t, counter, 1);
 }
 
 /* The rare start of an event: user space or we do not know the stack. `frame` is the caller of the
  * frame entered, or the frame left. false: the event is lost. */
 static __always_inline bool resync(struct thread *t, u64 frame, u32 reason)
 {
-	if (t->flags & T_NEED_WALK && !ring_has_room(t))
+	if (!(t->flags & T_ANNOUNCED) || (t->flags & T_NEED_WALK && !ring_has_room(t)))
 		return false;
 	if (walk_all(frame, reason))
 		return false;
@@ -84,6 +93,23 @@ static __always_inline void exit_send(struct thread *t, u64 ts, u64 frame, u32 s
 
 #define CALLER_LOST (1ULL << 63)
 
+/*
+ * above_top - the frames from one that runs down to the tracked top ran without an entry: they were thrown
+ * into. They are pushed, and shown or lost.
+ *
+ * Return: NOT_NEAR, or the number of frames.
+ */
+static __always_inline int above_top(struct thread *t, u64 frame)
+{
+	int near = stack_top(t) ? walk_near(frame) : NOT_NEAR;
+
+	if (near >= NOT_NEAR)
+		return near;
+	near = NOT_NEAR - near;
+	lost_many(t, CNT_LOST_RING, near);
+	return near;
+}
+
 /* The caller is not the tracked top: an entry from C or a shim lies between, a frame was thrown
  * into, or this is another stack. Returns the caller, with CALLER_LOST when the event is lost. */
 __noinline u64 entry_caller(u64 caller)
@@ -98,22 +124,27 @@ __noinline u64 entry_caller(u64 caller)
 	/* from 3.11 on who makes a RESUME runs; to 3.10 a frame that is thrown into has its entry, too */
 	real = frame_real(caller, l->flags & PYE_LAYOUT_FRAME_OBJECT ? 0 : SURE_CALLS);
 	top = SLOT_FRAME(stack_top(t));
-	if (real == FRAME_CUT)
+	if (real == FRAME_CUT || real == FRAME_MORE)
 		real = t->flags & T_KNOWN ? top : 0;
-	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
-		/* nothing below a thread's first frame: nothing to show */
-		if (!real && !(t->flags & T_NEED_WALK)) {
+	if (!(t->flags & T_KNOWN)) {
+		if (!real) { /* nothing below a thread's first frame: nothing to show */
+			t->valid = t->below = 0;
 			t->flags |= T_KNOWN;
-			return 0;
+			if (!(t->flags & T_NEED_WALK))
+				return 0;
 		}
 		return resync(t, real, PYE_WALK_UNKNOWN) ? real : real | CALLER_LOST;
 	}
-	if (real == top && (real || !t->below))
+	near = 0;
+	if (real != top || (!real && t->below))
+		near = above_top(t, real);
+	if (!(t->flags & T_NEED_WALK) && near != NOT_NEAR)
 		return real;
-	near = top ? walk_near(real) : -2;
-	if (near == -1 || (near == -2 && !resync(t, real, PYE_WALK_SWITCH)))
-		return real | CALLER_LOST;
-	return real;
+	if (resync(t, real, t->flags & T_NEED_WALK ? PYE_WALK_UNKNOWN : PYE_WALK_SWITCH))
+		return real;
+	if (near == NOT_NEAR)
+		t->flags &= ~T_KNOWN; /* on another stack, and that was not walked */
+	return real | CALLER_LOST;
 }
 
 struct entered {
@@ -194,15 +225,15 @@ static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l,
 {
 	u32 id;
 
-	if (t->flags & T_NEED_WALK || !(t->flags & T_KNOWN)) {
+	if (!(t->flags & T_KNOWN)) {
 		if (t->flags & T_NEED_WALK)
 			lost(t, CNT_LOST_RING);
 		return false;
 	}
 	t->walk_cnt = 0;
-	if (walk_add(t, l, frame, &id) ||
+	if (t->flags & T_NEED_WALK || walk_add(t, l, frame, &id) ||
 	    walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, top, PYE_WALK_THROWN)) {
-		lost(t, CNT_LOST_RING);
+		lost_many(t, CNT_LOST_RING, 2);
 		return false;
 	}
 	stack_push(t, frame | SLOT_GENERATOR);
@@ -232,27 +263,28 @@ __noinline int exit_unknown(u64 frame)
 	owner = frame_owner(t, l);
 	if (owner >= OWNER_ENTRY || code_is_hidden(l, frame_code(t, l)))
 		return false;
-	if (!frame_previous(t, l) && owner == OWNER_GENERATOR)
-		return show_thrown(t, l, frame, top);
+	if (!frame_previous(t, l) && owner == OWNER_GENERATOR) {
+		if (!(t->flags & T_KNOWN) || frame != top)
+			return show_thrown(t, l, frame, top);
+		lost(t, CNT_LOST_RING); /* nothing can be shown from an unlinked frame on */
+		return false;
+	}
+	near = 0;
 	if (t->flags & T_KNOWN && frame != top) {
 		frame_load(t, frame);
-		if (owner == 0 && frame_real(frame_previous(t, l), 0) == top) {
+		if (owner == 0 && top && frame_real(frame_previous(t, l), 0) == top) {
 			count(CNT_STRAY_EXIT);
 			return false;
 		}
-		near = top && !(t->flags & T_NEED_WALK) ? walk_near(frame) : -2;
-		if (near >= 0)
+		near = above_top(t, frame);
+		if (near > 0 && !(t->flags & T_NEED_WALK))
 			return true;
-		if (near == -1) {
-			lost(t, CNT_LOST_RING);
-			return false;
-		}
 	}
 	if (!resync(t, frame,
-		    t->flags & T_KNOWN && !(t->flags & T_NEED_WALK) ? PYE_WALK_SWITCH
-								    : PYE_WALK_UNKNOWN)) {
-		/* the tracked stack is right only if the walk was made */
-		if (!(t->flags & T_NEED_WALK) || SLOT_FRAME(stack_top(t)) != frame)
+		    near == NOT_NEAR && !(t->flags & T_NEED_WALK) ? PYE_WALK_SWITCH
+								  : PYE_WALK_UNKNOWN)) {
+		/* the tracked stack is right only if the frame is on it */
+		if (SLOT_FRAME(stack_top(t)) != frame)
 			t->flags &= ~T_KNOWN;
 		lost(t, CNT_LOST_RING);
 		return false;
@@ -266,8 +298,11 @@ static __always_inline void stack_pop(struct thread *t, u64 frame)
 		return;
 	t->valid--;
 	t->pos--;
-	if (!t->valid && t->below)
+	if (!t->valid && t->below) {
 		stack_refill(frame);
+		if (t->flags & T_CUT) /* what comes up now was not shown */
+			t->flags |= T_NEED_WALK;
+	}
 }
 
 static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub)
@@ -282,7 +317,7 @@ static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub
 			return;
 		}
 		if (!exit_unknown(frame)) {
-			if (t->flags & T_KNOWN && frame && SLOT_FRAME(stack_top(t)) == frame)
+			if (frame && SLOT_FRAME(stack_top(t)) == frame)
 				stack_pop(t, frame);
 			return;
 		}

@@ -20,6 +20,8 @@
 
 /* Frames looked at to tell "thrown into" and shims from a switch to another stack. */
 #define NEAR_FRAMES 8
+#define NEAR_ROUNDS 64 /* looks at SKIP_FRAMES frames each */
+#define NOT_NEAR    (-1)
 
 static __always_inline u64 stack_top(struct thread *t)
 {
@@ -147,13 +149,18 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 /* The chain ends at a linked frame (3.9 does not link it to its caller) or at memory that cannot be read:
  * what is below is not known. */
 #define FRAME_CUT 1
+/* Nothing but what is skipped up to t->walk_more: go on from there. */
+#define FRAME_MORE  2
+#define FRAME_LAST  FRAME_MORE /* no frame up to this value */
+
+#define SKIP_FRAMES 16
 
 /*
  * frame_real - the frame itself, or the next one below it that is a running Python frame: entries from
  * C, the interpreter's own shims and linked generators are skipped. It is left in t->frame.
  * @sure: what is known of the frame itself: 0, SURE_CALLS or SURE_RUNS
  *
- * Return: 0 at the root of the stack; or FRAME_CUT.
+ * Return: 0 at the root of the stack, FRAME_CUT, FRAME_MORE.
  */
 __noinline u64 frame_real(u64 frame, u32 sure)
 {
@@ -163,7 +170,7 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 
 	if (!t)
 		return 0;
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < SKIP_FRAMES; i++) {
 		if (!frame)
 			return end;
 		if (frame_load(t, frame)) {
@@ -179,7 +186,8 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 		sure = 0;
 		frame = frame_previous(t, l);
 	}
-	return FRAME_CUT; /* a longer chain of linked generators than we look through */
+	t->walk_more = frame;
+	return FRAME_MORE;
 }
 
 /* walk_flush - send the frames collected in t->walk; -1 if the ring is full. */
@@ -221,7 +229,10 @@ static __always_inline int walk_add(struct thread *t, struct pye_pylayout *l, u6
 
 struct walk_state {
 	u64 frame;
-	u32 n, sent, failed, reason, cut;
+	u32 reason;
+	bool failed; /* the ring is full */
+	bool cut; /* the chain ends: what is below cannot be read */
+	bool deep; /* what is below was left out */
 };
 
 /* The array behind bpf_for_each_map_elem(), a loop that every kernel from 5.13 on has: each of its
@@ -242,23 +253,33 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 
 	if (!t)
 		return 1;
-	w->frame = frame_real(w->frame, w->n ? 0 : SURE_RUNS);
-	if (w->frame <= FRAME_CUT) {
+	w->frame = frame_real(w->frame, t->walk_n ? 0 : SURE_RUNS);
+	if (w->frame == FRAME_MORE) {
+		w->frame = t->walk_more;
+		return 0;
+	}
+	if (w->frame <= FRAME_LAST) {
 		w->cut = w->frame;
 		return 1;
 	}
 	if (!w->failed && walk_add(t, l, w->frame, &id))
-		w->failed = 1;
-	if (w->n < PYE_STACK_SLOTS)
-		slot_set(t, t->pos - 1 - w->n,
+		w->failed = true;
+	if (t->walk_n < PYE_STACK_SLOTS)
+		slot_set(t, t->pos - 1 - t->walk_n,
 			 w->frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
 	else if (w->failed)
+		w->deep = true;
+	if (w->deep)
 		return 1;
-	w->n++;
+	t->walk_n++;
 	if (t->walk_cnt == PYE_WALK_FRAMES && !w->failed) {
-		if (walk_flush(t, w->sent ? 0 : PYE_WALK_FIRST, 0, w->reason))
-			w->failed = 1;
-		w->sent = 1;
+		if (t->walk_sent + 1 >= cfg_walk_records) {
+			w->deep = true;
+			return 1;
+		}
+		if (walk_flush(t, t->walk_sent ? 0 : PYE_WALK_FIRST, 0, w->reason))
+			w->failed = true;
+		t->walk_sent++;
 	}
 	frame_load(t, w->frame); /* code_id may have used the buffer's thread meanwhile */
 	w->frame = frame_previous(t, l);
@@ -279,72 +300,80 @@ __noinline int walk_all(u64 frame, u32 reason)
 	if (!t)
 		return -1;
 	count(CNT_WALKS);
-	t->walk_cnt = 0;
+	t->walk_cnt = t->walk_sent = t->walk_n = 0;
 	bpf_for_each_map_elem(&rounds, walk_round, &w, 0);
-	t->valid = w.n < PYE_STACK_SLOTS ? w.n : PYE_STACK_SLOTS;
-	t->below = w.n - t->valid;
-	t->flags |= T_KNOWN;
+	w.deep = w.deep || t->walk_n == PYE_WALK_MAX;
+	t->valid = t->walk_n < PYE_STACK_SLOTS ? t->walk_n : PYE_STACK_SLOTS;
+	t->below = t->walk_n - t->valid + w.deep;
+	t->flags = (t->flags & ~T_CUT) | T_KNOWN | (w.deep ? T_CUT : 0);
 	if (w.failed)
 		return -1;
-	if (w.n == PYE_WALK_MAX)
-		w.cut = 1;
-	return walk_flush(t, (w.sent ? 0 : PYE_WALK_FIRST) | (w.cut ? PYE_WALK_CUT : PYE_WALK_ROOT),
+	return walk_flush(t,
+			  (t->walk_sent ? 0 : PYE_WALK_FIRST) |
+				  (w.cut || w.deep ? PYE_WALK_CUT : PYE_WALK_ROOT),
 			  0, reason);
 }
 
 /*
  * walk_near - frames between `frame` (included) and the tracked top, when the top lies at most
- * NEAR_FRAMES below: they were entered without an event (thrown into). They are sent and pushed.
+ * NEAR_FRAMES below: they were entered without an event (thrown into). They are pushed, and sent unless
+ * events are being lost.
  *
- * Return: number of frames, -1 if the ring was full, -2 if the top is not there.
+ * Return: number n of frames; NOT_NEAR; or NOT_NEAR - n: they were not sent.
  */
 __noinline int walk_near(u64 frame)
 {
 	struct pye_pylayout *l;
 	struct thread *t = self(&l);
 	u64 anchor, at = frame;
-	u32 n = 0, id, base;
+	u32 n = 0, id;
+	bool failed;
 
 	if (!t)
-		return -1;
+		return NOT_NEAR;
 	anchor = SLOT_FRAME(stack_top(t));
-	for (int i = 0; i < NEAR_FRAMES; i++) {
-		at = frame_real(at, i ? 0 : SURE_RUNS);
+	t->walk_n = 0;
+	for (int i = 0; i < NEAR_ROUNDS && t->walk_n < NEAR_FRAMES; i++) {
+		at = frame_real(at, t->walk_n ? 0 : SURE_RUNS);
 		if (at == anchor)
 			break;
-		if (at <= FRAME_CUT)
-			return -2;
+		if (at == FRAME_MORE) {
+			at = t->walk_more;
+			continue;
+		}
+		if (at <= FRAME_LAST)
+			return NOT_NEAR;
+		t->walk[t->walk_n & (NEAR_FRAMES - 1)].frame = at;
 		at = frame_previous(t, l);
-		n++;
+		t->walk_n++;
 	}
+	n = t->walk_n;
 	if (at != anchor)
-		return -2;
+		return NOT_NEAR;
 	count(CNT_WALKS);
+	failed = t->flags & T_NEED_WALK;
 	t->walk_cnt = 0;
-	base = t->pos;
-	at = frame;
 	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
-		at = frame_real(at, i ? 0 : SURE_RUNS);
-		if (at <= FRAME_CUT || walk_add(t, l, at, &id))
-			return -1;
-		slot_set(t, base + n - 1 - i, at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
-		frame_load(t, at);
-		at = frame_previous(t, l);
+		at = t->walk[i].frame;
+		id = 0;
+		if (!failed && (frame_load(t, at) || walk_add(t, l, at, &id)))
+			failed = true;
+		slot_set(t, t->pos + n - 1 - i,
+			 at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
 	}
-	if (walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))
-		return -1;
-	t->pos = base + n;
+	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))
+		failed = true;
+	t->pos += n;
 	t->valid += n;
 	if (t->valid > PYE_STACK_SLOTS) {
 		t->below += t->valid - PYE_STACK_SLOTS;
 		t->valid = PYE_STACK_SLOTS;
 	}
-	return n;
+	return failed ? NOT_NEAR - (int)n : (int)n;
 }
 
 struct refill_state {
 	u64 frame;
-	u32 n;
 };
 
 static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
@@ -354,14 +383,18 @@ static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
 	struct thread *t = self(&l);
 	u32 flags = 0;
 
-	if (!t || r->n >= PYE_STACK_SLOTS)
+	if (!t || t->walk_n >= PYE_STACK_SLOTS)
 		return 1;
 	r->frame = frame_real(r->frame, 0);
-	if (r->frame <= FRAME_CUT)
+	if (r->frame == FRAME_MORE) {
+		r->frame = t->walk_more;
+		return 0;
+	}
+	if (r->frame <= FRAME_LAST)
 		return 1;
 	read_user(&flags, 4, frame_code(t, l) + l->co_flags);
-	slot_set(t, t->pos - 1 - r->n, r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0));
-	r->n++;
+	slot_set(t, t->pos - 1 - t->walk_n, r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0));
+	t->walk_n++;
 	r->frame = frame_previous(t, l);
 	return 0;
 }
@@ -381,9 +414,13 @@ __noinline int stack_refill(u64 frame)
 		return 0;
 	}
 	r.frame = frame_previous(t, l);
+	t->walk_n = 0;
 	bpf_for_each_map_elem(&rounds, refill_round, &r, 0);
-	t->valid = r.n;
-	t->below = t->below > r.n ? t->below - r.n : 0;
+	t->valid = t->walk_n;
+	if (t->flags & T_CUT)
+		t->below = t->walk_n == PYE_STACK_SLOTS;
+	else
+		t->below = t->below > t->walk_n ? t->below - t->walk_n : 0;
 	return 0;
 }
 

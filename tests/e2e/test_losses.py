@@ -131,3 +131,47 @@ def test_fresh_names_under_losses(name, tmp_path):
             want.add(("<lambda>", 1 + k * 1000000 + i))
     got = collections.Counter((e["name"], e["line"]) for e in seen.of("<made>") if e["ev"] == "call" and e["name"] != "<module>")
     assert set(got) <= want and set(got.values()) <= {1}
+
+
+def generated(name, ring, tmp_path):
+    capture = tmp_path / ("%s.pyebpf" % ring)
+    with lib.started([lib.BINARY, "trace", "--ring", ring, "-o", capture, "--"] + lib.command(name)
+                     + ["-S", "-B", lib.PROGRAMS / "thrown.py", 3000], stderr=-1, env=dict(os.environ, PYTHONHASHSEED="0")) as tracer:
+        lib.finish(tracer, 0, 120)
+    meta = lib.Trace(capture).meta
+    assert meta["generated"] == meta["written"] + sum(meta["dropped"].values())
+    return meta["generated"], meta["written"]
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_throws_are_counted_while_events_are_lost(name, tmp_path):
+    """A throw has no probe of its own from 3.11 on: it is seen by the events around it, whether those are written or not."""
+    whole, lossy = generated(name, "64M", tmp_path), generated(name, "8K", tmp_path)
+    assert whole[0] == whole[1]
+    assert lossy[1] < lossy[0]
+    assert abs(lossy[0] - whole[0]) <= 4, "what start-up varies by; 3,000 rounds would show in thousands"
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.12"))
+def test_a_stack_deeper_than_the_ring(name, tmp_path):
+    """After a loss 5,000 frames do not fit into 64 KiB: the top of the stack is shown all the same, then what comes up."""
+    capture = tmp_path / "t.pyebpf"
+    with lib.started([lib.BINARY, "trace", "--ring", "64K", "-o", capture, "--"] + lib.command(name)
+                     + [lib.PROGRAMS / "abyss.py", 5000, 0.5], stderr=-1) as tracer:
+        lib.finish(tracer, 0, 120)
+    seen = lib.Trace(capture)
+    assert seen.lost > 0
+    stack, wrong, shown = [], 0, 0
+    for e in seen.events:
+        if e["ev"] == "gap":
+            stack = []
+        elif e["ev"] in lib.ENTER | {"open"}:
+            stack.append(e["name"])
+            if e["ev"] == "call" and e["name"] == "leaf" and e["file"].endswith("abyss.py"):
+                shown += 1
+                wrong += stack[-2:] != ["down", "leaf"]
+        elif e["ev"] in lib.LEAVE and stack:
+            wrong += stack.pop() != e["name"]
+    assert shown > 2000 and not wrong
+    # on the way back each frame of `down` is left, with its leaf before
+    assert sum(e["ev"] in lib.LEAVE and e["name"] == "down" for e in seen.events) > 100

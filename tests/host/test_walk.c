@@ -177,7 +177,8 @@ static void test_walk__too_deep_stack(void **state)
 	}
 	assert_int_equal(walk_all(frame, PYE_WALK_UNKNOWN), 0);
 	check_state(t);
-	assert_int_equal(t->valid + t->below, PYE_WALK_MAX);
+	assert_int_equal(t->valid + t->below, PYE_WALK_MAX + 1);
+	assert_true(t->flags & T_CUT);
 }
 
 /* Entries from C (3.11 to 3.15) and code of the interpreter's own (3.12 on) show no frame. */
@@ -289,7 +290,7 @@ static void test_walk__cycles_end(void **state)
 			host_forget_records();
 			t->stack[SLOT(t->pos - 1)] = 0x1000;
 			t->valid = 1;
-			assert_int_equal(walk_near(b), -2);
+			assert_int_equal(walk_near(b), NOT_NEAR);
 			stack_refill(b);
 			check_state(t);
 		}
@@ -402,7 +403,7 @@ static void test_near__frames_without_an_event(void **state)
 			for (uint32_t k = 0; k < n; k++)
 				top = image_frame(&image, codes_made[3], top, 0);
 			if (n > NEAR_FRAMES) {
-				assert_int_equal(walk_near(top), -2);
+				assert_int_equal(walk_near(top), NOT_NEAR);
 				check_stack(t, anchor, 300);
 				continue;
 			}
@@ -427,8 +428,50 @@ static void test_near__full_ring(void **state)
 		top = image_frame(&image, codes_made[3], top, 0);
 	host.fail_reserve = 0;
 	host.fail_all_reserves = true;
-	assert_int_equal(walk_near(top), -1);
-	check_stack(t, anchor, 10);
+	assert_int_equal(walk_near(top), NOT_NEAR - 3);
+	check_stack(t, top, 13);
+	check_state(t);
+	t->flags |= T_NEED_WALK; /* while events are lost nothing is sent */
+	host.fail_all_reserves = false;
+	host_forget_records();
+	top = image_frame(&image, codes_made[3], top, 0);
+	assert_int_equal(walk_near(top), NOT_NEAR - 1);
+	check_stack(t, top, 14);
+	assert_int_equal(host.record_cnt, 0);
+}
+
+/* More than its ring holds: the top is shown, and when that is left the rest is walked. */
+static void test_walk__deeper_than_the_ring(void **state)
+{
+	uint32_t most = 100 * PYE_WALK_FRAMES, first, last;
+	struct thread *t = begin(&layout_3_12);
+	uint64_t top = chain(most + 1000), *frames = calloc(most + 1, sizeof(*frames));
+
+	(void)state;
+	assert_non_null(frames);
+	host_walk_records = 100;
+	assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
+	assert_int_equal(walked(frames, most + 1, &first, &last), most);
+	assert_int_equal(last, PYE_WALK_CUT);
+	assert_int_equal(t->flags & (T_KNOWN | T_CUT | T_NEED_WALK), T_KNOWN | T_CUT);
+	for (uint32_t i = 0; i < PYE_STACK_SLOTS; i++, top = previous_of(top)) {
+		assert_int_equal(SLOT_FRAME(stack_top(t)), top);
+		assert_false(t->flags & T_NEED_WALK);
+		stack_pop(t, top);
+	}
+	assert_true(t->flags & T_NEED_WALK);
+	assert_int_equal(SLOT_FRAME(stack_top(t)), top);
+	assert_int_equal(t->valid, PYE_STACK_SLOTS);
+	for (uint32_t i = 0; i < most; i++, top = previous_of(top))
+		stack_pop(t, top);
+	assert_int_equal(SLOT_FRAME(stack_top(t)), top);
+	host_forget_records();
+	assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
+	assert_int_equal(walked(frames, most + 1, &first, &last), 1000 - PYE_STACK_SLOTS);
+	assert_true(last & PYE_WALK_ROOT);
+	assert_false(t->flags & T_CUT);
+	host_walk_records = 4096;
+	free(frames);
 }
 
 /* A stack deeper than the slots is left frame by frame: the slots are filled again from below. */
@@ -610,6 +653,7 @@ int main(void)
 		cmocka_unit_test(test_walk__skips_linked_generators),
 		cmocka_unit_test(test_walk__frames_that_are_traced),
 		cmocka_unit_test(test_walk__cycles_end),
+		cmocka_unit_test(test_walk__deeper_than_the_ring),
 		cmocka_unit_test(test_walk__torn_pointers),
 		cmocka_unit_test(test_walk__fault_at_every_read),
 		cmocka_unit_test(test_walk__full_ring_at_every_record),
