@@ -16,7 +16,8 @@ static const struct command {
 	const char *about;
 } commands[] = {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
-	{ "convert", NULL, cmd_convert, "turn a capture into firefox, pprof, collapsed or ndjson" },
+	{ "convert", NULL, cmd_convert,
+	  "turn a capture into firefox, pprof, collapsed, svg or ndjson" },
 	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
 	{ "doctor", NULL, cmd_doctor,

@@ -13,6 +13,7 @@ def quoted(value):
     if isinstance(value, int):
         return str(value)
     raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
+    raw = raw.replace(b"\0", b"\xc0\x80")
     return "".join(chr(b) if 32 <= b < 127 and b != 0x5c else "\\x%02x" % b for b in raw) or " "
 
 

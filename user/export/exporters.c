@@ -11,6 +11,7 @@ static const struct exporter *const exporters[] = {
 	&export_speedscope,
 	&export_chrometrace,
 	&export_collapsed,
+	&export_svg,
 	&export_ndjson,
 };
 /* clang-format on */
