@@ -179,6 +179,57 @@ def test_usr1_without_a_recorder_is_survived(tmp_path):
     lib.Trace(capture).whole()
 
 
+# --- triggers ---
+
+REQUESTS = lib.PROGRAMS / "requests.py"
+
+
+def triggered(name, tmp, *options, seconds, every):
+    """The requests under the recorder: (slow ones, stderr, the files that were written on the way)."""
+    done = lib.trace(list(options) + ["--"] + lib.command(name) + [REQUESTS, seconds, every], tmp / "t.pyebpf")
+    assert done.returncode == 0, lib.text(done.stderr)
+    return int(done.stdout), lib.text(done.stderr), sorted(tmp.glob("t-*.pyebpf"), key=lambda p: int(p.stem[2:]))
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_a_slow_call_writes_what_led_to_it(name, tmp_path):
+    slow, err, files = triggered(name, tmp_path, "--flight-recorder", "500ms", "--trigger", "requests:handle>40ms",
+                                 seconds=2.2, every=900)
+    assert "requests:handle>40ms: %d of " % slow in err
+    assert 2 <= len(files) <= slow and "%d files were written" % len(files) in err
+    for file in files:
+        seen = lib.Trace(file).whole()
+        # the slow call is there from its entry to its return, with what it waited for, and those before it
+        entered, took = {}, []
+        for e in seen.of(REQUESTS):
+            if e["name"] in ("handle", "query") and e["ev"] in ("call", "return"):
+                if e["ev"] == "call":
+                    entered[e["name"]] = e["ts_ns"]
+                elif e["name"] in entered:
+                    took.append((e["name"], e["ts_ns"] - entered[e["name"]]))
+        handled = [ns for name, ns in took if name == "handle"]
+        assert [ns for name, ns in took if name == "query" and ns > 40e6]
+        assert handled[-1] > 40e6 and len(handled) > 20
+        assert sum(ns > 40e6 for ns in handled) == 1
+
+
+def test_a_coroutine_counts_from_its_call_to_its_return(tmp_path):
+    name = lib.pick("3.11")[0]
+    slow, err, _ = triggered(name, tmp_path, "--flight-recorder", "300ms", "--trigger", "requests:answer>50ms",
+                             seconds=1, every=200)
+    # two calls at a time, one of them slow
+    assert "requests:answer>50ms: %d of %d calls" % (slow, 2 * slow) in err
+
+
+def test_triggers_are_limited_and_counted(tmp_path):
+    name = lib.pick("3.11")[0]
+    slow, err, files = triggered(name, tmp_path, "--flight-recorder", "600ms", "--trigger", "requests:handle>40ms",
+                                 "--trigger", "requests:nobody>1ms", seconds=2, every=100)
+    assert slow > 6 and "requests:handle>40ms: %d of " % slow in err
+    assert 2 <= len(files) <= 4
+    assert "no function that ran is called" in err and "nobody" in err
+
+
 # --- parts and bounds ---
 
 def lines_of(capture):
@@ -272,7 +323,10 @@ def test_max_events_ends_cleanly(tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--split", "10k", "--flight-recorder", "5"], ["--split", "1KB"], ["--split", "x"],
-                                     ["--max-size", "10K"], ["--flight-recorder", "1us"], ["--split", "10k", "-o", "-"]])
+                                     ["--max-size", "10K"], ["--flight-recorder", "1us"],
+                                     ["--trigger", "a:b>1ms"], ["--flight-recorder", "1", "--trigger", "a:b"],
+                                     ["--flight-recorder", "1", "--trigger", "a:b>2s"],
+                                     ["--split", "10k", "-o", "-"]])
 def test_what_does_not_go_together_is_refused(options):
     done = lib.sh([lib.BINARY, "trace"] + options + ["--", "true"])
     assert done.returncode == 125 and b"--help" in done.stderr

@@ -45,6 +45,7 @@ void assembler__free(struct assembler *a)
 	asm_thread_free(a, t);
 	asm_processes_free(a);
 	names_free(&a->names);
+	asm_watch_free(a->watch);
 	free(a);
 }
 
@@ -129,6 +130,9 @@ int assembler__func(struct assembler *a, const struct trace_func *func)
 {
 	struct asm_process *p = asm_process_get(a, func->process, 0);
 	int err = p ? capw__func(a->w, func) : -ENOMEM;
+
+	if (!err && a->watch)
+		asm_watch_func(a, func);
 
 	return err ? err : asm_process_code(p, func->id);
 }

@@ -106,6 +106,26 @@ int assembler__finish(struct assembler *a);
 void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT],
 		       struct trace_totals *out);
 
+/* Calls of functions that are watched. */
+struct assembler_slow {
+	uint64_t functions; /* code objects of that name */
+	uint64_t calls; /* that ended */
+	uint64_t slow; /* those that took longer */
+	uint64_t last_ns, longest_ns; /* of the slow ones */
+};
+
+/**
+ * assembler__watch - count calls of a function that take longer than so much
+ * @function: as func_spec_parse() takes it; borrowed until the assembler is freed
+ *
+ * A call lasts from its first entry to its return, all waiting between included. To be said before the
+ * first record.
+ *
+ * Return: a number for assembler__slow(); -E2BIG past 16; -ENOMEM.
+ */
+int assembler__watch(struct assembler *a, const char *function, uint64_t over_ns);
+const struct assembler_slow *assembler__slow(const struct assembler *a, int watch);
+
 /* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */
 uint32_t assembler__threads(const struct assembler *a);
 const struct assembler_oddities *assembler__oddities(const struct assembler *a);

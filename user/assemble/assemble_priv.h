@@ -56,6 +56,7 @@ struct asm_thread {
 	struct asm_walk walk;
 	uint64_t *stack; /* addresses of the open frames */
 	uint32_t depth, size;
+	uint32_t watch_top; /* depth of the innermost frame that is watched; 0: none */
 	struct trace_thread trace;
 	char name[PYE_COMM + 1];
 	UT_hash_handle hh;
@@ -79,6 +80,7 @@ struct assembler {
 	uint32_t idle_cnt; /* of them with `idle` */
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
+	struct asm_watch *watch; /* NULL: nothing is watched */
 	uint64_t holes; /* events missing by their numbers */
 	uint64_t numbered; /* events that had a number, of threads that are forgotten */
 	uint64_t inferred; /* throws: events without a number, told from a walk */
@@ -109,6 +111,16 @@ int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t f
 int asm_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind);
 int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trace_gap_reason reason,
 	    uint64_t lost);
+
+/* asm_watch_func - a code object has a name. asm_watch_enter - after, asm_watch_leave - before the
+ * thread's depth changes, asm_watch_gap - before it is forgotten: call where watch or watch_top says. */
+struct asm_watch;
+void asm_watch_func(struct assembler *a, const struct trace_func *func);
+void asm_watch_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
+		     uint32_t code);
+void asm_watch_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind);
+void asm_watch_gap(struct assembler *a, struct asm_thread *t, enum trace_gap_reason reason);
+void asm_watch_free(struct asm_watch *w);
 
 /* asm_thread_free - forget a thread; asm_idle_end - a thread that never ran is gone with its process. */
 void asm_thread_free(struct assembler *a, struct asm_thread *t);

@@ -60,6 +60,8 @@ static int complete(struct assembler *a, struct asm_def *d)
 		asm_retire_all(a);
 		err = capw__func(a->w, &func);
 	}
+	if (!err && a->watch)
+		asm_watch_func(a, &func);
 	if (!err)
 		err = asm_process_code(p, d->id);
 	if (err == -ENOMEM || err == -EINVAL) {

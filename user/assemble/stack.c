@@ -42,6 +42,8 @@ static int refused(struct assembler *a, struct asm_thread *t, uint64_t ts, bool 
 {
 	if (err != -EINVAL && capw__depth(a->w, t->id) == t->depth)
 		return err;
+	if (t->watch_top)
+		asm_watch_gap(a, t, GAP_LOSS);
 	t->depth = capw__depth(a->w, t->id);
 	a->odd.mismatched++;
 	a->unusable += counts;
@@ -66,13 +68,19 @@ int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t f
 	err = capw__enter(a->w, t->id, ts, kind, code & PYE_CODE_ID);
 	if (unlikely(err == -EINVAL))
 		err = enter_unreadable(a, t, ts, kind);
-	return unlikely(err) ? refused(a, t, ts, kind != TRACE_OPEN, err) : 0;
+	if (unlikely(err))
+		return refused(a, t, ts, kind != TRACE_OPEN, err);
+	if (unlikely(a->watch))
+		asm_watch_enter(a, t, ts, kind, code & PYE_CODE_ID);
+	return 0;
 }
 
 int asm_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind)
 {
 	int err;
 
+	if (unlikely(t->watch_top == t->depth))
+		asm_watch_leave(a, t, ts, kind);
 	t->depth--;
 	err = capw__leave(a->w, t->id, ts, kind);
 	return unlikely(err) ? refused(a, t, ts, true, err) : 0;
@@ -86,8 +94,11 @@ int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trac
 			       .lost = lost,
 			       .thread = t->id,
 			       .reason = (uint8_t)reason };
-	int err = capw__gap(a->w, &g);
+	int err;
 
+	if (t->watch_top)
+		asm_watch_gap(a, t, reason);
+	err = capw__gap(a->w, &g);
 	/* as the capture has it: without memory the gap may not be there */
 	t->depth = err ? capw__depth(a->w, t->id) : 0;
 	return err == -EINVAL ? 0 : err;

@@ -8,14 +8,16 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "cmd/session_priv.h"
 
-#define KEEP_MIN_NS	 100000000ull
-#define KEEP_MAX_NS	 (24 * 3600 * 1000000000ull)
-#define BYTES_MIN	 (1u << 20)
-#define FLUSH_NS	 1000000000ull
-#define BYTES_MARGIN	 (64u << 10) /* of a file: a batch of records, its end */
-#define RECORDS_PER_BYTE 8u /* a record takes so many times less in a capture, at least */
+#define KEEP_MIN_NS	  100000000ull
+#define KEEP_MAX_NS	  (24 * 3600 * 1000000000ull)
+#define BYTES_MIN	  (1u << 20)
+#define FLUSH_NS	  1000000000ull
+#define TRIGGER_FILES_MAX 100u /* of a run: more are a way to fill a disk */
+#define BYTES_MARGIN	  (64u << 10) /* of a file: a batch of records, its end */
+#define RECORDS_PER_BYTE  8u /* a record takes so many times less in a capture, at least */
 
 /* "64MB", "64MiB", "64KB" are bytes, "10M" are events: nothing tells them apart but the B. */
 static int parse_split(void *field, const char *arg, struct err *e)
@@ -39,6 +41,26 @@ static int parse_split(void *field, const char *arg, struct err *e)
 		       arg);
 }
 
+/* "module:qualname>250ms": the last > is the one, a qualified name can hold another (<locals>). */
+static int parse_trigger(void *field, const char *arg, struct err *e)
+{
+	struct limit_triggers *list = field;
+	struct limit_trigger *t = &list->v[list->cnt];
+	const char *over = strrchr(arg, '>');
+	size_t len = over ? (size_t)(over - arg) : 0;
+
+	if (list->cnt == TRIGGERS_MAX)
+		return err_set(e, -PYE_EUSAGE, "more than %d triggers", TRIGGERS_MAX);
+	if (!len || len >= sizeof(t->function) || opt_duration(over + 1, &t->over_ns))
+		return err_set(e, -PYE_EUSAGE, "--trigger wants 'module:qualname>250ms': %.60s",
+			       arg);
+	t->text = arg;
+	memcpy(t->function, arg, len);
+	t->function[len] = '\0';
+	list->cnt++;
+	return 0;
+}
+
 #define AT(member) offsetof(struct limit_opts, member)
 
 /* clang-format off */
@@ -56,6 +78,10 @@ const struct opt_row limit_rows[] = {
 	  "keep only the last 30, 30s, 5m, in memory; they are written at the end, and into a new file "
 	  "on each SIGUSR1",
 	  false, NULL },
+	{ 0, "trigger", "FUNC>TIME", OPT_CUSTOM, AT(triggers), NULL,
+	  "write the flight recorder into a new file when a call of module:qualname took longer than "
+	  "250ms; can be repeated",
+	  false, parse_trigger },
 	{ 0 },
 };
 /* clang-format on */
@@ -70,6 +96,14 @@ int limits_check(const struct limit_opts *o, bool to_stdout, struct err *e)
 		return err_set(e, -PYE_EUSAGE, "--split needs files: -o - is one stream");
 	if (o->keep_ns && (o->keep_ns < KEEP_MIN_NS || o->keep_ns > KEEP_MAX_NS))
 		return err_set(e, -PYE_EUSAGE, "--flight-recorder: 100ms to 24h");
+	if (o->triggers.cnt && !o->keep_ns)
+		return err_set(e, -PYE_EUSAGE, "--trigger needs --flight-recorder TIME");
+	for (unsigned int i = 0; i < o->triggers.cnt; i++)
+		if (o->triggers.v[i].over_ns >= o->keep_ns)
+			return err_set(
+				e, -PYE_EUSAGE,
+				"--flight-recorder must keep more than the call takes: %.60s",
+				o->triggers.v[i].text);
 	if (o->max_bytes && o->max_bytes < BYTES_MIN)
 		return err_set(e, -PYE_EUSAGE, "--max-size: at least 1M");
 	return 0;
@@ -144,26 +178,104 @@ void limits_part(struct session *s)
 	files->part_done(files->ctx);
 }
 
-void limits_dump(struct session *s)
+int limits_watch(struct session *s)
+{
+	const struct limit_triggers *t = &s->opts.limits.triggers;
+
+	for (unsigned int i = 0; i < t->cnt; i++) {
+		int err = assembler__watch(s->as, t->v[i].function, t->v[i].over_ns);
+
+		if (err < 0)
+			return err;
+	}
+	return 0;
+}
+
+/* 0 when a file is being made, -EBUSY when it cannot be yet. */
+static int dump(struct session *s, uint64_t now)
 {
 	const struct limit_files *files = &s->opts.files;
 	int err;
 
+	session_flush(s, now);
+	err = files->dump(files->ctx, s->capw);
+	if (err && err != -EBUSY) {
+		log_warn("the flight recorder cannot be written: %s", err_str(err));
+		err = 0;
+	}
+	return err;
+}
+
+static void say_slow(const struct session *s, unsigned int trigger)
+{
+	const struct assembler_slow *slow = assembler__slow(s->as, (int)trigger);
+	char shown[256];
+	const char *text = s->opts.limits.triggers.v[trigger].function;
+
+	if (!s->opts.quiet)
+		fprintf(stderr, "%strigger: a call of %s took %.1f ms\n",
+			isatty(STDERR_FILENO) ? "\r\033[K" : "",
+			text_escape(shown, sizeof(shown), text, strlen(text)),
+			(double)slow->last_ns / 1e6);
+}
+
+/* Files would overlap if they were written more often than the recorder is long. */
+static bool may_fire(const struct session *s, uint64_t now)
+{
+	const struct limit_fired *f = &s->fired;
+
+	return f->files < TRIGGER_FILES_MAX &&
+	       (!f->last_ns || now - f->last_ns >= s->opts.limits.keep_ns);
+}
+
+static void look_at_triggers(struct session *s, uint64_t now)
+{
+	struct limit_fired *f = &s->fired;
+
+	for (unsigned int i = 0; s->as && i < s->opts.limits.triggers.cnt; i++) {
+		uint64_t slow = assembler__slow(s->as, (int)i)->slow;
+
+		if (slow == f->seen[i])
+			continue;
+		f->seen[i] = slow;
+		if (!may_fire(s, now) || dump(s, now))
+			continue;
+		f->last_ns = now;
+		f->files++;
+		say_slow(s, i);
+	}
+}
+
+void limits_report(const struct session *s)
+{
+	for (unsigned int i = 0; !s->opts.quiet && i < s->opts.limits.triggers.cnt; i++) {
+		const struct assembler_slow *slow = assembler__slow(s->as, (int)i);
+		const char *text = s->opts.limits.triggers.v[i].text;
+		char shown[300];
+
+		fprintf(stderr, "trigger   %s: %llu of %llu calls took longer, at most %.1f ms\n",
+			text_escape(shown, sizeof(shown), text, strlen(text)),
+			(unsigned long long)slow->slow, (unsigned long long)slow->calls,
+			(double)slow->longest_ns / 1e6);
+		if (!slow->functions)
+			log_warn("no function that ran is called %s", shown);
+	}
+	if (!s->opts.quiet && s->opts.limits.triggers.cnt)
+		fprintf(stderr, "triggers  %u files were written\n", s->fired.files);
+}
+
+void limits_dump(struct session *s, uint64_t now)
+{
+	look_at_triggers(s, now);
 	if (!s->dumps_asked)
 		return;
 	if (!s->opts.limits.keep_ns || !s->capw) {
 		log_warn(s->capw ? "SIGUSR1 is for --flight-recorder: nothing is written"
 				 : "nothing is recorded yet");
 		s->dumps_asked = 0;
-		return;
+	} else if (!dump(s, now)) {
+		s->dumps_asked = 0; /* else when the one before is written */
 	}
-	session_flush(s, now_ns());
-	err = files->dump(files->ctx, s->capw);
-	if (err == -EBUSY)
-		return; /* when the one before is written */
-	if (err)
-		log_warn("the flight recorder cannot be written: %s", err_str(err));
-	s->dumps_asked = 0;
 }
 
 uint64_t limits_flush_ns(const struct session *s)

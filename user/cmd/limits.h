@@ -16,6 +16,20 @@ struct capw;
 struct capw_opts;
 struct session;
 
+#define TRIGGERS_MAX 16
+
+/* A call that takes longer has the flight recorder written. */
+struct limit_trigger {
+	const char *text; /* as given */
+	char function[240];
+	uint64_t over_ns;
+};
+
+struct limit_triggers {
+	struct limit_trigger v[TRIGGERS_MAX];
+	unsigned int cnt;
+};
+
 struct limit_split {
 	uint64_t events, bytes; /* of a part; one of them is 0 */
 };
@@ -26,6 +40,7 @@ struct limit_opts {
 	uint64_t max_bytes; /* of a capture; of the memory of a flight recorder */
 	struct limit_split split;
 	uint64_t keep_ns; /* flight recorder */
+	struct limit_triggers triggers;
 };
 
 extern const struct opt_row limit_rows[];
@@ -52,8 +67,21 @@ bool limits_full(struct session *s);
 /* limits_part - go on in the next file if it is time; the run ends when there is none. */
 void limits_part(struct session *s);
 
-/* limits_dump - write the flight recorder if that was asked for. */
-void limits_dump(struct session *s);
+/* What came of the triggers. */
+struct limit_fired {
+	uint64_t seen[TRIGGERS_MAX]; /* slow calls looked at */
+	uint64_t last_ns; /* when a file was written last; 0: never */
+	unsigned int files; /* written */
+};
+
+/* limits_watch - tell the assembler what to look at. 0 or -ENOMEM. */
+int limits_watch(struct session *s);
+
+/* limits_dump - write the flight recorder if that was asked for, or a trigger has fired. */
+void limits_dump(struct session *s, uint64_t now);
+
+/* limits_report - what came of the triggers, at the end. */
+void limits_report(const struct session *s);
 
 /* limits_flush_ns - how often chunks are written. */
 uint64_t limits_flush_ns(const struct session *s);

@@ -198,7 +198,8 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	s->start_unix_ns = info.start_unix_ns;
 	limits_writer(&s->opts.limits, &opts);
 	err = capw__new(&s->capw, s->fd, &opts, &info);
-	return err ? err : assembler__new(&s->as, s->capw);
+	err = err ? err : assembler__new(&s->as, s->capw);
+	return err ? err : limits_watch(s);
 }
 
 static int start_command(struct session *s, struct err *e)
@@ -380,7 +381,7 @@ static int loop(struct session *s)
 			session_flush(s, now);
 			next_flush = now + limits_flush_ns(s);
 		}
-		limits_dump(s);
+		limits_dump(s, now);
 		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));
 		read_signals(s);
 	}
@@ -507,6 +508,7 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 		fputs("\r\033[K", stderr);
 	err = finish(s, result);
 	report_oddities(s);
+	limits_report(s);
 	wait_for_child(s, result);
 	result->aborted = s->interrupts > 1;
 	memcpy(result->comm, s->comm, sizeof(result->comm));

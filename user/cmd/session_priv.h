@@ -45,6 +45,7 @@ struct session {
 	char comm[64]; /* of the first process recorded */
 	unsigned int interrupts; /* INT, TERM or HUP seen */
 	unsigned int dumps_asked; /* USR1 seen */
+	struct limit_fired fired;
 	uint64_t part_first; /* events written before this file */
 	bool child_reaped;
 	bool full; /* a limit is reached */

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How long calls of chosen functions take. A call lasts from its frame's first entry to its return, over
+ * all yields between, so it is found by its frame. On the way of other events there are two tests: is this
+ * code object one of those (on entry), is this depth that of the innermost such frame (on exit).
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assemble/assemble_priv.h"
+#include "profile/module.h"
+#include "profile/place.h"
+
+#define SPECS_MAX 16
+#define CODES_MAX 1024u /* those that came last */
+#define CALLS_MAX 65536u
+
+struct call_key {
+	uint64_t frame;
+	uint32_t pix, pad;
+};
+
+struct watched_call {
+	struct call_key key;
+	uint64_t start_ns;
+	uint32_t spec;
+	uint32_t below; /* depth of the next such frame under it on its stack, 0: none */
+	UT_hash_handle hh;
+};
+
+struct watched_code {
+	uint32_t code, spec;
+};
+
+struct asm_watch {
+	struct func_spec specs[SPECS_MAX];
+	uint64_t over_ns[SPECS_MAX];
+	struct assembler_slow slow[SPECS_MAX];
+	uint32_t spec_cnt;
+	struct watched_code codes[CODES_MAX];
+	uint32_t code_cnt; /* ever; the newest CODES_MAX are there */
+	uint64_t bloom;
+	struct watched_call *calls;
+};
+
+int assembler__watch(struct assembler *a, const char *function, uint64_t over_ns)
+{
+	struct asm_watch *w = a->watch;
+
+	if (!w) {
+		w = a->watch = calloc(1, sizeof(*w));
+		if (!w)
+			return -ENOMEM;
+	}
+	if (w->spec_cnt == SPECS_MAX)
+		return -E2BIG;
+	func_spec_parse(&w->specs[w->spec_cnt], function);
+	w->over_ns[w->spec_cnt] = over_ns;
+	return (int)w->spec_cnt++;
+}
+
+const struct assembler_slow *assembler__slow(const struct assembler *a, int spec)
+{
+	return &a->watch->slow[spec];
+}
+
+void asm_watch_func(struct assembler *a, const struct trace_func *func)
+{
+	struct asm_watch *w = a->watch;
+	const char *below;
+
+	place_of_file(func->file, &below);
+	for (uint32_t i = 0; i < w->spec_cnt; i++) {
+		if (!func_spec_matches(&w->specs[i], func->file, below ? below : func->file,
+				       func->qualname, func->line))
+			continue;
+		w->codes[w->code_cnt++ % CODES_MAX] =
+			(struct watched_code){ .code = func->id, .spec = i };
+		w->bloom |= 1ull << (func->id & 63);
+		w->slow[i].functions++;
+		return;
+	}
+}
+
+static int spec_of(const struct asm_watch *w, uint32_t code)
+{
+	uint32_t cnt = w->code_cnt < CODES_MAX ? w->code_cnt : CODES_MAX;
+
+	if (!(w->bloom >> (code & 63) & 1))
+		return -1;
+	for (uint32_t i = 0; i < cnt; i++)
+		if (w->codes[i].code == code)
+			return (int)w->codes[i].spec;
+	return -1;
+}
+
+static struct watched_call *find_call(const struct assembler *a, const struct asm_thread *t,
+				      uint64_t frame)
+{
+	struct call_key key = { .frame = frame, .pix = t->process->pix };
+	struct watched_call *c;
+
+	HASH_FIND(hh, a->watch->calls, &key, sizeof(key), c);
+	return c;
+}
+
+static void forget_call(struct asm_watch *w, struct watched_call *c)
+{
+	HASH_DEL(w->calls, c);
+	free(c);
+}
+
+void asm_watch_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
+		     uint32_t code)
+{
+	uint64_t frame = t->stack[t->depth - 1];
+	struct asm_watch *w = a->watch;
+	int spec = spec_of(w, code);
+	struct watched_call *c;
+
+	if (spec < 0)
+		return;
+	c = find_call(a, t, frame);
+	if (!c) {
+		if (HASH_COUNT(w->calls) >= CALLS_MAX)
+			forget_call(w, w->calls); /* the oldest */
+		c = calloc(1, sizeof(*c));
+		if (!c)
+			return;
+		c->key = (struct call_key){ .frame = frame, .pix = t->process->pix };
+		c->start_ns =
+			ts; /* or before, when it was found open: then it took longer than this */
+		HASH_ADD(hh, w->calls, key, sizeof(c->key), c);
+	} else if (kind == TRACE_CALL || c->spec != (uint32_t)spec) {
+		c->start_ns = ts; /* another frame at the same place */
+	}
+	c->spec = (uint32_t)spec;
+	c->below = t->watch_top;
+	t->watch_top = t->depth;
+}
+
+void asm_watch_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind)
+{
+	struct watched_call *c = find_call(a, t, t->stack[t->depth - 1]);
+	struct asm_watch *w = a->watch;
+	struct assembler_slow *s;
+	uint64_t took;
+
+	t->watch_top = 0;
+	if (!c)
+		return;
+	t->watch_top = c->below < t->depth ? c->below : 0;
+	if (kind == TRACE_YIELD)
+		return;
+	took = ts > c->start_ns ? ts - c->start_ns : 0;
+	s = &w->slow[c->spec];
+	s->calls++;
+	if (took > w->over_ns[c->spec]) {
+		s->slow++;
+		s->last_ns = took;
+		if (took > s->longest_ns)
+			s->longest_ns = took;
+	}
+	forget_call(w, c);
+}
+
+void asm_watch_gap(struct assembler *a, struct asm_thread *t, enum trace_gap_reason reason)
+{
+	uint32_t at = t->watch_top;
+
+	t->watch_top = 0;
+	if (reason == GAP_SWITCH)
+		return; /* they go on when the thread comes back to that stack */
+	while (at && at <= t->depth) {
+		struct watched_call *c = find_call(a, t, t->stack[at - 1]);
+
+		if (!c)
+			return;
+		at = c->below < at ? c->below : 0;
+		forget_call(a->watch, c);
+	}
+}
+
+void asm_watch_free(struct asm_watch *w)
+{
+	struct watched_call *c, *next;
+
+	if (!w)
+		return;
+	HASH_ITER(hh, w->calls, c, next)
+	forget_call(w, c);
+	free(w);
+}
