@@ -22,7 +22,7 @@ EDGES = {
     # an exporter knows the model and nothing of where it came from
     "export": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base proc elf cpython capture assemble capfile decode profile export abi",
+    "cmd": "base proc cpython capture assemble capfile decode profile export abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.

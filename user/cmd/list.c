@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 #include "cmd/list_row.h"
 #include "cmd/options.h"
 #include "cpython/interp.h"
+#include "cpython/interp_file.h"
 #include "cpython/interp_names.h"
-#include "elf/elf_file.h"
 #include "proc/info.h"
 #include "proc/pid.h"
 
@@ -64,11 +65,6 @@ struct listing {
 	uid_t uid;
 	char user[64];
 };
-
-static void cleanup_elfp(struct elf_file **elf)
-{
-	elf_file__free(*elf);
-}
 
 static int write_stdout(void *ctx, const void *data, size_t len)
 {
@@ -233,21 +229,24 @@ static int name_file(const char *title, int err, struct err *e)
 
 static int probes_of_file(const char *path, const char *engine, struct err *e)
 {
-	auto_fn(cleanup_elfp) struct elf_file *elf = NULL;
-	auto_free struct probe_plan *plan = malloc(sizeof(*plan));
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	auto_free struct interp_file *file = malloc(sizeof(*file));
 	char title[1024];
-	int err;
 
-	if (!plan)
+	if (!file)
 		return -ENOMEM;
 	text_escape(title, sizeof(title), path, strlen(path));
-	err = elf_file__open(path, &elf, e);
-	if (err && err != -PYE_EFORMAT)
+	if (fd < 0) {
+		int err = -errno;
+
 		return err_set(e, err == -EACCES ? -PYE_EPRIV : -PYE_ETARGET, "cannot open %s: %s",
 			       title, err_str(err));
-	if (!err)
-		err = name_file(title, plan_make(elf, engine, plan, e), e);
-	return err ? err : list_probes(plan, title, stdout);
+	}
+	interp_file__read(fd, path, engine, file);
+	*e = file->e;
+	if (file->err)
+		return file->err == -PYE_EFORMAT ? file->err : name_file(title, file->err, e);
+	return list_probes(&file->plan, title, stdout);
 }
 
 static bool is_engine(const char *name)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -33,6 +34,9 @@
 /* A process that maps more than this is out to keep us busy. */
 #define FILES_MAX   1024
 #define PYTHONS_MAX 16
+
+/* For all the files of a process: 20 interpreters take 1 s. */
+#define LOOK_MS 10000u
 
 /* One placed interpreter. */
 struct candidate {
@@ -54,6 +58,7 @@ struct search {
 	struct err file_e;
 	const char *file_path; /* borrowed from the maps */
 	unsigned int interpreter_cnt; /* files with an interpreter, usable or not */
+	uint64_t end_ms; /* no more files are looked into then */
 	unsigned int unopened; /* files that could not be opened */
 	int open_err;
 };
@@ -164,6 +169,25 @@ static int compare_files(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static int refuse_slow(struct search *s, const struct mapping *m)
+{
+	if (s->file_err)
+		return 0;
+	s->file_path = m->path;
+	s->file_err = err_set(&s->file_e, -PYE_EPLAN,
+			      "looking into the files that it maps takes more than %u s",
+			      LOOK_MS / 1000);
+	return 0;
+}
+
 /* Each file once, by its first code mapping. */
 static int consider_sorted(struct search *s, const struct mapping *const *code, size_t cnt)
 {
@@ -179,6 +203,8 @@ static int consider_sorted(struct search *s, const struct mapping *const *code, 
 		if (bytes < CODE_BYTES_MIN)
 			continue;
 		files++;
+		if (now_ms() > s->end_ms)
+			return refuse_slow(s, code[i]);
 		err = consider(s, code[i]);
 		if (err)
 			return err;
@@ -357,6 +383,7 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 	int err;
 
 	s.mem.fd = s.best.open.fd = -1;
+	s.end_ms = now_ms() + LOOK_MS;
 	e = e ? e : &unused;
 	*e = (struct err){ 0 };
 	out->version[0] = out->path[0] = '\0';

@@ -2,12 +2,14 @@
 #include "cpython/interp_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/sandbox.h"
 #include "cpython/interp.h"
 #include "cpython/layouts.h"
 #include "cpython/version.h"
@@ -35,11 +37,6 @@ struct interp_cache {
 	unsigned int cnt;
 	struct interp_file none; /* stands for all files without an interpreter */
 };
-
-static void cleanup_elfp(struct elf_file **elf)
-{
-	elf_file__free(*elf);
-}
 
 /* PyInterpreterState_Head() of 3.6: [endbr64] mov rax, [rip + x]; ret. */
 static uint64_t head_by_function(const struct elf_file *elf)
@@ -100,16 +97,52 @@ static int describe(const struct elf_file *elf, const char *engine, struct inter
 	return 0;
 }
 
+/* What the sandboxed process is to know. */
+struct job {
+	const char *name, *engine;
+};
+
+static void look(int fd, const void *arg, void *answer)
+{
+	const struct job *job = arg;
+	struct interp_file *out = answer;
+	struct elf_file *elf = NULL;
+
+	out->err = elf_file__from_fd(fd, job->name, &elf, &out->e);
+	if (!out->err)
+		out->err = describe(elf, job->engine, out);
+}
+
+void interp_file__read(int fd, const char *name, const char *engine, struct interp_file *out)
+{
+	const struct job job = { name, engine };
+	struct err e = { 0 };
+	int err = sandbox_run(look, fd, &job, out, sizeof(*out), &sandbox_usual, &e);
+
+	if (!err && interp_file__vet(out, fd, engine))
+		err = err_set(&e, -PYE_EPLAN, "the sandboxed reader's answer makes no sense");
+	if (!err && out->err == -ENOMEM)
+		err = err_set(&e, -PYE_EPLAN, "looking into it takes more than %u MB",
+			      SANDBOX_MEMORY_BYTES >> 20);
+	if (!err)
+		return;
+	memset(out, 0, sizeof(*out));
+	out->err = err;
+	out->e = e;
+}
+
+/* O_NONBLOCK: a FIFO in the place of a library must not hang us. */
 static void load(const char *path, const char *engine, struct interp_file *out)
 {
-	auto_fn(cleanup_elfp) struct elf_file *elf = NULL;
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	memset(out, 0, sizeof(*out));
-	out->err = elf_file__open(path, &elf, &out->e);
+	if (fd < 0)
+		out->err = -errno;
+	else
+		interp_file__read(fd, path, engine, out);
 	if (out->err == -PYE_EFORMAT)
 		out->err = -PYE_ENOTPYTHON; /* anything can be mapped as code */
-	if (!out->err)
-		out->err = describe(elf, engine, out);
 }
 
 int interp_cache__new(struct interp_cache **out)

@@ -30,6 +30,23 @@ struct interp_file {
 struct interp_cache;
 
 /**
+ * interp_file__read - look into a file, in a sandboxed process, and vet what that says
+ * @fd:   of the file, stays the caller's
+ * @name: of the file, for messages
+ * @out:  filled in always. Its @err can be -PYE_EFORMAT here
+ */
+void interp_file__read(int fd, const char *name, const char *engine, struct interp_file *out);
+
+/**
+ * interp_file__vet - can this be the answer of a reader that works?
+ * @file: as it came from the sandbox, any bytes; what is said in it is made printable
+ * @fd:   the file: the code at the sites has to be what stands there
+ *
+ * Return: 0; -EBADMSG.
+ */
+int interp_file__vet(struct interp_file *file, int fd, const char *engine);
+
+/**
  * interp_file__get - look into a file
  * @cache: keeps the answer: the same inode is not read twice
  * @path:  as from mapped_file__open()

@@ -171,6 +171,27 @@ static void shift_objects(struct pye_pylayout *py, uint16_t by)
 		set_field(py, fields[i], (uint16_t)(get_field(py, fields[i]) + by));
 }
 
+/* Only what _Py_DebugOffsets state may differ from the table, within the rules for it. */
+bool layout_vet(unsigned int minor, bool free_threaded, bool debug, const struct pye_pylayout *got)
+{
+	const struct layout *l = layout_find(minor, free_threaded);
+	struct pye_pylayout py;
+
+	if (!l)
+		return false;
+	py = l->py;
+	if (debug)
+		shift_objects(&py, l->trace_refs);
+	for (const struct layout_debug_field *d = l->debug; d && d->position; d++) {
+		uint16_t value = get_field(got, d->field);
+
+		if (!plausible(find_rule(d->field), value) && value != get_field(&py, d->field))
+			return false;
+		set_field(&py, d->field, value);
+	}
+	return !(l->debug && any_overlap(&py)) && !memcmp(&py, got, sizeof(py));
+}
+
 static int check_micro(const struct layout *l, const struct probe_plan *plan,
 		       const struct elf_file *elf, struct err *e)
 {

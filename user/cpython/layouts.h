@@ -48,6 +48,13 @@ extern const struct layout layout_3_6, layout_3_7, layout_3_8, layout_3_9, layou
 /* layout_find - the data of a version, static; NULL for one that is not known. */
 const struct layout *layout_find(unsigned int minor, bool free_threaded);
 
+/**
+ * layout_vet - is this a layout that interp__layout() can have made of the version's data?
+ * @minor, @free_threaded, @debug: the build
+ * @got:   from a process that read a hostile file
+ */
+bool layout_vet(unsigned int minor, bool free_threaded, bool debug, const struct pye_pylayout *got);
+
 /* layout_names - "3.6 to 3.15", for messages. */
 const char *layout_names(void);
 

@@ -234,17 +234,10 @@ static void elf_file__freep(struct elf_file **elf)
 	elf_file__free(*elf);
 }
 
-/* O_NONBLOCK: a FIFO in the place of a library must not hang us. */
-static int open_regular(struct elf_file *elf, const char *path, struct err *e)
+static int check_regular(struct elf_file *elf, const char *path, struct err *e)
 {
 	struct stat st;
 
-	elf->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (elf->fd < 0) {
-		int err = -errno;
-
-		return err_set(e, err, "%s: %s", path, err_str(err));
-	}
 	if (fstat(elf->fd, &st))
 		return -errno;
 	if (!S_ISREG(st.st_mode))
@@ -255,21 +248,39 @@ static int open_regular(struct elf_file *elf, const char *path, struct err *e)
 	return 0;
 }
 
-int elf_file__open(const char *path, struct elf_file **out, struct err *e)
+int elf_file__from_fd(int fd, const char *name, struct elf_file **out, struct err *e)
 {
 	auto_fn(elf_file__freep) struct elf_file *elf = calloc(1, sizeof(*elf));
 	int err;
 
 	if (!elf)
 		return -ENOMEM;
-	elf->fd = -1;
-	err = open_regular(elf, path, e);
+	elf->fd = fd;
+	err = check_regular(elf, name, e);
 	if (!err)
-		err = read_tables(elf, path, e);
-	if (err)
+		err = read_tables(elf, name, e);
+	if (err) {
+		elf->fd = -1;
 		return err;
+	}
 	*out = take_ptr(elf);
 	return 0;
+}
+
+/* O_NONBLOCK: a FIFO in the place of a library must not hang us. */
+int elf_file__open(const char *path, struct elf_file **out, struct err *e)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int err;
+
+	if (fd < 0) {
+		err = -errno;
+		return err_set(e, err, "%s: %s", path, err_str(err));
+	}
+	err = elf_file__from_fd(fd, path, out, e);
+	if (!err)
+		fd = -1;
+	return err;
 }
 
 void elf_file__free(struct elf_file *elf)

@@ -41,6 +41,13 @@ struct elf_usdt {
  * Return: 0; -PYE_EFORMAT with the reason in @e; a negative errno of open().
  */
 int elf_file__open(const char *path, struct elf_file **out, struct err *e);
+
+/**
+ * elf_file__from_fd - elf_file__open() of a file that is open already
+ * @fd:   taken over on success, else the caller's
+ * @name: for messages
+ */
+int elf_file__from_fd(int fd, const char *name, struct elf_file **out, struct err *e);
 void elf_file__free(struct elf_file *elf);
 
 uint16_t elf_file__machine(const struct elf_file *elf); /* EM_* */
