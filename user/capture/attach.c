@@ -138,10 +138,13 @@ static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in,
 	return 0;
 }
 
+uint64_t attach_needs(const struct bpf_loaded *bpf)
+{
+	return bpf->multi ? CAPS_BPF | CAPS_PROC : CAPS(CAP_SYS_ADMIN);
+}
+
 static int refused(const struct bpf_loaded *bpf, const struct interp *in, int err, struct err *e)
 {
-	/* without uprobe_multi it goes through perf, which newer kernels leave to the administrator */
-	uint64_t needs = bpf->multi ? CAPS_BPF | CAPS_PROC : CAPS(CAP_SYS_ADMIN);
 	char what[512], path[400];
 
 	if (err == -ESRCH)
@@ -149,7 +152,7 @@ static int refused(const struct bpf_loaded *bpf, const struct interp *in, int er
 			       "the process has ended before the probes were placed");
 	text_escape(path, sizeof(path), in->path, strlen(in->path));
 	snprintf(what, sizeof(what), "the kernel refused the probes in %s", path);
-	return bpf_refused(e, err, needs, what);
+	return bpf_refused(e, err, attach_needs(bpf), what);
 }
 
 int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,

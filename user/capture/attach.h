@@ -30,6 +30,10 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 		struct attached *out, struct err *e);
 void attach_close(struct attached *a);
 
+/* attach_needs - the capabilities that placing probes takes (CAPS() of base/caps.h): without uprobe_multi
+ * it goes through perf, which newer kernels leave to the administrator. */
+uint64_t attach_needs(const struct bpf_loaded *bpf);
+
 /* attach_close_later - in a thread of its own: the kernel takes some 10 ms for each link. */
 void attach_close_later(const struct attached *a);
 

@@ -287,6 +287,11 @@ void cap_bpf__settle(struct cap_bpf *c, pid_t pid)
 	set_flags(c, pid, 0, PYE_PROC_WATCH_MAP);
 }
 
+uint64_t cap_bpf__needs(const struct cap_bpf *c)
+{
+	return attach_needs(&c->bpf);
+}
+
 bool cap_bpf__per_process(const struct cap_bpf *c)
 {
 	return c->bpf.multi && c->bpf.per_process;

@@ -97,6 +97,9 @@ void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
 int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared,
 		    struct err *e);
 
+/* cap_bpf__needs - the capabilities (CAPS() of base/caps.h) that it takes to attach to one more process. */
+uint64_t cap_bpf__needs(const struct cap_bpf *c);
+
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);
 

@@ -21,9 +21,11 @@
 /* Processes that come later are looked into and get probes. */
 static uint64_t still_needed(const struct session *s)
 {
+	uint64_t more = CAPS_BPF | CAPS_PROC | cap_bpf__needs(s->cap);
+
 	if (!geteuid())
-		return CAPS_ROOT | CAPS_BPF | CAPS_PROC;
-	return s->opts.command || s->opts.subprocesses ? CAPS_BPF | CAPS_PROC : 0;
+		return CAPS_ROOT | more;
+	return s->opts.command || s->opts.subprocesses ? more : 0;
 }
 
 int session_drop(const struct session *s, struct err *e)
