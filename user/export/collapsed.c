@@ -190,6 +190,7 @@ const struct exporter export_collapsed = {
 	.aliases = (const char *const[]){ "folded", "raw", NULL },
 	.extensions = (const char *const[]){ ".folded", ".collapsed", NULL },
 	.help = "a line per stack with its self time in ns, for flame graphs",
+	.folds = true,
 	.hint = "flamegraph.pl @ > flame.svg",
 	.new = collapsed__new,
 	.consumer = {

@@ -40,6 +40,7 @@ struct export_out {
  * @name, @aliases:  as given to --format; aliases NULL-terminated
  * @extensions:      file name ends that choose it, NULL-terminated, the first is the default one
  * @help:            one line
+ * @folds:           its self begins with a struct folding: it can write an aggregate of several traces
  * @hint:            what to do with the file, after "next: "; @ stands for its name, quoted
  * @new:             makes the consumer's self; @out and @opts are borrowed for its life
  * @consumer:        end() has written everything when it returns 0
@@ -50,6 +51,7 @@ struct exporter {
 	const char *const *aliases;
 	const char *const *extensions;
 	const char *help;
+	bool folds;
 	const char *hint;
 	int (*new)(void **self, const struct export_opts *opts, const struct export_out *out);
 	struct trace_consumer consumer;

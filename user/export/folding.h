@@ -14,10 +14,14 @@
 /* The self of such an exporter begins with it; @agg is made and freed by these two. */
 struct folding {
 	struct aggregate *agg;
+	bool given; /* @agg is complete, and is not ours */
 };
 
 int folding__init(struct folding *f, const struct export_opts *opts);
 void folding__done(struct folding *f);
+
+/* folding__give - write an aggregate that is complete already: the consumer's end() then does. Borrowed. */
+void folding__give(struct folding *f, struct aggregate *agg);
 
 /* Members of the consumer; @self is a struct folding. folding_end: of the aggregate alone. */
 int folding_begin(void *self, const struct trace_info *info);

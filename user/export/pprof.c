@@ -357,6 +357,7 @@ const struct exporter export_pprof = {
 	.aliases = NULL,
 	.extensions = (const char *const[]){ ".pb.gz", NULL },
 	.help = "for go tool pprof and what else reads profile.proto",
+	.folds = true,
 	.hint = "go tool pprof -top @",
 	.new = pprof__new,
 	.consumer = {

@@ -385,6 +385,7 @@ const struct exporter export_svg = {
 	.aliases = (const char *const[]){ "flamegraph", NULL },
 	.extensions = (const char *const[]){ ".svg", NULL },
 	.help = "a flame graph to open in a browser, with search and zoom",
+	.folds = true,
 	.hint = "xdg-open @",
 	.new = svg__new,
 	.consumer = {

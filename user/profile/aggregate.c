@@ -14,44 +14,8 @@ enum {
 	DEFAULT_MAX_STACKS = 4 << 20
 };
 
-enum {
-	MAX_ROOTS = 64
-};
-
-/* What is only needed while collecting. */
-struct live_process {
-	uint32_t roots[MAX_ROOTS]; /* import roots, longest first */
-	uint32_t root_cnt;
-};
-
-struct live_thread {
-	uint32_t *frames; /* stacks from the outermost frame on; [0] is the root */
-	uint32_t depth, cap; /* depth counts the root */
-	uint32_t root, cut; /* cut: the "[truncated]" below it, AGG_NONE until needed */
-	uint32_t after_ns; /* cost that follows the last event */
-	uint64_t last_ns;
-	uint64_t end_ns; /* of the thread, 0: not known */
-};
-
-struct aggregate {
-	struct agg_result r;
-	struct agg_process *processes;
-	struct live_process *live_processes; /* beside processes */
-	struct agg_thread *threads;
-	struct live_thread *live; /* beside threads */
-	struct agg_func *funcs;
-	struct agg_stack *stacks;
-	uint32_t process_cap, live_process_cap, thread_cap, live_cap, func_cap, stack_cap;
-	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
-	struct idmap children; /* parent, func -> stack */
-	struct strpool func_keys; /* id - 1 is the index of the function */
-	uint32_t max_stacks;
-	uint32_t cached_id, cached_thread; /* of the last event */
-	uint32_t before_ns[TRACE_KIND_CNT], after_ns[TRACE_KIND_CNT];
-};
-
 /* Room for one more in an array of @size bytes each. */
-static int reserve(void *array, uint32_t *cap, uint32_t cnt, size_t size)
+int agg_reserve(void *array, uint32_t *cap, uint32_t cnt, size_t size)
 {
 	uint32_t more = *cap ? *cap * 2 : 16;
 	void *grown;
@@ -68,7 +32,7 @@ static int reserve(void *array, uint32_t *cap, uint32_t cnt, size_t size)
 	return 0;
 }
 
-static int intern(struct aggregate *a, const char *s, uint32_t *id)
+int agg_intern(struct aggregate *a, const char *s, uint32_t *id)
 {
 	return strpool__add(&a->r.strings, s ? s : "", s ? strlen(s) : 0, id);
 }
@@ -103,6 +67,8 @@ static void free_live(struct aggregate *a)
 	idmap__done(&a->func_ids);
 	idmap__done(&a->children);
 	strpool__done(&a->func_keys);
+	strpool__done(&a->process_keys);
+	strpool__done(&a->thread_keys);
 }
 
 void aggregate__free(struct aggregate *a)
@@ -128,11 +94,11 @@ static int on_begin(void *self, const struct trace_info *info)
 	a->r.cost = info->cost;
 	trace_cost_by_kind(&info->cost, a->before_ns, a->after_ns);
 	a->r.before = info->before;
-	err = intern(a, info->engine, &a->r.engine);
-	err = err ? err : intern(a, info->version, &a->r.version);
-	err = err ? err : intern(a, info->hostname, &a->r.hostname);
-	err = err ? err : intern(a, info->kernel, &a->r.kernel);
-	return err ? err : intern(a, info->arguments, &a->r.arguments);
+	err = agg_intern(a, info->engine, &a->r.engine);
+	err = err ? err : agg_intern(a, info->version, &a->r.version);
+	err = err ? err : agg_intern(a, info->hostname, &a->r.hostname);
+	err = err ? err : agg_intern(a, info->kernel, &a->r.kernel);
+	return err ? err : agg_intern(a, info->arguments, &a->r.arguments);
 }
 
 static int keep_roots(struct aggregate *a, struct live_process *live,
@@ -144,7 +110,7 @@ static int keep_roots(struct aggregate *a, struct live_process *live,
 	live->root_cnt = 0;
 	for (; root && *root && !err && live->root_cnt < MAX_ROOTS; root++) {
 		if (**root)
-			err = intern(a, *root, &live->roots[live->root_cnt++]);
+			err = agg_intern(a, *root, &live->roots[live->root_cnt++]);
 	}
 	return err;
 }
@@ -156,17 +122,17 @@ static int on_process(void *self, const struct trace_process *process)
 	struct agg_process p = { .pid = process->pid };
 	int err;
 
-	err = intern(a, process->comm, &p.comm);
-	err = err ? err : intern(a, process->exe, &p.exe);
-	err = err ? err : intern(a, process->python, &p.python);
+	err = agg_intern(a, process->comm, &p.comm);
+	err = err ? err : agg_intern(a, process->exe, &p.exe);
+	err = err ? err : agg_intern(a, process->python, &p.python);
 	if (err)
 		return err;
 	if (i == IDMAP_NONE) {
 		i = a->r.process_cnt;
-		err = reserve(&a->processes, &a->process_cap, i, sizeof(p));
+		err = agg_reserve(&a->processes, &a->process_cap, i, sizeof(p));
 		err = err ? err
-			  : reserve(&a->live_processes, &a->live_process_cap, i,
-				    sizeof(*a->live_processes));
+			  : agg_reserve(&a->live_processes, &a->live_process_cap, i,
+					sizeof(*a->live_processes));
 		err = err ? err : idmap__set(&a->process_ids, process->id, i);
 		if (err)
 			return err;
@@ -180,7 +146,7 @@ static int add_stack(struct aggregate *a, uint32_t parent, uint32_t func, uint32
 		     uint32_t *index)
 {
 	uint32_t i = a->r.stack_cnt;
-	int err = reserve(&a->stacks, &a->stack_cap, i, sizeof(*a->stacks));
+	int err = agg_reserve(&a->stacks, &a->stack_cap, i, sizeof(*a->stacks));
 
 	if (!err && parent != AGG_NONE)
 		err = idmap__set(&a->children, (uint64_t)parent << 32 | func, i);
@@ -196,21 +162,21 @@ static int add_stack(struct aggregate *a, uint32_t parent, uint32_t func, uint32
 
 static int push(struct live_thread *t, uint32_t stack)
 {
-	int err = reserve(&t->frames, &t->cap, t->depth, sizeof(*t->frames));
+	int err = agg_reserve(&t->frames, &t->cap, t->depth, sizeof(*t->frames));
 
 	if (!err)
 		t->frames[t->depth++] = stack;
 	return err;
 }
 
-static int add_thread(struct aggregate *a, uint32_t id, uint32_t *index)
+int agg_add_thread(struct aggregate *a, uint32_t id, uint32_t *index)
 {
 	uint32_t i = a->r.thread_cnt;
 	struct live_thread live = { .cut = AGG_NONE };
 	int err;
 
-	err = reserve(&a->threads, &a->thread_cap, i, sizeof(*a->threads));
-	err = err ? err : reserve(&a->live, &a->live_cap, i, sizeof(*a->live));
+	err = agg_reserve(&a->threads, &a->thread_cap, i, sizeof(*a->threads));
+	err = err ? err : agg_reserve(&a->live, &a->live_cap, i, sizeof(*a->live));
 	err = err ? err : add_stack(a, AGG_NONE, AGG_NONE, i, &live.root);
 	err = err ? err : push(&live, live.root);
 	if (err)
@@ -232,9 +198,9 @@ static int on_thread(void *self, const struct trace_thread *thread)
 	t.process = idmap__find(&a->process_ids, thread->process);
 	if (t.process == IDMAP_NONE)
 		return -EINVAL;
-	err = intern(a, thread->name, &t.name);
+	err = agg_intern(a, thread->name, &t.name);
 	if (!err && i == IDMAP_NONE)
-		err = add_thread(a, thread->id, &i);
+		err = agg_add_thread(a, thread->id, &i);
 	if (err)
 		return err;
 	t.gap_ns = a->threads[i].gap_ns;
@@ -244,13 +210,13 @@ static int on_thread(void *self, const struct trace_thread *thread)
 	return 0;
 }
 
-static int add_func(struct aggregate *a, const struct agg_func *func, uint32_t *index)
+int agg_add_func(struct aggregate *a, const struct agg_func *func, uint32_t *index)
 {
 	const uint32_t key[4] = { func->process, func->file, func->qualname, func->line };
 	uint32_t id;
 	int err;
 
-	err = reserve(&a->funcs, &a->func_cap, a->r.func_cnt, sizeof(*func));
+	err = agg_reserve(&a->funcs, &a->func_cap, a->r.func_cnt, sizeof(*func));
 	err = err ? err : strpool__add(&a->func_keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;
@@ -289,11 +255,11 @@ static int on_func(void *self, const struct trace_func *func)
 	f.process = idmap__find(&a->process_ids, func->process);
 	if (f.process == IDMAP_NONE)
 		return -EINVAL;
-	err = intern(a, func->qualname, &f.qualname);
-	err = err ? err : intern(a, func->name, &f.name);
-	err = err ? err : intern(a, func->file, &f.file);
-	err = err ? err : intern(a, short_file(a, f.process, func->file), &f.short_file);
-	err = err ? err : add_func(a, &f, &i);
+	err = agg_intern(a, func->qualname, &f.qualname);
+	err = err ? err : agg_intern(a, func->name, &f.name);
+	err = err ? err : agg_intern(a, func->file, &f.file);
+	err = err ? err : agg_intern(a, short_file(a, f.process, func->file), &f.short_file);
+	err = err ? err : agg_add_func(a, &f, &i);
 	return err ? err : idmap__set(&a->func_ids, func->id, i);
 }
 
@@ -307,9 +273,9 @@ static int cut_child(struct aggregate *a, uint32_t thread, uint32_t func, uint32
 
 	a->r.cut_cnt++;
 	if (t->cut == AGG_NONE) {
-		err = intern(a, "[truncated]", &f.qualname);
+		err = agg_intern(a, "[truncated]", &f.qualname);
 		f.name = f.qualname;
-		err = err ? err : add_func(a, &f, &i);
+		err = err ? err : agg_add_func(a, &f, &i);
 		err = err ? err : add_stack(a, t->root, i, thread, &t->cut);
 		if (err)
 			return err;
@@ -318,7 +284,7 @@ static int cut_child(struct aggregate *a, uint32_t thread, uint32_t func, uint32
 	return *child != IDMAP_NONE ? 0 : add_stack(a, t->cut, func, thread, child);
 }
 
-static int child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t *child)
+int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t *child)
 {
 	struct agg_stack *p = &a->stacks[parent];
 	uint32_t i = p->last_child;
@@ -376,7 +342,7 @@ static int on_event(void *self, const struct trace_event *event)
 	func = idmap__find(&a->func_ids, event->func);
 	if (func == IDMAP_NONE)
 		return -EINVAL;
-	err = child_of(a, t->frames[t->depth - 1], func, &child);
+	err = agg_child_of(a, t->frames[t->depth - 1], func, &child);
 	if (err)
 		return err;
 	a->stacks[child].calls += event->kind == TRACE_CALL;
@@ -412,13 +378,10 @@ static void close_threads(struct aggregate *a, uint64_t end_ns)
 	}
 }
 
-static int on_end(void *self, const struct trace_totals *totals)
+int aggregate__close(struct aggregate *a)
 {
-	struct aggregate *a = self;
 	int err;
 
-	a->r.totals = *totals;
-	close_threads(a, totals->end_ns);
 	free_live(a);
 	err = agg_settle(&a->r, a->funcs, a->stacks);
 	a->r.processes = a->processes;
@@ -426,6 +389,15 @@ static int on_end(void *self, const struct trace_totals *totals)
 	a->r.funcs = a->funcs;
 	a->r.stacks = a->stacks;
 	return err;
+}
+
+static int on_end(void *self, const struct trace_totals *totals)
+{
+	struct aggregate *a = self;
+
+	a->r.totals = *totals;
+	close_threads(a, totals->end_ns);
+	return aggregate__close(a);
 }
 
 const struct trace_consumer aggregate_consumer = {

@@ -96,6 +96,21 @@ extern const struct trace_consumer aggregate_consumer; /* self is a struct aggre
  */
 int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts);
 
+/**
+ * aggregate__merge - add what another aggregate holds
+ * @a:    new, or only merged into so far; aggregate__close() completes it
+ * @from: after its end(); may be freed afterwards
+ *
+ * Processes of the same name, executable and version become one, as do their threads of the same name;
+ * a pid or tid that is then not the same for all is 0. Wall times add up, the start is the earliest.
+ *
+ * Return: 0, -ENOMEM or -EOVERFLOW.
+ */
+int aggregate__merge(struct aggregate *a, const struct agg_result *from);
+
+/* aggregate__close - complete the sums after merging. Return: 0 or -ENOMEM. */
+int aggregate__close(struct aggregate *a);
+
 /* aggregate__free - NULL is fine. */
 void aggregate__free(struct aggregate *a);
 
