@@ -41,7 +41,7 @@ static __always_inline u64 where(struct pt_regs *ctx, u64 cookie)
 
 #define PROBE_BEGIN                                                       \
 	u64 ts = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx); \
-	struct thread *t = thread_get();                                  \
+	struct thread *t = thread_get(cookie, ctx->ip);                   \
 	struct pye_pylayout *l;                                           \
                                                                           \
 	if (!t || !(l = layout_of(t)))                                    \

@@ -4,6 +4,7 @@
  * rings, the counters.
  */
 #include "lib/core.bpf.h"
+#include "lib/select.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -81,12 +82,14 @@ static __always_inline bool announce(struct thread *t, struct task_struct *task)
 	return true;
 }
 
-static __noinline struct thread *thread_new(struct task_struct *task)
+static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie, u64 ip)
 {
 	u32 pid = task_tgid(task);
 	struct pye_proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct thread *t;
 
+	if (cfg_select && (!proc || !(proc->flags & PYE_PROC_TRACED)))
+		proc = select_take(task, cookie, ip);
 	if (!proc || !(proc->flags & PYE_PROC_TRACED))
 		return NULL;
 	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -109,16 +112,16 @@ __hidden struct thread *thread_quiet(void)
 
 	if (stopped)
 		return NULL;
-	return t ? t : thread_new(task);
+	return t ? t : thread_new(task, 0, 0);
 }
 
-__hidden struct thread *thread_start(void)
+__hidden struct thread *thread_start(u64 cookie, u64 ip)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 
 	if (!t)
-		t = thread_new(task);
+		t = thread_new(task, cookie, ip);
 	if (!t)
 		return NULL;
 	if (!announce(t, task))

@@ -24,7 +24,22 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	rec.old_pix = proc->pix;
 	rec.pid = child_pid;
 	rec.parent = pid;
-	proc_send(PYE_REC_FORK, 0, &rec);
+	proc_send(PYE_REC_FORK, copy.flags & PYE_PROC_SELECTED ? PYE_FORK_SHARED : 0, &rec);
+	return 0;
+}
+
+/* The file that it runs from here on is known when its probes are hit. */
+static __always_inline int select_again(struct pye_proc *proc, u32 pid)
+{
+	struct pye_proc_rec rec = { .pix = proc->pix, .pid = pid };
+
+	if (proc->flags & PYE_PROC_STAYS) {
+		proc->flags &= ~PYE_PROC_TRACED;
+		proc->pix = 0;
+	} else {
+		bpf_map_delete_elem(&procs, &pid);
+	}
+	proc_send(PYE_REC_PROC_END, 0, &rec);
 	return 0;
 }
 
@@ -42,6 +57,8 @@ int BPF_PROG(on_exec, struct task_struct *task)
 		return 0;
 	thread_end(task);
 	bpf_task_storage_delete(&threads, task);
+	if (proc->flags & PYE_PROC_SELECTED)
+		return select_again(proc, pid);
 	rec.old_pix = proc->pix;
 	proc->pix = __sync_fetch_and_add(&next_pix, 1);
 	proc->tstate_current = 0;

@@ -27,6 +27,8 @@ enum pye_rec_kind {
 	PYE_REC_PROC_END = 10,
 	PYE_REC_RETIRE = 11, /* a code object was freed: its id will not come again */
 	PYE_REC_HELD = 12, /* a launched process was stopped for us */
+	PYE_REC_TAKEN = 13, /* a process was taken in by its first call */
+	PYE_REC_EXECUTED = 14, /* a chosen process executed: perhaps a new interpreter */
 };
 
 /* sub of an entry: enum trace_kind's TRACE_CALL, _RESUME, _THROW; of an exit: these */
@@ -155,9 +157,10 @@ struct pye_thread_end_rec {
 	char comm[PYE_COMM];
 };
 
-/* EXEC: pix is the new one; FORK: the child's; PROC_END; HELD: pix is 0 for an unknown process */
+/* EXEC: pix is the new one; FORK: the child's; PROC_END; HELD: pix is 0 for an unknown process;
+ * TAKEN: old_pix is the number of its file; EXECUTED: no pix */
 struct pye_proc_rec {
-	struct pye_head head; /* sub: HELD: enum pye_held */
+	struct pye_head head; /* sub: HELD: enum pye_held; FORK, TAKEN: flags, below */
 	__u32 pix, old_pix;
 	__u32 pid, parent;
 	__s32 exit_code;
@@ -165,7 +168,11 @@ struct pye_proc_rec {
 	char comm[PYE_COMM];
 };
 
-/* These four kinds come through the control ring, not through a thread's: their head has neither
+/* sub of FORK: the child has its probes; of TAKEN: it may have run Python code before. */
+#define PYE_FORK_SHARED 1
+#define PYE_TAKEN_LATE	1
+
+/* These kinds come through the control ring, not through a thread's: their head has neither
  * thread nor sequence number. */
 enum pye_held {
 	PYE_HELD_EXEC = 0,

@@ -10,6 +10,9 @@
 #define PYE_PROC_FOLLOW	   4 /* its children are traced too */
 #define PYE_PROC_SHARED	   16 /* the probes are in its file for everybody: a child has them too */
 #define PYE_PROC_WATCH_MAP 8 /* stop it when it maps code: its interpreter is not found yet */
+#define PYE_PROC_SELECTED \
+	32 /* of a trace by selection: after an exec its first call takes it in anew */
+#define PYE_PROC_STAYS 64 /* whatever it executes: the user named it, or follows it */
 
 /* Value of the table of processes; key: its pid in pyebpf's pid namespace. */
 struct pye_proc {
@@ -19,14 +22,20 @@ struct pye_proc {
 	__u64 tstate_current; /* run-time address of the pointer to the thread state; 0 = none */
 };
 
-/* The cookie of a probe: bits 0-7 reg, 8-15 value register, 16-23 condition, 24-27 source,
- * 28-31 exit or entry kind that is fixed, 32-63 signed displacement. */
-#define PYE_COOKIE_REG(c)    ((__u32)(c)&0xff)
-#define PYE_COOKIE_VALUE(c)  ((__u32)((c) >> 8) & 0xff)
-#define PYE_COOKIE_COND(c)   ((__u32)((c) >> 16) & 0xff)
+/* The cookie of a probe: bits 0-4 reg, 8-12 value register, 16-20 condition, 24-27 source,
+ * 28-31 exit or entry kind that is fixed, 32-63 signed displacement. The number of the file
+ * (abi/select.h; 0 = none) is in the three bits that each of the first three leaves free. */
+#define PYE_COOKIE_REG(c)    ((__u32)(c)&0x1f)
+#define PYE_COOKIE_VALUE(c)  ((__u32)((c) >> 8) & 0x1f)
+#define PYE_COOKIE_COND(c)   ((__u32)((c) >> 16) & 0x1f)
 #define PYE_COOKIE_SOURCE(c) ((__u32)((c) >> 24) & 0xf)
 #define PYE_COOKIE_SUB(c)    ((__u32)((c) >> 28) & 0xf)
 #define PYE_COOKIE_DISP(c)   ((__s32)((c) >> 32))
+
+#define PYE_COOKIE_FILE(c) \
+	(((__u32)(c) >> 5 & 7) | ((__u32)(c) >> 13 & 7) << 3 | ((__u32)(c) >> 21 & 7) << 6)
+#define PYE_COOKIE_OF_FILE(file) \
+	((__u64)((file)&7) << 5 | (__u64)((file) >> 3 & 7) << 13 | (__u64)((file) >> 6 & 7) << 21)
 
 #define PYE_COOKIE(reg, value, cond, source, sub, disp)                                     \
 	((__u64)(reg) | (__u64)(value) << 8 | (__u64)(cond) << 16 | (__u64)(source) << 24 | \

@@ -187,18 +187,19 @@ extern __u32 stopped;
 /* thread_quiet - the same for a hit that is no event: nothing is lost when it cannot be announced. */
 struct thread *thread_quiet(void);
 
-/* thread_start - the slow part of thread_get(): a thread that is new, or not announced yet. */
-struct thread *thread_start(void);
+/* thread_start - the slow part of thread_get(): a thread that is new, or not announced yet. @cookie,
+ * @ip: of the probe. */
+struct thread *thread_start(u64 cookie, u64 ip);
 
 /* thread_get - state of the current thread, NULL if it is not traced. If it could not be announced its
  * events are lost (resync()). */
-static __always_inline struct thread *thread_get(void)
+static __always_inline struct thread *thread_get(u64 cookie, u64 ip)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 
 	if (stopped)
 		return NULL;
-	return t && t->flags & T_ANNOUNCED ? t : thread_start();
+	return t && t->flags & T_ANNOUNCED ? t : thread_start(cookie, ip);
 }
 
 /* thread_end - a record with the final sequence number, when the thread dies or executes. */

@@ -125,6 +125,7 @@ int main(int argc, char **argv)
 				      .eval = true,
 				      .usdt = true,
 				      .launch = true,
+				      .select = true,
 				      .force_classic = argc > 1 && !strcmp(argv[1], "--classic") };
 	struct bpf_program *prog;
 	struct bpf_loaded b;

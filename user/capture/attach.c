@@ -60,9 +60,10 @@ static const struct bpf_program *program_of(const struct trace_bpf *skel, enum p
 	return NULL;
 }
 
-static uint64_t cookie_of(const struct probe_site *site, uint32_t sub)
+static uint64_t cookie_of(const struct probe_site *site, uint32_t sub, uint32_t file)
 {
-	return PYE_COOKIE(site->reg, site->value_reg, site->cond, site->source, sub, site->disp);
+	return PYE_COOKIE_OF_FILE(file) |
+	       PYE_COOKIE(site->reg, site->value_reg, site->cond, site->source, sub, site->disp);
 }
 
 static int keep(struct attached *a, int fd)
@@ -100,7 +101,7 @@ static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, u
 				continue;
 			offsets[opts.cnt] = plan->sites[k].offset;
 			semaphores[opts.cnt] = plan->sites[k].semaphore;
-			cookies[opts.cnt++] = cookie_of(&plan->sites[k], sub);
+			cookies[opts.cnt++] = cookie_of(&plan->sites[k], sub, a->file);
 			done[k] = true;
 		}
 		err = prog ? keep(a, uprobe_multi_link(bpf_program__fd(prog), &opts)) : -EINVAL;
@@ -130,7 +131,7 @@ static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in,
 						 .path = in->open_path,
 						 .offset = site->offset,
 						 .semaphore = site->semaphore,
-						 .cookie = cookie_of(site, sub) };
+						 .cookie = cookie_of(site, sub, a->file) };
 		err = keep(a, feature_classic_link(bpf_program__fd(prog), &probe));
 		if (err)
 			return err;
@@ -155,10 +156,10 @@ static int refused(const struct bpf_loaded *bpf, const struct interp *in, int er
 	return bpf_refused(e, err, attach_needs(bpf), what);
 }
 
-int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
+int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid, uint32_t file,
 		struct attached *out, struct err *e)
 {
-	struct attached a = { .dev = in->dev, .ino = in->ino, .pid = pid };
+	struct attached a = { .dev = in->dev, .ino = in->ino, .pid = pid, .file = file };
 	int err;
 
 	if (bpf->multi)

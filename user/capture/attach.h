@@ -16,17 +16,19 @@ struct attached {
 	dev_t dev;
 	ino_t ino;
 	uint32_t pid; /* 0 = every process */
+	uint32_t file; /* its number for the programs; 0 = none */
 	size_t fd_cnt;
 	int fds[PLAN_SITES_MAX];
 };
 
 /**
  * attach_plan - place every probe of a plan, or none
- * @pid: 0 = every process
+ * @pid:  0 = every process
+ * @file: number of the file (abi/select.h); 0 = none
  *
  * Return: 0, or a negative errno with the site and the kernel's answer in @e.
  */
-int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
+int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid, uint32_t file,
 		struct attached *out, struct err *e);
 void attach_close(struct attached *a);
 

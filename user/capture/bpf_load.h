@@ -17,6 +17,7 @@ struct trace_bpf; /* the generated skeleton */
 struct bpf_load_opts {
 	size_t ring_bytes; /* all rings together */
 	bool launch; /* load the programs that hold our own children */
+	bool select; /* load what takes processes in by their first call */
 	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
 	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */
 };

@@ -150,7 +150,7 @@ static int place(const struct bpf_loaded *bpf, struct attached *a)
 	site(in, 1, PROBE_CLEAR, PREG_RSI, calibrate_jump_site);
 	site(in, 2, PROBE_CLEAR, PREG_RSI, calibrate_push_site);
 	site(in, 3, PROBE_CLEAR, PREG_RSI, calibrate_call_site);
-	err = attach_plan(bpf, in, (uint32_t)getpid(), a, NULL);
+	err = attach_plan(bpf, in, (uint32_t)getpid(), 0, a, NULL);
 	free(in);
 	return err;
 }

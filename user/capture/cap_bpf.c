@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/membarrier.h>
 
+#include "abi/select.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
@@ -42,9 +44,19 @@ struct cap_bpf {
 	struct calibration calibration;
 	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
 	uint32_t layout_cnt;
-	struct bpf_link *life[3], *hold[2];
+	bool select;
+	uint32_t file_cnt; /* interpreter files with a number, from 1 on */
+	struct bpf_link *life[4], *hold[2];
 	size_t life_cnt, hold_cnt;
 };
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
 
 enum pye_counter {
 #define PYE_COUNTER(name, number, text) CNT_##name = (number),
@@ -57,10 +69,11 @@ static int attach_life(struct cap_bpf *c, bool launch)
 {
 	struct trace_bpf *s = c->bpf.skel;
 	struct bpf_program *const life[] = { s->progs.on_fork, s->progs.on_exec,
-					     s->progs.on_exit_task };
+					     s->progs.on_exit_task, s->progs.select_exec };
+	size_t life_cnt = sizeof(life) / sizeof(life[0]) - !c->select;
 	struct bpf_program *const hold[] = { s->progs.hold_exec, s->progs.hold_map };
 
-	for (size_t i = 0; i < sizeof(life) / sizeof(life[0]); i++) {
+	for (size_t i = 0; i < life_cnt; i++) {
 		c->life[i] = bpf_program__attach(life[i]);
 		if (!c->life[i])
 			return -errno;
@@ -115,15 +128,22 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	struct bpf_load_opts load = {
 		.ring_bytes = opts->ring_bytes ? opts->ring_bytes : RING_BYTES_DEFAULT,
 		.launch = opts->launch,
+		.select = opts->select,
 		.force_classic = opts->force_classic,
 		.eval = opts->families & CAP_EVAL,
 		.usdt = opts->families & CAP_USDT,
 	};
-	struct cap_bpf *c = calloc(1, sizeof(*c));
+	struct cap_bpf *c;
 	int err;
 
+	if (opts->select &&
+	    libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_find_vma, NULL) == 0)
+		return err_set(e, -PYE_EKERNEL,
+			       "to trace processes that are not named needs Linux 5.17 or later");
+	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
+	c->select = opts->select;
 	err = bpf_load(&c->bpf, &load, e);
 	if (err) {
 		free(c);
@@ -297,7 +317,17 @@ bool cap_bpf__per_process(const struct cap_bpf *c)
 	return c->bpf.multi && c->bpf.per_process;
 }
 
-static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, struct err *e)
+bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in)
+{
+	for (size_t i = 0; i < c->attached_cnt; i++)
+		if (c->attached[i].dev == in->dev && c->attached[i].ino == in->ino &&
+		    !c->attached[i].pid)
+			return true;
+	return false;
+}
+
+static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint32_t file,
+		 struct err *e)
 {
 	struct attached *more;
 	int err;
@@ -312,7 +342,7 @@ static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, st
 	if (!more)
 		return -ENOMEM;
 	c->attached = more;
-	err = attach_plan(&c->bpf, in, filter, &more[c->attached_cnt], e);
+	err = attach_plan(&c->bpf, in, filter, file, &more[c->attached_cnt], e);
 	if (!err)
 		c->attached_cnt++;
 	return err;
@@ -325,11 +355,97 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 	int err;
 
 	c->bpf.skel->bss->stopped = 0;
-	err = place(c, in, filter, e);
+	err = place(c, in, filter, 0, e);
 	/* only now: with a part of the probes there are exits without entries */
 	if (!err)
 		set_flags(c, pid, PYE_PROC_TRACED | (filter ? 0u : PYE_PROC_SHARED), 0);
 	return err;
+}
+
+int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
+{
+	struct trace_bpf *skel = c->bpf.skel;
+	uint32_t yes = 1;
+
+	for (size_t i = 0; i < rule->comm_cnt; i++) {
+		char comm[PYE_COMM] = { 0 };
+
+		memcpy(comm, rule->comms[i], strnlen(rule->comms[i], sizeof(comm) - 1));
+		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_comms), comm, &yes, BPF_ANY))
+			return -errno;
+	}
+	for (size_t i = 0; i < rule->cgroup_cnt; i++)
+		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_cgroups), &rule->cgroups[i],
+					&yes, BPF_ANY))
+			return -errno;
+	skel->bss->select_by = (rule->all ? PYE_SELECT_ALL : 0u) |
+			       (rule->comm_cnt ? PYE_SELECT_COMM : 0u) |
+			       (rule->cgroup_cnt ? PYE_SELECT_CGROUP : 0u);
+	skel->bss->select_flags = rule->follow ? PYE_PROC_FOLLOW | PYE_PROC_STAYS : 0;
+	__atomic_store_n(&skel->bss->select_on, PYE_SELECT_EXECS, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void cap_bpf__take_calls(struct cap_bpf *c)
+{
+	__atomic_store_n(&c->bpf.skel->bss->select_on, PYE_SELECT_CALLS, __ATOMIC_RELEASE);
+}
+
+/* One load address for all sites, from any of them. */
+static int segment(const struct probe_plan *plan, uint64_t *delta)
+{
+	*delta = plan->sites[0].vaddr - plan->sites[0].offset;
+	for (uint32_t i = 1; plan->tstate_current && i < plan->site_cnt; i++)
+		if (plan->sites[i].vaddr - plan->sites[i].offset != *delta)
+			return -PYE_EPLAN;
+	return 0;
+}
+
+static int describe_file(struct cap_bpf *c, const struct interp *in, struct pye_file *file,
+			 struct err *e)
+{
+	uint64_t delta;
+	uint16_t layout;
+	int err = segment(&in->plan, &delta);
+
+	if (err)
+		return err_set(e, err, "the interpreter's code lies in several segments");
+	file->segment = delta;
+	err = layout_index(c, &in->layout, &layout);
+	if (!err && c->file_cnt + 1 >= PYE_FILES_MAX)
+		err = -E2BIG;
+	if (err)
+		return err_set(e, err, "too many Python versions or files are traced at once");
+	file->layout = layout;
+	file->tstate_current = in->plan.tstate_current;
+	return 0;
+}
+
+int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *number, struct err *e)
+{
+	struct pye_file file = { 0 };
+	int err = describe_file(c, in, &file, e);
+
+	if (err)
+		return err;
+	c->bpf.skel->bss->stopped = 0;
+	*number = c->file_cnt + 1;
+	err = place(c, in, 0, *number, e);
+	if (err)
+		return err;
+	c->file_cnt++;
+	file.ready_ns = now_ns();
+	if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.files), number, &file, BPF_ANY))
+		return err_set(e, -errno, "the file's probes cannot be told to the kernel");
+	return 0;
+}
+
+void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays)
+{
+	set_flags(c, pid,
+		  PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SELECTED |
+			  (stays ? PYE_PROC_STAYS : 0u),
+		  0);
 }
 
 /* Events first, but they wait in `ready`: a definition they use was written before them, so it is
@@ -456,6 +572,27 @@ static int iterate(struct bpf_program *prog, size_t size, int (*cb)(void *ctx, c
 		memmove(buf, buf + at, have);
 	}
 	return n < 0 ? -errno : 0;
+}
+
+struct pids {
+	int (*cb)(void *ctx, pid_t pid);
+	void *ctx;
+};
+
+static int pid_one(void *ctx, const void *rec)
+{
+	const struct pids *p = ctx;
+	uint32_t pid;
+
+	memcpy(&pid, rec, sizeof(pid));
+	return p->cb(p->ctx, (pid_t)pid);
+}
+
+int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx)
+{
+	struct pids p = { cb, ctx };
+
+	return iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
 }
 
 struct finals {

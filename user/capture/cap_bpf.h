@@ -22,6 +22,7 @@ struct cap_bpf;
 struct cap_bpf_opts {
 	size_t ring_bytes; /* all rings together; 0: 64 MiB */
 	bool launch; /* cap_bpf__hold() will be used */
+	bool select; /* cap_bpf__select() will be used: from Linux 5.17 on */
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
@@ -99,6 +100,49 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 
 /* cap_bpf__needs - the capabilities (CAPS() of base/caps.h) that it takes to attach to one more process. */
 uint64_t cap_bpf__needs(const struct cap_bpf *c);
+
+/* Which processes are traced without being named, now and later. Any of it. */
+struct cap_select {
+	bool all;
+	bool follow; /* the children of those that are chosen, too, whatever they are */
+	const char *const *comms; /* names of processes; cut to 15 bytes, as the kernel does */
+	size_t comm_cnt;
+	const uint64_t *cgroups; /* ids of cgroups (version 2); those below them are meant, too */
+	size_t cgroup_cnt;
+};
+
+/**
+ * cap_bpf__select - choose; programs that chosen processes execute are reported from here on
+ *
+ * A selection may be empty: then only processes that are followed are taken in.
+ *
+ * Return: 0; -E2BIG for more than PYE_SELECT_MAX of a sort.
+ */
+int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule);
+
+/**
+ * cap_bpf__probe_file - place the probes of a file for everybody; calls of chosen processes count
+ * @number: under which TAKEN records name it
+ *
+ * With a selection, and instead of cap_bpf__attach(). Once for each file.
+ *
+ * Return: 0, or as cap_bpf__attach(), or -E2BIG.
+ */
+int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *number,
+			struct err *e);
+
+/* cap_bpf__begin - record a process that cap_bpf__trace() told of and whose file has its probes;
+ * @stays: whatever it executes. */
+void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays);
+
+/* cap_bpf__take_calls - from here on a chosen process is taken in by its first call. */
+void cap_bpf__take_calls(struct cap_bpf *c);
+
+/* cap_bpf__chosen - the processes that run now and are chosen; @cb may return a negative number to stop. */
+int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx);
+
+/* cap_bpf__probed - a file has its probes for everybody. */
+bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);
 
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);

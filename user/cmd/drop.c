@@ -25,7 +25,7 @@ static uint64_t still_needed(const struct session *s)
 
 	if (!geteuid())
 		return CAPS_ROOT | more;
-	return s->opts.command || s->opts.subprocesses ? more : 0;
+	return s->opts.command || s->opts.subprocesses || s->selection ? more : 0;
 }
 
 int session_drop(const struct session *s, struct err *e)

@@ -17,6 +17,7 @@
 #include "base/caps.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cmd/select.h"
 #include "cmd/session_priv.h"
 
 #define POLL_MS		 5
@@ -70,7 +71,7 @@ static uint32_t families(const struct session *s)
 {
 	uint32_t mask = 0;
 
-	if (s->opts.command || s->opts.subprocesses)
+	if (s->opts.command || s->opts.subprocesses || s->selection)
 		return CAP_ALL;
 	for (size_t i = 0; i < s->target_cnt; i++)
 		mask |= cap_bpf_families(&s->targets[i]->in.plan);
@@ -129,6 +130,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 {
 	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes,
 				    .launch = opts->command != NULL,
+				    .select = opts->select != NULL,
 				    .force_classic = opts->force_classic };
 	struct session *s = calloc(1, sizeof(*s));
 	int err;
@@ -140,6 +142,8 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	err = find_targets(s, e);
 	if (err == -PYE_EPRIV)
 		add_missing(e);
+	if (!err && opts->select)
+		err = select_new(s, e);
 	if (!err && opts->record_rings)
 		err = open_record(s, e);
 	cap.families = families(s);
@@ -165,6 +169,7 @@ void session__free(struct session *s)
 	assembler__free(s->as);
 	capw__free(s->capw);
 	targets_free(s);
+	select_free(s);
 	if (s->record)
 		fclose(s->record);
 	launch__close(&s->launch);
@@ -225,6 +230,11 @@ static int start(struct session *s, struct err *e)
 {
 	if (s->opts.command)
 		return start_command(s, e);
+	if (s->selection) {
+		int err = select_start(s, e);
+
+		return err ? err : session_drop(s, e);
+	}
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		int err = target_start(s, s->targets[i], e);
 
@@ -472,6 +482,8 @@ static int never_python(struct session *s, struct session_result *result, struct
 	char shown[256];
 	int failed;
 
+	if (!s->opts.command)
+		return select_nothing(s, e);
 	text_escape(shown, sizeof(shown), s->opts.command[0], strlen(s->opts.command[0]));
 	targets_release(s);
 	wait_for_child(s, result);

@@ -15,11 +15,13 @@
 #include "profile/trace.h"
 
 struct session;
+struct select_args;
 
 struct session_opts {
 	const char *engine; /* "auto", "uprobe", "usdt" */
 	const pid_t *pids; /* in our pid namespace */
 	size_t pid_cnt;
+	const struct select_args *select; /* processes that are not named; NULL = none */
 	char *const *command; /* or this, NULL-terminated; NULL = none */
 	bool as_root;
 	bool subprocesses;

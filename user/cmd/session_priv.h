@@ -12,6 +12,7 @@
 #include "proc/pid.h"
 
 struct idle_before;
+struct selection;
 
 /* A process that was asked for, or a child of one. */
 struct target {
@@ -36,6 +37,7 @@ struct session {
 	struct assembler *as;
 	struct target **targets;
 	size_t target_cnt;
+	struct selection *selection; /* of processes that are not named; NULL: none */
 	struct launch launch;
 	int fd; /* of the capture */
 	FILE *record; /* of the rings, or NULL */
@@ -72,6 +74,12 @@ struct target *target_add(struct session *s, pid_t pid, struct err *e);
 
 /* target_by_pid - the latest of that number, also when it has ended; NULL: none */
 struct target *target_by_pid(struct session *s, pid_t pid);
+
+/* target_tell - tell the kernel side and the assembler of it; it has no probes yet. */
+int target_tell(struct session *s, struct target *t, struct err *e);
+
+/* session_tell - a process for the assembler, and for a replay. */
+int session_tell(struct session *s, const struct assembler_process *p);
 
 /* target_start - record it: its interpreter is in t->in. */
 int target_start(struct session *s, struct target *t, struct err *e);

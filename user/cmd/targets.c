@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cmd/select.h"
 #include "cmd/session_priv.h"
 #include "proc/info.h"
 
@@ -69,7 +70,7 @@ static void describe(struct session *s, const struct target *t, struct assembler
 	};
 }
 
-static int tell_assembler(struct session *s, const struct assembler_process *p)
+int session_tell(struct session *s, const struct assembler_process *p)
 {
 	struct replay_process r = { .pix = p->trace.id,
 				    .pid = p->trace.pid,
@@ -84,11 +85,10 @@ static int tell_assembler(struct session *s, const struct assembler_process *p)
 	return assembler__process(s->as, p);
 }
 
-int target_start(struct session *s, struct target *t, struct err *e)
+int target_tell(struct session *s, struct target *t, struct err *e)
 {
 	uint32_t flags = (s->opts.subprocesses ? PYE_PROC_FOLLOW : 0u) |
 			 (t->launched ? PYE_PROC_LAUNCHED : 0u);
-	bool shared = s->opts.subprocesses && t->launched;
 	struct assembler_process p;
 	struct proc_info info;
 	char python[16];
@@ -102,9 +102,22 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	if (err)
 		return err_set(e, err, "too many processes or Python versions are traced at once");
 	describe(s, t, &p, &info, python, sizeof(python));
-	err = tell_assembler(s, &p);
-	if (!err)
-		err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
+	err = session_tell(s, &p);
+	if (err)
+		cap_bpf__forget(s->cap, t->pid.given);
+	return err;
+}
+
+int target_start(struct session *s, struct target *t, struct err *e)
+{
+	bool shared = s->opts.subprocesses && t->launched;
+	int err = target_tell(s, t, e);
+
+	if (err)
+		return err;
+	if (shared && !cap_bpf__probed(s->cap, &t->in))
+		select_say_users(s, &t->in);
+	err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
 	return err;
@@ -192,6 +205,10 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 	struct target *parent = target_by_pid(s, (pid_t)rec->parent), *t;
 	struct err e = { 0 };
 
+	if (s->selection) {
+		select_forked(s, rec);
+		return;
+	}
 	if (!parent)
 		return;
 	if (s->as)
@@ -238,7 +255,7 @@ static int go_on(struct session *s, struct target *t)
 
 	cap_bpf__moved(s->cap, t->pid.given, &t->in);
 	describe(s, t, &p, &info, python, sizeof(python));
-	return tell_assembler(s, &p);
+	return session_tell(s, &p);
 }
 
 static int start_late(struct session *s, struct target *t, struct err *e)
@@ -320,12 +337,20 @@ int targets_control(struct session *s)
 		case PYE_REC_PROC_END:
 			on_end(s, rec);
 			break;
+		case PYE_REC_TAKEN:
+			select_taken(s, rec);
+			break;
+		case PYE_REC_EXECUTED:
+			select_executed(s, rec);
+			break;
 		}
 	}
 	for (size_t i = 0; i < s->target_cnt; i++)
 		s->targets[i]->settled = s->targets[i]->ended;
-	if (!s->released)
+	if (!s->released) {
 		look_at_executed(s);
+		select_look(s);
+	}
 	return s->refused;
 }
 
@@ -383,7 +408,7 @@ static void forget_ended(struct session *s)
 
 bool targets_alive(struct session *s)
 {
-	bool alive = false;
+	bool alive = select_is_open(s);
 
 	forget_ended(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/outputs.h"
+#include "cmd/select.h"
 #include "cmd/session.h"
 
 #define PIDS_MAX       256
@@ -26,6 +27,7 @@ struct pid_list {
 
 struct trace_opts {
 	struct pid_list pids;
+	struct select_args select;
 	struct output_opts output;
 	struct limit_opts limits;
 	const char *engine;
@@ -103,6 +105,7 @@ static const struct opt_row other_rows[] = {
 };
 static const struct opt_group groups[] = {
 	{ "Targets", target_rows, 0 },
+	{ "More targets", select_rows, AT(select) },
 	{ "Capture", capture_rows, 0 },
 	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
@@ -115,15 +118,18 @@ static const struct opt_command command = {
 	.name = "trace",
 	.usage = "trace [options] -p PID[,PID]\n"
 		 "trace [options] PID\n"
+		 "trace [options] -a|--comm NAME|--cgroup PATH|--container ID\n"
 		 "trace [options] -- CMD [ARG...]",
 	.about =
 		"Record every Python call and return of running processes, or of a command from its "
 		"first call to its last, through eBPF: nothing is written to the target and it is "
-		"never stopped by ptrace. Without -o the output is a file for profiler.firefox.com.",
+		"never stopped by ptrace. With -a and the like, processes that start later are traced "
+		"from their first call. Without -o the output is a file for profiler.firefox.com.",
 	.groups = groups,
 	.examples = "  sudo pyebpf trace --pid 1234 -d 10s\n"
 		    "  sudo pyebpf trace -o app.pb.gz -- python3 app.py   # for go tool pprof\n"
-		    "  sudo pyebpf trace -s -o all.pyebpf -- ./run-tests  # only the capture\n",
+		    "  sudo pyebpf trace -s -o all.pyebpf -- ./run-tests  # only the capture\n"
+		    "  sudo pyebpf trace -d 10s --container 3f2a\n",
 };
 
 /* The files of a run. */
@@ -246,6 +252,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.engine = o->engine,
 		.pids = o->pids.pids,
 		.pid_cnt = o->pids.cnt,
+		.select = o->select.host_wide || select_any(&o->select) ? &o->select : NULL,
 		.command = rest->command,
 		.as_root = o->as_root,
 		.subprocesses = o->subprocesses,
@@ -301,6 +308,21 @@ static int refusal_code(const struct opt_rest *rest, int err)
 	return rest->command_cnt ? 125 : err_exit_code(err);
 }
 
+static int check_targets(const struct trace_opts *o, const struct opt_rest *rest)
+{
+	const struct select_args *sel = &o->select;
+
+	if ((o->pids.cnt || select_any(sel)) == (rest->command_cnt != 0))
+		return options_usage(
+			&command,
+			"want processes (-p PID, -a and the like) or a command (-- CMD), one of the two");
+	if (sel->host_wide && !o->pids.cnt)
+		return options_usage(&command, "--host-wide goes with -p");
+	if (sel->all && (o->pids.cnt || sel->comms.cnt || sel->cgroups.cnt || sel->containers.cnt))
+		return options_usage(&command, "-a means all processes already");
+	return 0;
+}
+
 int cmd_trace(int argc, char **argv)
 {
 	struct trace_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS };
@@ -317,12 +339,8 @@ int cmd_trace(int argc, char **argv)
 	for (int i = 0; i < rest.operand_cnt; i++)
 		if (parse_pids(&opts.pids, rest.operands[i], &e))
 			return refusal_code(&rest, options_usage(&command, "%s", e.what));
-	if (!opts.pids.cnt == !rest.command_cnt)
-		return refusal_code(
-			&rest,
-			options_usage(
-				&command,
-				"want processes (-p PID) or a command (-- CMD), one of the two"));
+	if (check_targets(&opts, &rest))
+		return refusal_code(&rest, -PYE_EUSAGE);
 	if (limits_check(&opts.limits, opts.output.path && !strcmp(opts.output.path, "-"), &e))
 		return refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (opts.ring_bytes > RING_BYTES_MAX)

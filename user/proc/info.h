@@ -65,6 +65,9 @@ char *proc_user(uid_t uid, char *out, size_t size);
  */
 int proc_pids(pid_t **out, size_t *cnt);
 
+/* proc_file_users - how many processes have mapped code of a file, as maps name it; a negative errno. */
+int proc_file_users(dev_t dev, ino_t ino);
+
 /**
  * proc_descendants - children of a process, their children and so on, nearer ones first
  * @cap: at most so many

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* Which processes are taken in by their first call, and what is known of the file that they run. */
+#ifndef PYEBPF_ABI_SELECT_H
+#define PYEBPF_ABI_SELECT_H
+
+#include "abi/types.h"
+
+/* How far the taking in has got. */
+enum pye_select_on {
+	PYE_SELECT_OFF = 0,
+	PYE_SELECT_EXECS = 1, /* programs that are executed are reported */
+	PYE_SELECT_CALLS = 2, /* and a chosen process is taken in by its first call */
+};
+
+/* What chooses: any of it. The names and the cgroups are in tables of their own. */
+#define PYE_SELECT_ALL	  1
+#define PYE_SELECT_COMM	  2
+#define PYE_SELECT_CGROUP 4
+
+/* An interpreter's file with probes for everybody; its number is in their cookies. */
+struct pye_file {
+	__u64 ready_ns; /* when all of its probes were in place; 0: not yet */
+	__u64 segment; /* vaddr - offset in the file of the code with the probes */
+	__u64 tstate_current; /* vaddr; 0 = none */
+	__u32 layout; /* index into the table of layouts */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct pye_file) == 32, "ABI");
+
+#endif

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "select"
+#include "cmd/select.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "abi/limits.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/session_priv.h"
+#include "proc/cgroup.h"
+#include "proc/info.h"
+
+#define LOOKS_MAX      1024 /* processes that are looked at at once */
+#define LOOKS_PER_PASS 16 /* the rings wait meanwhile */
+#define SAID_MAX       5 /* processes that are not traced: so many by name */
+#define FILES_WANTED   65536 /* descriptors: one for each process that runs at the start */
+
+/* A process that executed something: when it is looked at, after the exec. The loader has mapped the
+ * libraries of most programs after some milliseconds. */
+static const uint32_t look_after_ms[] = { 0, 2, 8, 30, 120, 500, 2000 };
+
+#define LOOKS (sizeof(look_after_ms) / sizeof(look_after_ms[0]))
+
+struct look {
+	pid_t pid; /* in our pid namespace */
+	uint32_t tries;
+	uint64_t executed_ns;
+};
+
+/* A file with an interpreter that has its probes, or was refused them. */
+struct select_file {
+	dev_t dev;
+	ino_t ino;
+	uint32_t number; /* 0: refused */
+	struct interp in;
+};
+
+struct selection {
+	struct cap_select rule;
+	uint64_t cgroups[PYE_SELECT_MAX];
+	struct interp_cache *cache;
+	struct select_file **files;
+	size_t file_cnt;
+	struct look looks[LOOKS_MAX];
+	size_t look_cnt;
+	unsigned int left_out; /* Python processes that are not traced */
+	unsigned int unseen; /* processes that could not be looked at: too many at once */
+};
+
+static int add_containers(struct selection *sel, const struct select_args *args, struct err *e)
+{
+	for (size_t i = 0; i < args->containers.cnt; i++) {
+		size_t room = PYE_SELECT_MAX - sel->rule.cgroup_cnt;
+		int cnt = cgroup_by_container(args->containers.items[i],
+					      sel->cgroups + sel->rule.cgroup_cnt, room, e);
+
+		if (cnt < 0)
+			return cnt;
+		sel->rule.cgroup_cnt += (size_t)cnt;
+	}
+	return 0;
+}
+
+int select_new(struct session *s, struct err *e)
+{
+	const struct select_args *args = s->opts.select;
+	struct selection *sel = calloc(1, sizeof(*sel));
+	int err;
+
+	if (!sel)
+		return -ENOMEM;
+	s->selection = sel;
+	sel->rule.all = args->all;
+	sel->rule.follow = s->opts.subprocesses;
+	sel->rule.comms = args->comms.items;
+	sel->rule.comm_cnt = args->comms.cnt;
+	sel->rule.cgroups = sel->cgroups;
+	for (size_t i = 0; i < args->cgroups.cnt; i++) {
+		err = cgroup_by_path(args->cgroups.items[i], &sel->cgroups[sel->rule.cgroup_cnt++],
+				     e);
+		if (err)
+			return err;
+	}
+	err = add_containers(sel, args, e);
+	return err ? err : interp_cache__new(&sel->cache);
+}
+
+void select_free(struct session *s)
+{
+	struct selection *sel = s->selection;
+
+	if (!sel)
+		return;
+	for (size_t i = 0; i < sel->file_cnt; i++) {
+		interp__done(&sel->files[i]->in);
+		free(sel->files[i]);
+	}
+	free(sel->files);
+	interp_cache__free(sel->cache);
+	free(sel);
+	s->selection = NULL;
+}
+
+bool select_is_open(const struct session *s)
+{
+	return s->selection && select_any(s->opts.select);
+}
+
+int select_nothing(const struct session *s, struct err *e)
+{
+	if (s->selection->left_out)
+		err_set(e, 0, "no Python process that can be traced was seen, %u that cannot",
+			s->selection->left_out);
+	else
+		err_set(e, 0, "no Python process that was meant was seen");
+	err_hint(e, "pyebpf list shows the Python processes of this machine");
+	return -PYE_ENOTPYTHON;
+}
+
+static struct select_file *find_file(const struct selection *sel, dev_t dev, ino_t ino)
+{
+	for (size_t i = 0; i < sel->file_cnt; i++)
+		if (sel->files[i]->dev == dev && sel->files[i]->ino == ino)
+			return sel->files[i];
+	return NULL;
+}
+
+/* Processes of ours that run this file. */
+static int own_users(const struct session *s, const struct interp *in)
+{
+	int cnt = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
+
+		cnt += !t->ended && t->has_interp && t->in.dev == in->dev && t->in.ino == in->ino;
+	}
+	return cnt;
+}
+
+void select_say_users(struct session *s, const struct interp *in)
+{
+	char shown[512];
+	int others;
+
+	if (s->selection && s->selection->rule.all)
+		return; /* nobody is a stranger */
+	others = proc_file_users(in->dev, in->ino) - own_users(s, in);
+	if (others > 0)
+		log_info("%d other process%s of %s pay%s for its probes while this trace runs",
+			 others, others == 1 ? "" : "es",
+			 text_escape(shown, sizeof(shown), in->path, strlen(in->path)),
+			 others == 1 ? "s" : "");
+}
+
+/* Probes for everybody in a file that has none. Takes @in over on success. */
+static int probe_file(struct session *s, struct interp *in, struct err *e)
+{
+	struct selection *sel = s->selection;
+	struct select_file **more, *f = calloc(1, sizeof(*f));
+	int err;
+
+	more = f ? realloc(sel->files, (sel->file_cnt + 1) * sizeof(*more)) : NULL;
+	if (!more) {
+		free(f);
+		return -ENOMEM;
+	}
+	sel->files = more;
+	select_say_users(s, in);
+	err = cap_bpf__probe_file(s->cap, in, &f->number, e);
+	if (err == -PYE_ETARGET || access(in->open_path, F_OK)) {
+		free(f); /* the next one that runs the file is looked at */
+		return err_set(e, -PYE_ETARGET,
+			       "the process has ended before its probes were placed");
+	}
+	f->dev = in->dev;
+	f->ino = in->ino;
+	f->number = err ? 0 : f->number;
+	f->in = *in;
+	in->fd = -1;
+	sel->files[sel->file_cnt++] = f;
+	return err;
+}
+
+static int need_file(struct session *s, struct interp *in, struct err *e)
+{
+	const struct select_file *f = find_file(s->selection, in->dev, in->ino);
+
+	if (!f)
+		return probe_file(s, in, e);
+	return f->number ? 0 : err_set(e, -PYE_EPLAN, "its file was refused its probes");
+}
+
+static void leave_out(struct selection *sel, pid_t pid, const struct err *e)
+{
+	if (sel->left_out++ < SAID_MAX)
+		log_warn("process %d is not traced: %s", pid, e->what);
+	else
+		log_debug("process %d is not traced: %s", pid, e->what);
+}
+
+/* --- those that run at the start --- */
+
+static int add_chosen(void *ctx, pid_t pid)
+{
+	struct session *s = ctx;
+	struct err e = { 0 };
+	struct target *t;
+	int err;
+
+	if (pid == getpid() || target_by_pid(s, pid))
+		return 0;
+	t = target_add(s, pid, &e);
+	if (!t)
+		return errno == ENOMEM ? -ENOMEM : 0; /* it has ended */
+	err = interp__find_cached(t->pid.pid, s->opts.engine, s->selection->cache, &t->in, &e);
+	t->has_interp = !err;
+	t->ended = t->settled = err != 0;
+	if (err == -ENOMEM)
+		return err;
+	if (err && err != -PYE_ENOTPYTHON && err != -PYE_ETARGET)
+		leave_out(s->selection, pid, &e);
+	return 0;
+}
+
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	if (limit.rlim_cur < FILES_WANTED)
+		limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* What the process maps as the same file as another one's is as good as its own, which may end. */
+static int start_one(struct session *s, struct target *t, struct err *e)
+{
+	struct interp copy = t->in;
+	int err;
+
+	copy.fd = -1;
+	if (t->in.fd >= 0) { /* the file's own descriptor, as the process can end */
+		copy.fd = dup(t->in.fd);
+		snprintf(copy.open_path, sizeof(copy.open_path), "/proc/self/fd/%d", copy.fd);
+	}
+	err = need_file(s, &copy, e);
+	interp__done(&copy);
+	return err ? err : target_tell(s, t, e);
+}
+
+static int start_all(struct session *s, struct err *e)
+{
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+		int err;
+
+		if (!t->has_interp || t->ended)
+			continue;
+		err = start_one(s, t, e);
+		if (!err)
+			continue;
+		if (t->asked || err == -ENOMEM || err == -PYE_EPRIV || err == -PYE_EOUTPUT)
+			return err;
+		t->ended = true;
+		if (err != -PYE_ETARGET)
+			leave_out(s->selection, t->pid.given, e);
+	}
+	return 0;
+}
+
+int select_start(struct session *s, struct err *e)
+{
+	struct selection *sel = s->selection;
+	int err;
+
+	raise_file_limit();
+	err = cap_bpf__select(s->cap, &sel->rule);
+	if (err)
+		return err_set(e, err, "the selection was refused: %s", strerror(-err));
+	err = cap_bpf__chosen(s->cap, add_chosen, s);
+	if (err)
+		return err_set(e, err, "the processes could not be listed: %s", strerror(-err));
+	err = start_all(s, e);
+	if (err)
+		return err;
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct target *t = s->targets[i];
+
+		if (!t->pix || t->ended)
+			continue;
+		cap_bpf__begin(s->cap, t->pid.given, t->asked || sel->rule.follow);
+		idle_begin(t);
+	}
+	cap_bpf__take_calls(s->cap);
+	return 0;
+}
+
+/* --- those that come --- */
+
+static const struct select_file *file_by_number(const struct selection *sel, uint32_t number)
+{
+	for (size_t i = 0; i < sel->file_cnt; i++)
+		if (sel->files[i]->number == number)
+			return sel->files[i];
+	return NULL;
+}
+
+static void read_exe(pid_t pid, char *out, size_t size)
+{
+	char path[32];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, out, size - 1);
+	if (n > 0)
+		out[n] = '\0';
+}
+
+void select_taken(struct session *s, const struct pye_proc_rec *rec)
+{
+	const struct select_file *f =
+		s->selection && rec->old_pix ? file_by_number(s->selection, rec->old_pix) : NULL;
+	auto_fn(proc_pid__close) struct proc_pid pid = { .pid = -1, .fd = -1 };
+	char comm[PYE_COMM + 1] = { 0 }, exe[4096], python[16];
+	struct assembler_process p = { 0 };
+	int err;
+
+	if (!f)
+		return;
+	err = s->capw ? 0 : session_open_capture(s, &f->in.plan);
+	if (err) {
+		s->refused = err_set(&s->refusal, err == -ENOMEM ? err : -PYE_EOUTPUT,
+				     "the capture cannot be written: %s", strerror(-err));
+		return;
+	}
+	memcpy(comm, rec->comm, PYE_COMM);
+	snprintf(exe, sizeof(exe), "%s", f->in.path);
+	snprintf(python, sizeof(python), "3.%u%s", f->in.plan.minor,
+		 f->in.plan.free_threaded ? "t" : "");
+	/* it may have ended by now: then what the file is called has to do */
+	if (!proc_pid__open((pid_t)rec->pid, &pid, NULL))
+		read_exe(pid.pid, exe, sizeof(exe));
+	p.trace = (struct trace_process){ .id = rec->pix,
+					  .pid = rec->pid,
+					  .start_ns = rec->head.ts_ns,
+					  .comm = comm,
+					  .exe = exe,
+					  .python = python,
+					  .prefix = "" };
+	p.layout = &f->in.layout;
+	p.proc_pid = pid.pid;
+	p.late = rec->head.sub & PYE_TAKEN_LATE;
+	if (!s->comm[0])
+		memcpy(s->comm, comm, sizeof(comm));
+	session_tell(s, &p);
+}
+
+/* A child of a process that is followed: it has its probes. */
+void select_forked(struct session *s, const struct pye_proc_rec *rec)
+{
+	struct err e = { 0 };
+	struct target *t;
+
+	if (s->as)
+		assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
+								  .pix = rec->pix,
+								  .pid = (pid_t)rec->pid,
+								  .ts_ns = rec->head.ts_ns,
+								  .late = false });
+	/* the run ends with the last one of them */
+	t = s->released || select_is_open(s) ? NULL : target_add(s, (pid_t)rec->pid, &e);
+	if (t)
+		t->pix = rec->pix;
+}
+
+void select_executed(struct session *s, const struct pye_proc_rec *rec)
+{
+	struct selection *sel = s->selection;
+
+	if (!sel || s->released)
+		return;
+	if (sel->look_cnt == LOOKS_MAX) {
+		sel->unseen++;
+		log_debug("%u programs were executed too fast to look at them", sel->unseen);
+		return;
+	}
+	sel->looks[sel->look_cnt++] =
+		(struct look){ .pid = (pid_t)rec->pid, .executed_ns = rec->head.ts_ns };
+}
+
+/* The usual case, without a look at the mappings: the executable is an interpreter that has its probes,
+ * and none that could run a JIT. */
+static bool runs_known_file(const struct selection *sel, pid_t pid)
+{
+	const struct select_file *f;
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat(path, &st))
+		return false;
+	f = find_file(sel, st.st_dev, st.st_ino);
+	return f && f->number && !f->in.has_jit;
+}
+
+/* True: that was the last look at it. */
+static bool look_at(struct session *s, const struct look *look)
+{
+	auto_fn(proc_pid__close) struct proc_pid pid = { .fd = -1 };
+	struct selection *sel = s->selection;
+	struct err e = { 0 };
+	struct interp in;
+	bool known;
+	int err;
+
+	if (proc_pid__open(look->pid, &pid, NULL))
+		return true;
+	if (runs_known_file(sel, pid.pid))
+		return true;
+	err = interp__find_cached(pid.pid, s->opts.engine, sel->cache, &in, &e);
+	if (err == -PYE_ENOTPYTHON)
+		return look->tries + 1 == LOOKS;
+	if (err) {
+		if (err != -PYE_ETARGET)
+			leave_out(sel, look->pid, &e);
+		return true;
+	}
+	/* before its start-up nobody knows whether it will use its JIT */
+	known = in.started || !in.has_jit;
+	err = need_file(s, &in, &e);
+	interp__done(&in);
+	if (err && err != -PYE_ETARGET)
+		leave_out(sel, look->pid, &e);
+	return err || known || look->tries + 1 == LOOKS;
+}
+
+void select_look(struct session *s)
+{
+	struct selection *sel = s->selection;
+	size_t kept = 0, done = 0;
+	uint64_t now;
+
+	if (!sel || !sel->look_cnt)
+		return;
+	now = now_ns();
+	for (size_t i = 0; i < sel->look_cnt; i++) {
+		struct look *look = &sel->looks[i];
+		uint64_t due = look->executed_ns + look_after_ms[look->tries] * 1000000ull;
+		bool last = false;
+
+		if (now >= due && done < LOOKS_PER_PASS) {
+			done++;
+			last = look_at(s, look);
+			look->tries++;
+		}
+		if (!last)
+			sel->looks[kept++] = *look;
+	}
+	sel->look_cnt = kept;
+}

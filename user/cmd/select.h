@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Traces of processes that are not named: all of the machine, those of a name, a cgroup or a container,
+ * and whoever comes later. The probes are for everybody in a file; the programs take a chosen process
+ * in by its first call (bpf/select.bpf.c). Here the files are found: those that chosen processes use
+ * at the start, and those that they execute later.
+ */
+#ifndef PYEBPF_CMD_SELECT_H
+#define PYEBPF_CMD_SELECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "abi/event.h"
+#include "base/err.h"
+#include "cmd/options.h"
+
+#define SELECT_ARGS_MAX 16
+
+struct interp;
+struct session;
+
+struct select_list {
+	const char *items[SELECT_ARGS_MAX]; /* borrowed from argv */
+	size_t cnt;
+};
+
+/* The options, a group of their own. */
+struct select_args {
+	bool all, host_wide;
+	struct select_list comms, cgroups, containers;
+};
+
+extern const struct opt_row select_rows[];
+
+/* select_any - does it choose anybody who is not named? */
+bool select_any(const struct select_args *args);
+
+/* select_new - what the options mean; 0, or a negative number with the sentence in @e. */
+int select_new(struct session *s, struct err *e);
+void select_free(struct session *s);
+
+/* select_start - trace those that run, named or chosen, and from here on those that come. */
+int select_start(struct session *s, struct err *e);
+
+/* Records of the kernel: a process was taken in, executed a program, forked. */
+void select_taken(struct session *s, const struct pye_proc_rec *rec);
+void select_executed(struct session *s, const struct pye_proc_rec *rec);
+void select_forked(struct session *s, const struct pye_proc_rec *rec);
+
+/* select_look - have processes mapped an interpreter by now that they did not have at their exec? */
+void select_look(struct session *s);
+
+/* select_is_open - the run does not end with the processes that it began with. */
+bool select_is_open(const struct session *s);
+
+/* select_nothing - the end of a run that saw no Python process: the refusal. */
+int select_nothing(const struct session *s, struct err *e);
+
+/* select_say_users - say how many other processes run a file, before it gets probes for everybody. */
+void select_say_users(struct session *s, const struct interp *in);
+
+#endif

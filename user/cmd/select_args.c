@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/select.h"
+
+static int add(void *field, const char *arg, struct err *e)
+{
+	struct select_list *list = field;
+
+	if (!*arg)
+		return err_set(e, -PYE_EUSAGE, "it is empty");
+	if (list->cnt == SELECT_ARGS_MAX)
+		return err_set(e, -PYE_EUSAGE, "more than %d", SELECT_ARGS_MAX);
+	list->items[list->cnt++] = arg;
+	return 0;
+}
+
+#define AT(member) offsetof(struct select_args, member)
+
+/* clang-format off */
+const struct opt_row select_rows[] = {
+	{ 'a', "all", NULL, OPT_FLAG, AT(all), NULL,
+	  "trace every Python process of the machine", false, NULL },
+	{ 0, "comm", "NAME", OPT_CUSTOM, AT(comms), NULL,
+	  "trace the processes of this name (comm of ps); can be repeated", false, add },
+	{ 0, "cgroup", "PATH", OPT_CUSTOM, AT(cgroups), NULL,
+	  "trace the processes in a cgroup of version 2 and below it; can be repeated", false, add },
+	{ 0, "container", "ID", OPT_CUSTOM, AT(containers), NULL,
+	  "trace the processes of a container, by the beginning of its id; can be repeated", false, add },
+	{ 0, "host-wide", NULL, OPT_FLAG, AT(host_wide), NULL,
+	  "with -p: probes for every process that runs the same file, so that with -s a child "
+	  "is traced from its first call", false, NULL },
+	{ 0 },
+};
+/* clang-format on */
+
+bool select_any(const struct select_args *args)
+{
+	return args->all || args->comms.cnt || args->cgroups.cnt || args->containers.cnt;
+}
