@@ -18,7 +18,7 @@ static const struct command {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
 	{ "convert", NULL, cmd_convert,
 	  "turn a capture into firefox, pprof, collapsed, svg or ndjson" },
-	{ "merge", NULL, cmd_merge, "add up captures into one pprof, collapsed or svg file" },
+	{ "merge", NULL, cmd_merge, "add up captures into one pprof, collapsed, svg or pstats file" },
 	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
 	{ "doctor", NULL, cmd_doctor,

@@ -82,6 +82,30 @@ static void test_collapsed__deep_recursion(void **state)
 	membuf__done(&got);
 }
 
+/* A number beyond 31 bits, and what is lost as a row that adds nothing to the sums. */
+static void test_pstats__big_numbers_and_gaps(void **state)
+{
+	static const char big[] = "l\3\0\0\0\xff\x7f\xff\x7f\3";
+	static const char lost[] = "(\3\0\0\0u\1\0\0\0~i\0\0\0\0u\10\0\0\0[lost 5]"
+				   "(\5\0\0\0i\0\0\0\0i\0\0\0\0g\0\0\0\0\0\0\0\0"
+				   "g\0\0\0\0\0\0\xe0\x3f{00";
+	struct membuf got = { 0 };
+	struct export_out out;
+	struct push p = start(&export_pstats, &got, &out);
+
+	(void)state;
+	push_func(&p, 3, 1, "f", "/a.py", UINT32_MAX);
+	push_event(&p, 1, 1000, TRACE_CALL, 3);
+	push_gap(&p, 1, 2000, 500002000, 5, GAP_LOSS);
+	push_end(&p, 600000000, 1, 5);
+	assert_non_null(memmem(got.data, got.len, big, sizeof(big) - 1));
+	assert_true(got.len > sizeof(lost) - 1);
+	assert_memory_equal(got.data + got.len - (sizeof(lost) - 1), lost, sizeof(lost) - 1);
+	export_pstats.free(p.self);
+	export_pstats.free(NULL);
+	membuf__done(&got);
+}
+
 static void test_pprof__deep_recursion(void **state)
 {
 	struct membuf got = { 0 };
@@ -144,6 +168,7 @@ int main(void)
 		cmocka_unit_test(test_collapsed__lines),
 		cmocka_unit_test(test_collapsed__deep_recursion),
 		cmocka_unit_test(test_pprof__deep_recursion),
+		cmocka_unit_test(test_pstats__big_numbers_and_gaps),
 		cmocka_unit_test(test_folding__cut_stacks_keep_the_sums),
 	};
 

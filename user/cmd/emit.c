@@ -18,13 +18,14 @@ const struct opt_row output_rows[] = {
 	{ 'o', "output", "FILE", OPT_STRING, offsetof(struct output_opts, path), NULL,
 	  "where to write, - for stdout", false, NULL },
 	{ 'f', "format", "NAME", OPT_STRING, offsetof(struct output_opts, format), NULL,
-	  "firefox, pprof, speedscope, chrometrace, collapsed, svg or ndjson (default: by the "
+	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, pstats or ndjson (default: by the "
 	  "extension of FILE, else firefox)",
 	  false, NULL },
 	{ 0, "force", NULL, OPT_FLAG, offsetof(struct output_opts, force), NULL,
 	  "replace a file that exists", false, NULL },
 	{ 0, "raw", NULL, OPT_FLAG, offsetof(struct output_opts, raw), NULL,
-	  "keep the profiler's own cost in the times of pprof, collapsed, svg and the summary",
+	  "keep the profiler's own cost in the times of what adds up: pprof, collapsed, svg, pstats, "
+	  "the summary",
 	  false, NULL },
 	{ 0 },
 };
@@ -80,9 +81,10 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 
 	if (strcmp(path, "-") != 0)
 		return outfile_check(path, opts->force, e);
-	if (len > 3 && !strcmp(extension + len - 3, ".gz") && isatty(STDOUT_FILENO))
-		return err_set(e, -PYE_EUSAGE, "%s is compressed and stdout is a terminal",
-			       format->name);
+	if ((format->binary || (len > 3 && !strcmp(extension + len - 3, ".gz"))) &&
+	    isatty(STDOUT_FILENO))
+		return err_set(e, -PYE_EUSAGE, "%s is %s and stdout is a terminal", format->name,
+			       format->binary ? "no text" : "compressed");
 	return 0;
 }
 

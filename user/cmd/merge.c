@@ -141,7 +141,7 @@ static int merge(char *const *paths, int cnt, const struct merge_opts *opts, str
 		return err;
 	if (!format->folds)
 		return err_set(e, -PYE_EUSAGE,
-			       "%s shows one run; merge writes pprof, collapsed or svg",
+			       "%s shows one run; merge writes pprof, collapsed, svg or pstats",
 			       format->name);
 	err = emit_check(&opts->output, opts->output.path, format, e);
 	err = err ? err : aggregate__new(&all, &agg_opts);

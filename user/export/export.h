@@ -42,6 +42,7 @@ struct export_out {
  * @help:            one line
  * @folds:           its self begins with a struct folding: it can write an aggregate of several traces
  * @hint:            what to do with the file, after "next: "; @ stands for its name, quoted
+ * @binary:          not for a terminal
  * @new:             makes the consumer's self; @out and @opts are borrowed for its life
  * @consumer:        end() has written everything when it returns 0
  * @free:            NULL is fine
@@ -53,6 +54,7 @@ struct exporter {
 	const char *help;
 	bool folds;
 	const char *hint;
+	bool binary;
 	int (*new)(void **self, const struct export_opts *opts, const struct export_out *out);
 	struct trace_consumer consumer;
 	void (*free)(void *self);
@@ -60,6 +62,7 @@ struct exporter {
 
 extern const struct exporter export_ndjson, export_collapsed, export_pprof, export_firefox;
 extern const struct exporter export_svg, export_speedscope, export_chrometrace;
+extern const struct exporter export_pstats;
 
 /* exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. */
 const struct exporter *exporter_by_name(const char *name);

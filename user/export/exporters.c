@@ -12,6 +12,7 @@ static const struct exporter *const exporters[] = {
 	&export_chrometrace,
 	&export_collapsed,
 	&export_svg,
+	&export_pstats,
 	&export_ndjson,
 };
 /* clang-format on */
