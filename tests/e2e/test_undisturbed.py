@@ -7,6 +7,7 @@ import pathlib
 import random
 import re
 import shutil
+import shlex
 import signal
 import subprocess
 import threading
@@ -128,6 +129,28 @@ def test_killed_while_it_launches(name, tmp_path):
         for pid in pids:
             lib.until(lambda: state(pid) not in "RSDtT" or not mine(pid, mark), "the end of the command", 20)
         done += mark.exists()
+    lib.nothing_left()
+
+
+def test_killed_while_descendants_are_held(tmp_path):
+    """With -s what the command starts is stopped for a moment, too, at each exec and each mapping of code."""
+    chance = random.Random(13)
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    held = 0
+    for n in range(KILLS // 3):
+        for mark in (begun, ended):
+            mark.unlink(missing_ok=True)
+        script = "touch %s; for i in $(seq 40); do %s -S -c pass; done; touch %s" % (
+            begun, shlex.join(lib.any_python()), ended)
+        with lib.started([lib.BINARY, "trace", "-s", "-o", tmp_path / ("s%d.pyebpf" % n), "--", "sh", "-c", script],
+                         stderr=subprocess.DEVNULL) as tracer:
+            lib.until(begun.exists, "the command", 20)
+            time.sleep(chance.random() * 0.4)
+            held += ended.exists() is False
+            tracer.kill()
+            tracer.wait(60)
+        lib.until(ended.exists, "the end of the command", 30)
+    assert held
     lib.nothing_left()
 
 

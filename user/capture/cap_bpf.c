@@ -20,6 +20,7 @@
 #include "capture/attach.h"
 #include "capture/bpf_load.h"
 #include "capture/calibrate.h"
+#include "capture/guard.h"
 #include "capture/ring.h"
 #include "capture/sweep.h"
 #include "trace.skel.h"
@@ -48,6 +49,7 @@ struct cap_bpf {
 	uint32_t file_cnt; /* interpreter files with a number, from 1 on */
 	struct bpf_link *life[4], *hold[2];
 	size_t life_cnt, hold_cnt;
+	struct guard guard;
 };
 
 static uint64_t now_ns(void)
@@ -181,6 +183,7 @@ void cap_bpf__free(struct cap_bpf *c)
 		bpf_link__destroy(c->hold[--c->hold_cnt]);
 	while (c->life_cnt)
 		bpf_link__destroy(c->life[--c->life_cnt]);
+	guard__stop(&c->guard);
 	for (uint32_t i = 0; i < PYE_RINGS_MAX; i++)
 		ring__close(&c->rings[i]);
 	ring__close(&c->control);
@@ -250,12 +253,14 @@ int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32
 	return 0;
 }
 
-int cap_bpf__hold(struct cap_bpf *c, pid_t pid, bool children)
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid, bool children, struct err *e)
 {
 	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED | (children ? PYE_PROC_FOLLOW : 0) };
 	uint32_t key = (uint32_t)pid;
 
-	return bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY) ? -errno : 0;
+	if (bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY))
+		return err_set(e, -errno, "the command cannot be held: %s", strerror(errno));
+	return children ? guard__start(&c->guard, procs_fd(c), e) : 0;
 }
 
 void cap_bpf__forget(struct cap_bpf *c, pid_t pid)

@@ -218,7 +218,7 @@ static int start_command(struct session *s, struct err *e)
 	if (!t)
 		return -ESRCH;
 	t->asked = t->launched = true;
-	err = cap_bpf__hold(s->cap, s->launch.pid, s->opts.subprocesses);
+	err = cap_bpf__hold(s->cap, s->launch.pid, s->opts.subprocesses, e);
 	if (!err)
 		err = session_drop(s, e);
 	if (!err)
