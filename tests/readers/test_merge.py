@@ -144,8 +144,8 @@ def test_many_need_no_more_memory(captures, tmp_path):
 @pytest.mark.parametrize("args, code, said", [
     (["{a}"], 2, "want -o OUT, or -o - for stdout"),
     ([], 2, "want captures to merge"),
-    (["{a}", "-o", "{dir}/x.json.gz"], 2, "firefox shows one run; merge writes pprof, collapsed, svg or pstats"),
-    (["{a}", "-o", "{dir}/x", "-f", "ndjson"], 2, "ndjson shows one run; merge writes pprof, collapsed, svg or pstats"),
+    (["{a}", "-o", "{dir}/x.json.gz"], 2, "firefox shows one run; merge writes pprof, collapsed, svg, pstats or text"),
+    (["{a}", "-o", "{dir}/x", "-f", "ndjson"], 2, "ndjson shows one run; merge writes pprof, collapsed, svg, pstats or text"),
     (["{a}", "{dir}/none", "-o", "{dir}/x"], 2, "cannot read {dir}/none: No such file or directory"),
     (["{a}", "/dev/null", "-o", "{dir}/x"], 2, "/dev/null: this is no pyebpf capture"),
     (["{a}", "-o", "{a}"], 6, "{a} exists"),

@@ -106,6 +106,48 @@ static void test_pstats__big_numbers_and_gaps(void **state)
 	membuf__done(&got);
 }
 
+/* A function that was on the stack already, recursion, and what is missing. */
+static void test_text__tables(void **state)
+{
+	static const char want[] =
+		"3 function calls (2 primitive calls) in 0.004000 seconds\n"
+		"events written: 5, lost: 5 = ring 5, map 0, read 0, kernel 0, user 0, throttle 0; gaps "
+		"in which a stack is not known: 1\n"
+		"cost of the profiler: 0.000000 seconds, taken out of the times\n"
+		"times in seconds, most tottime first\n\n"
+		"           ncalls      tottime      percall      cumtime      percall  "
+		"filename:lineno(function)\n"
+		"                0     0.002500                  0.004000               "
+		"/a.py:1(<module>)\n"
+		"              3/2     0.001500  0.000500000     0.001500  0.000750000  f;\\x1b g\n\n"
+		"           ncalls      tottime      percall      cumtime      percall  "
+		"filename:lineno\n"
+		"                0     0.002500                  0.004000               /a.py:1\n"
+		"              3/2     0.001500  0.000500000     0.001500  0.000750000  f;\\x1b g\n\n"
+		"           ncalls      tottime      percall      cumtime      percall  module "
+		"(filename)\n"
+		"                0     0.002500                  0.004000               a (/a.py)\n"
+		"              3/2     0.001500  0.000500000     0.001500  0.000750000  f;\\x1b g\n";
+	struct membuf got = { 0 };
+	struct export_out out;
+	struct push p = start(&export_text, &got, &out);
+
+	(void)state;
+	push_event(&p, 1, 1000000, TRACE_OPEN, 1);
+	push_event(&p, 1, 2000000, TRACE_CALL, 2);
+	push_event(&p, 1, 2500000, TRACE_CALL, 2);
+	push_event(&p, 1, 3000000, TRACE_RETURN, 2);
+	push_event(&p, 1, 3000000, TRACE_RETURN, 2);
+	push_event(&p, 1, 4500000, TRACE_CALL, 2);
+	push_gap(&p, 1, 5000000, 6000000, 5, GAP_LOSS);
+	push_end(&p, 6000000, 5, 5);
+	membuf__write(&got, "", 1);
+	assert_string_equal(got.data, want);
+	export_text.free(p.self);
+	export_text.free(NULL);
+	membuf__done(&got);
+}
+
 static void test_pprof__deep_recursion(void **state)
 {
 	struct membuf got = { 0 };
@@ -168,6 +210,7 @@ int main(void)
 		cmocka_unit_test(test_collapsed__lines),
 		cmocka_unit_test(test_collapsed__deep_recursion),
 		cmocka_unit_test(test_pprof__deep_recursion),
+		cmocka_unit_test(test_text__tables),
 		cmocka_unit_test(test_pstats__big_numbers_and_gaps),
 		cmocka_unit_test(test_folding__cut_stacks_keep_the_sums),
 	};

@@ -248,7 +248,7 @@ static int disk_full(void *ctx, const void *data, size_t len)
 static void test_all__stop_when_the_disk_is_full(void **state)
 {
 	static const struct exporter *const all[] = { &export_speedscope, &export_chrometrace,
-						      &export_pstats };
+						      &export_pstats, &export_text };
 	const struct export_out out = { .write = disk_full };
 	const struct trace_totals totals = { .end_ns = 5000 };
 	const struct export_opts opts = { 0 };

@@ -18,14 +18,14 @@ const struct opt_row output_rows[] = {
 	{ 'o', "output", "FILE", OPT_STRING, offsetof(struct output_opts, path), NULL,
 	  "where to write, - for stdout", false, NULL },
 	{ 'f', "format", "NAME", OPT_STRING, offsetof(struct output_opts, format), NULL,
-	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, pstats or ndjson (default: by the "
-	  "extension of FILE, else firefox)",
+	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, pstats, text or ndjson "
+	  "(default: by the extension of FILE, else firefox)",
 	  false, NULL },
 	{ 0, "force", NULL, OPT_FLAG, offsetof(struct output_opts, force), NULL,
 	  "replace a file that exists", false, NULL },
 	{ 0, "raw", NULL, OPT_FLAG, offsetof(struct output_opts, raw), NULL,
 	  "keep the profiler's own cost in the times of what adds up: pprof, collapsed, svg, pstats, "
-	  "the summary",
+	  "text, the summary",
 	  false, NULL },
 	{ 0 },
 };

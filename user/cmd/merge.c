@@ -140,9 +140,10 @@ static int merge(char *const *paths, int cnt, const struct merge_opts *opts, str
 	if (err)
 		return err;
 	if (!format->folds)
-		return err_set(e, -PYE_EUSAGE,
-			       "%s shows one run; merge writes pprof, collapsed, svg or pstats",
-			       format->name);
+		return err_set(
+			e, -PYE_EUSAGE,
+			"%s shows one run; merge writes pprof, collapsed, svg, pstats or text",
+			format->name);
 	err = emit_check(&opts->output, opts->output.path, format, e);
 	err = err ? err : aggregate__new(&all, &agg_opts);
 	for (int i = 0; i < cnt && !err; i++)

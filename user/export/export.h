@@ -62,7 +62,7 @@ struct exporter {
 
 extern const struct exporter export_ndjson, export_collapsed, export_pprof, export_firefox;
 extern const struct exporter export_svg, export_speedscope, export_chrometrace;
-extern const struct exporter export_pstats;
+extern const struct exporter export_pstats, export_text;
 
 /* exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. */
 const struct exporter *exporter_by_name(const char *name);

@@ -13,6 +13,7 @@ static const struct exporter *const exporters[] = {
 	&export_collapsed,
 	&export_svg,
 	&export_pstats,
+	&export_text,
 	&export_ndjson,
 };
 /* clang-format on */
