@@ -101,6 +101,7 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 	t->pix = proc->pix;
 	t->layout = proc->layout;
 	t->tstate_current = proc->tstate_current;
+	t->interpreters = proc->interpreters;
 	t->ring = task_pid(task) & cfg_ring_mask;
 	return t;
 }

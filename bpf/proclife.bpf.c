@@ -62,6 +62,10 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	rec.old_pix = proc->pix;
 	proc->pix = __sync_fetch_and_add(&next_pix, 1);
 	proc->tstate_current = 0;
+	proc->interpreters = 0;
+	if (proc->flags & PYE_PROC_SAMPLED)
+		proc->flags &=
+			~PYE_PROC_TRACED; /* until user space has found the new interpreter */
 	rec.pix = proc->pix;
 	rec.pid = pid;
 	proc_send(PYE_REC_EXEC, 0, &rec);

@@ -16,6 +16,7 @@ static const struct command {
 	const char *about;
 } commands[] = {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
+	{ "record", NULL, cmd_record, "sample the stacks of running programs" },
 	{ "convert", NULL, cmd_convert,
 	  "turn a capture into firefox, pprof, collapsed, svg or ndjson" },
 	{ "merge", NULL, cmd_merge,

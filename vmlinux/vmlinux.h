@@ -115,6 +115,8 @@ struct vm_area_struct {
 };
 
 struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
 	int exit_code;
 	pid_t pid;
 	pid_t tgid;

@@ -29,6 +29,9 @@ enum pye_rec_kind {
 	PYE_REC_HELD = 12, /* a launched process was stopped for us */
 	PYE_REC_TAKEN = 13, /* a process was taken in by its first call */
 	PYE_REC_EXECUTED = 14, /* a chosen process executed: perhaps a new interpreter */
+	/* abi/sample.h */
+	PYE_REC_SAMPLE = 15, /* the stack of a thread at some moment */
+	PYE_REC_WAIT = 16, /* a sampled thread was off the CPU */
 };
 
 /* sub of an entry: enum trace_kind's TRACE_CALL, _RESUME, _THROW; of an exit: these */

@@ -5,10 +5,12 @@
 
 #include "abi/types.h"
 
-#define PYE_PROC_TRACED	   1 /* its probes record */
-#define PYE_PROC_LAUNCHED  2 /* our own child: held at exec and at mappings of code */
-#define PYE_PROC_FOLLOW	   4 /* its children are traced too */
-#define PYE_PROC_SHARED	   16 /* the probes are in its file for everybody: a child has them too */
+#define PYE_PROC_TRACED	  1 /* its probes record */
+#define PYE_PROC_LAUNCHED 2 /* our own child: held at exec and at mappings of code */
+#define PYE_PROC_FOLLOW	  4 /* its children are traced too */
+#define PYE_PROC_SHARED	  16 /* the probes are in its file for everybody: a child has them too */
+#define PYE_PROC_SAMPLED \
+	128 /* by a clock, not by probes: after exec its interpreter is looked up anew */
 #define PYE_PROC_WATCH_MAP 8 /* stop it when it maps code: its interpreter is not found yet */
 #define PYE_PROC_SELECTED \
 	32 /* of a trace by selection: after an exec its first call takes it in anew */
@@ -20,6 +22,7 @@ struct pye_proc {
 	__u16 layout; /* index into the table of layouts */
 	__u16 flags; /* PYE_PROC_* */
 	__u64 tstate_current; /* run-time address of the pointer to the thread state; 0 = none */
+	__u64 interpreters; /* of the pointer to the first PyInterpreterState; 0 = not known */
 };
 
 /* The cookie of a probe: bits 0-4 reg, 8-12 value register, 16-20 condition, 24-27 source,
@@ -41,6 +44,6 @@ struct pye_proc {
 	((__u64)(reg) | (__u64)(value) << 8 | (__u64)(cond) << 16 | (__u64)(source) << 24 | \
 	 (__u64)(sub) << 28 | (__u64)(__u32)(disp) << 32)
 
-_Static_assert(sizeof(struct pye_proc) == 16, "ABI");
+_Static_assert(sizeof(struct pye_proc) == 24, "ABI");
 
 #endif

@@ -83,8 +83,16 @@ struct pye_pylayout {
 	 * not entered yet, or left already; else 0 */
 	__u8 idle_ops[4];
 	__u8 pad[2];
+
+	/* for samples */
+	__u16 ts_status; /* u32, 3.12 on: bit 3 says that the state is the one of its thread */
+	__u16 co_linetable; /* co_lnotab to 3.9, co_linetable: a bytes object */
+	__u16 bytes_size, bytes_data; /* in a bytes object: ssize_t, first byte */
+	/* the interpreter's lock (struct _gil_runtime_state): a pointer to it in the interpreter state, 3.12
+	 * on; itself in _PyRuntime, 3.7 to 3.11; else none */
+	__u16 is_gil, rt_gil;
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 96, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 108, "struct pye_pylayout is part of the ABI");
 
 #endif

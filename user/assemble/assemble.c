@@ -32,6 +32,7 @@ void asm_thread_free(struct assembler *a, struct asm_thread *t)
 	HASH_DEL(a->threads, t);
 	free(t->stack);
 	free(t->walk.frames);
+	free(t->off);
 	free(t);
 }
 
@@ -275,6 +276,20 @@ int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
 	return err;
 }
 
+int assembler__waiter(struct assembler *a, const struct assembler_waiter *waiter,
+		      const struct pye_sample_rec *rec)
+{
+	const struct assembler_idle idle = { .id = waiter->id,
+					     .pix = waiter->pix,
+					     .tid = waiter->tid,
+					     .comm = waiter->comm,
+					     .ts_ns = waiter->since_ns };
+	int err = assembler__idle(a, &idle);
+	struct asm_thread *t = thread_find(a, waiter->id);
+
+	return err || !t ? err : asm_waited(a, t, rec, waiter->now_ns);
+}
+
 void asm_idle_end(struct assembler *a, const struct asm_process *p)
 {
 	struct asm_thread *t, *next;
@@ -351,6 +366,51 @@ static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
 		err = asm_first(err, asm_gap(a, t, rec->head.ts_ns, GAP_SWITCH, 1));
 	t->last_ns = rec->head.ts_ns;
 	return err;
+}
+
+/* What comes before a sample: records that were lost. */
+static int sample_begin(struct assembler *a, struct asm_thread *t, const struct pye_head *head)
+{
+	uint32_t missing = head->seq - (uint32_t)t->next_seq;
+	int err = 0;
+
+	if (missing) {
+		a->holes += missing;
+		err = asm_gap(a, t, head->ts_ns, GAP_LOSS, missing);
+	}
+	t->next_seq += missing + 1ull;
+	t->fresh = false;
+	t->last_ns = head->ts_ns;
+	return err;
+}
+
+static int on_sample(struct assembler *a, const struct pye_sample_rec *rec, uint32_t len)
+{
+	struct asm_thread *t = thread_find(a, rec->head.tix);
+	uint32_t cnt = rec->cnt < PYE_SAMPLE_FRAMES ? rec->cnt : PYE_SAMPLE_FRAMES;
+	int err;
+
+	if (!t || len < PYE_SAMPLE_HEAD + cnt * sizeof(rec->frames[0])) {
+		a->odd.malformed++;
+		return 0;
+	}
+	err = sample_begin(a, t, &rec->head);
+	if (rec->state == PYE_SAMPLE_OFF)
+		return asm_first(err, asm_sample_keep(a, t, rec));
+	return asm_first(err, asm_sample(a, t, rec));
+}
+
+static int on_wait(struct assembler *a, const struct pye_wait_rec *rec)
+{
+	struct asm_thread *t = thread_find(a, rec->head.tix);
+	int err;
+
+	if (!t) {
+		a->odd.malformed++;
+		return 0;
+	}
+	err = sample_begin(a, t, &rec->head);
+	return asm_first(err, asm_wait(a, t, rec));
 }
 
 static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
@@ -441,6 +501,16 @@ void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq)
 	a->numbered += seq;
 }
 
+int assembler__still_waiting(struct assembler *a, uint64_t now_ns)
+{
+	struct asm_thread *t, *next;
+	int err = 0;
+
+	HASH_ITER(hh, a->threads, t, next)
+	err = asm_first(err, asm_still_waiting(a, t, now_ns));
+	return err;
+}
+
 int assembler__finish(struct assembler *a)
 {
 	struct asm_thread *t, *next;
@@ -496,6 +566,10 @@ static size_t least_size(unsigned int kind)
 		return sizeof(struct pye_thread_end_rec);
 	case PYE_REC_RETIRE:
 		return sizeof(struct pye_retire_rec);
+	case PYE_REC_SAMPLE:
+		return PYE_SAMPLE_HEAD;
+	case PYE_REC_WAIT:
+		return sizeof(struct pye_wait_rec);
 	default:
 		return SIZE_MAX;
 	}
@@ -526,6 +600,10 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 		}
 		return names_string(a, str);
 	}
+	case PYE_REC_SAMPLE:
+		return on_sample(a, rec, len);
+	case PYE_REC_WAIT:
+		return on_wait(a, rec);
 	case PYE_REC_WALK:
 		return on_walk(a, rec);
 	case PYE_REC_THREAD:
@@ -550,6 +628,7 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch)
 	uint32_t len;
 	int err = 0;
 
+	a->batches++;
 	if (batch->round != a->round || a->ended_new) {
 		a->round = batch->round;
 		while (a->retired_cnt && asm_settled(a, a->retired[a->retired_at].round))

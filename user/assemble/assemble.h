@@ -93,6 +93,25 @@ int assembler__func(struct assembler *a, const struct trace_func *func);
  */
 int assembler__idle(struct assembler *a, const struct assembler_idle *idle);
 
+/* A thread that has been off the CPU since before its process was sampled. */
+struct assembler_waiter {
+	uint32_t id; /* new number */
+	uint32_t pix, tid;
+	const char *comm;
+	uint64_t since_ns, now_ns;
+};
+
+struct pye_sample_rec;
+
+/* assembler__waiter - show it, with a stack in the form of the records. 0, -ENOMEM or the error of the
+ * capture file. */
+int assembler__waiter(struct assembler *a, const struct assembler_waiter *waiter,
+		      const struct pye_sample_rec *rec);
+
+/* assembler__still_waiting - samples: threads that are off the CPU have been so until @now_ns; before
+ * assembler__finish(). 0 or the first error. */
+int assembler__still_waiting(struct assembler *a, uint64_t now_ns);
+
 /* assembler__finish - events held back go out; after the last feed and final. */
 int assembler__finish(struct assembler *a);
 

@@ -8,6 +8,7 @@
 #include "abi/event.h"
 #include "assemble/assemble.h"
 #include "assemble/names.h"
+#include "assemble/sample.h"
 #include "proc/mem.h"
 
 struct asm_process {
@@ -30,6 +31,7 @@ struct asm_process {
 	uint32_t *codes; /* its code objects, some of those that are gone included */
 	uint32_t *gone; /* those of them */
 	uint32_t code_cnt, gone_cnt, code_size;
+	struct asm_codes codes_sampled;
 	struct trace_process trace; /* strings owned */
 	UT_hash_handle hh;
 };
@@ -54,6 +56,7 @@ struct asm_thread {
 	struct pye_entry_rec entry;
 	uint64_t last_ns;
 	struct asm_walk walk;
+	struct asm_off *off; /* its stack when it lost the CPU; NULL: it has it, or none was taken */
 	uint64_t *stack; /* addresses of the open frames */
 	uint32_t depth, size;
 	uint32_t watch_top; /* depth of the innermost frame that is watched; 0: none */
@@ -81,6 +84,8 @@ struct assembler {
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
 	struct asm_watch *watch; /* NULL: nothing is watched */
+	uint64_t batches; /* taken so far */
+	uint32_t next_func; /* last number given to a function of a sample: there are no others then */
 	uint64_t holes; /* events missing by their numbers */
 	uint64_t numbered; /* events that had a number, of threads that are forgotten */
 	uint64_t inferred; /* throws: events without a number, told from a walk */

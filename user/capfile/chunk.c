@@ -302,6 +302,7 @@ int capw_chunk_set_info(struct capw *w, const struct trace_info *info)
 	bytes_string(b, info->kernel);
 	bytes_string(b, info->cpu);
 	bytes_string(b, info->arguments);
+	w->sample_ns = info->sample_ns;
 	return b->failed ? -ENOMEM : 0;
 }
 
@@ -322,6 +323,7 @@ int capw_chunk_write_info(struct capw *w, uint64_t start_ns, const struct trace_
 	bytes_varint(b, w->start_ns);
 	bytes_varint(b, before->chunks);
 	put_counters(b, base);
+	bytes_varint(b, w->sample_ns);
 	return write_payload(w, CAP_CHUNK_INFO, start_ns, start_ns);
 }
 

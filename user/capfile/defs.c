@@ -39,6 +39,7 @@ static void thread_free(struct capw *w, struct wthread *t)
 {
 	capw_stack_clear(t);
 	free(t->stack);
+	capw_sample_forget(w, t);
 	w->stacks_memory -= t->cap * sizeof(t->stack[0]);
 	process_put(w, t->process);
 	w->defs_memory -= sizeof(*t) + t->body.cap;
@@ -364,6 +365,7 @@ static void release_thread(void *record, void *arg)
 	(void)arg;
 	bytes_done(&t->body);
 	free(t->stack);
+	free(t->sample);
 	free(t);
 }
 

@@ -10,7 +10,7 @@
 
 #define CAP_MAGIC "\x89PYEBPF\n"
 #define CAP_MAJOR 1
-#define CAP_MINOR 1 /* 1: what came before, in INFO */
+#define CAP_MINOR 2 /* 1: what came before, in INFO; 2: samples */
 
 /* The file header: magic, u16 major, u16 minor, u32 low half of the XXH64 of the bytes before. */
 enum {
@@ -51,7 +51,8 @@ enum cap_chunk_type {
 #define CAP_KIND_BITS	8u
 #define CAP_KIND_EXTEND 7u
 enum cap_extend_type {
-	CAP_EXTEND_GAP = 0
+	CAP_EXTEND_GAP = 0,
+	CAP_EXTEND_SAMPLE = 1 /* 1.2 */
 };
 
 #define CAP_THREAD_DATA 1u /* flags of a thread: it has a stream in this chunk */

@@ -34,7 +34,7 @@ static struct block *new_block(struct capw *w)
 }
 
 /* Go on in a new block, whatever the size of the chunk. */
-static int add_block(struct capw *w, struct wthread *t)
+int capw_add_block(struct capw *w, struct wthread *t)
 {
 	struct block *b = new_block(w);
 
@@ -62,7 +62,7 @@ static inline bool has_room(const struct wthread *t, size_t len)
 static int join(struct capw *w, struct wthread *t, uint64_t ts_ns)
 {
 	uint32_t len = t->hidden ? 0 : t->len;
-	int err = add_block(w, t);
+	int err = capw_add_block(w, t);
 
 	if (err)
 		return err;
@@ -72,7 +72,7 @@ static int join(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	t->first_len = len;
 	for (uint32_t i = 0; i < len; i++) {
 		if (!has_room(t, VARINT_MAX)) {
-			err = add_block(w, t);
+			err = capw_add_block(w, t);
 			if (err) {
 				t->first_len = i; /* a reader finds that frames are missing */
 				return err;
@@ -109,7 +109,7 @@ static bool chunk_is_full(const struct capw *w)
  * Find room for @len bytes of the thread's stream. When there is none afterwards the result says
  * why; when there is, it is 0 or the error of a chunk that had to be dropped.
  */
-static int make_room(struct capw *w, struct wthread *t, uint64_t ts_ns, size_t len)
+int capw_make_room(struct capw *w, struct wthread *t, uint64_t ts_ns, size_t len)
 {
 	int write_err = 0, err = 0;
 
@@ -118,7 +118,7 @@ static int make_room(struct capw *w, struct wthread *t, uint64_t ts_ns, size_t l
 	if (!t->at)
 		err = join(w, t, ts_ns);
 	if (!err && !has_room(t, len))
-		err = add_block(w, t);
+		err = capw_add_block(w, t);
 	return err ? err : write_err;
 }
 
@@ -210,7 +210,7 @@ static int hide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	int err = 0;
 
 	if (!has_room(t, GAP_BYTES_MAX))
-		err = make_room(w, t, ts_ns, GAP_BYTES_MAX);
+		err = capw_make_room(w, t, ts_ns, GAP_BYTES_MAX);
 	if (!has_room(t, GAP_BYTES_MAX))
 		return err;
 	put_gap(t, &gap);
@@ -227,14 +227,14 @@ static int unhide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	struct trace_gap gap = {
 		.ts_ns = ts_ns, .until_ns = ts_ns, .lost = t->hidden_cnt, .reason = GAP_LOSS
 	};
-	int err = make_room(w, t, ts_ns, GAP_BYTES_MAX);
+	int err = capw_make_room(w, t, ts_ns, GAP_BYTES_MAX);
 
 	if (!has_room(t, GAP_BYTES_MAX))
 		return err;
 	put_gap(t, &gap);
 	t->hidden = false;
 	for (uint32_t i = 0; i < t->len; i++) {
-		if (!has_room(t, EVENT_BYTES_MAX) && add_block(w, t))
+		if (!has_room(t, EVENT_BYTES_MAX) && capw_add_block(w, t))
 			return -ENOMEM;
 		put_entry(w, t, ts_ns, TRACE_OPEN, t->stack[i]);
 	}
@@ -284,7 +284,7 @@ int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 		return err;
 	}
 	if (unlikely(!has_room(t, EVENT_BYTES_MAX))) {
-		err = make_room(w, t, ts_ns, EVENT_BYTES_MAX);
+		err = capw_make_room(w, t, ts_ns, EVENT_BYTES_MAX);
 		if (!has_room(t, EVENT_BYTES_MAX))
 			return err;
 	}
@@ -310,7 +310,7 @@ int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 	if (unlikely(!t->len))
 		return -EINVAL;
 	if (unlikely(!has_room(t, EVENT_BYTES_MAX))) {
-		err = make_room(w, t, ts_ns, EVENT_BYTES_MAX);
+		err = capw_make_room(w, t, ts_ns, EVENT_BYTES_MAX);
 		if (!has_room(t, EVENT_BYTES_MAX))
 			return err;
 	}
@@ -362,7 +362,7 @@ int capw__gap(struct capw *w, const struct trace_gap *gap)
 		g.ts_ns = t->last_ns;
 	if (g.until_ns < g.ts_ns)
 		g.until_ns = g.ts_ns;
-	err = make_room(w, t, g.ts_ns, GAP_BYTES_MAX);
+	err = capw_make_room(w, t, g.ts_ns, GAP_BYTES_MAX);
 	if (!has_room(t, GAP_BYTES_MAX))
 		return err;
 	put_gap(t, &g);
@@ -508,6 +508,7 @@ void capw__free(struct capw *w)
 	capw_keep_done(w);
 	bytes_done(&w->info);
 	bytes_done(&w->scratch);
+	bytes_done(&w->body);
 	bytes_done(&w->raw);
 	free(w->out);
 	ZSTD_freeCCtx(w->zstd);

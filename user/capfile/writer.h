@@ -85,6 +85,15 @@ int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind);
 int capw__gap(struct capw *w, const struct trace_gap *gap);
 
+/**
+ * capw__sample - a stack, as struct trace_sample says
+ *
+ * Numbered and counted like an event; it neither uses nor changes the thread's open frames.
+ *
+ * Return: as capw__enter(); -EINVAL also for more than TRACE_SAMPLE_FRAMES frames.
+ */
+int capw__sample(struct capw *w, const struct trace_sample *sample);
+
 /* capw__depth - number of open frames of a thread, 0 if unknown. */
 uint32_t capw__depth(const struct capw *w, uint32_t thread);
 

@@ -19,14 +19,15 @@
 #include "capfile/varint.h"
 #include "capfile/writer.h"
 
-#define BLOCK_SIZE	  512u
-#define CHUNK_BYTES	  (2u << 20) /* default */
-#define CHUNK_BYTES_MAX	  (8u << 20) /* keeps any payload below CAP_RAW_MAX */
-#define CHUNK_DEFS_MAX	  (4u << 20) /* bytes of definitions that end a chunk */
-#define DEFS_MEMORY_MAX	  (24u << 20) /* of all definitions that live */
-#define STACKS_MEMORY_MAX (16u << 20) /* of the open frames of all threads */
-#define EVENT_BYTES_MAX	  (VARINT_MAX + 5)
-#define GAP_BYTES_MAX	  (VARINT_MAX + 3 + 3 * VARINT_MAX)
+#define BLOCK_SIZE	   512u
+#define CHUNK_BYTES	   (2u << 20) /* default */
+#define CHUNK_BYTES_MAX	   (8u << 20) /* keeps any payload below CAP_RAW_MAX */
+#define CHUNK_DEFS_MAX	   (4u << 20) /* bytes of definitions that end a chunk */
+#define DEFS_MEMORY_MAX	   (24u << 20) /* of all definitions that live */
+#define STACKS_MEMORY_MAX  (16u << 20) /* of the open frames of all threads */
+#define SAMPLES_MEMORY_MAX (16u << 20) /* of the samples that the next ones are compared with */
+#define EVENT_BYTES_MAX	   (VARINT_MAX + 5)
+#define GAP_BYTES_MAX	   (VARINT_MAX + 3 + 3 * VARINT_MAX)
 
 /* A link of the lists of a chunk, in order of the index in it. */
 struct link {
@@ -81,6 +82,12 @@ struct block {
 	uint8_t data[BLOCK_SIZE - sizeof(void *) - sizeof(uint32_t) * 2];
 };
 
+/* A frame of the last sample. */
+struct wframe {
+	struct wfunc *func;
+	uint32_t line;
+};
+
 struct wthread {
 	uint8_t *at, *end; /* room in the last block; NULL: has no stream in this chunk */
 	uint64_t last_ns;
@@ -100,6 +107,10 @@ struct wthread {
 	struct wprocess *process;
 	struct bytes body;
 
+	/* the last sample of this stream, which the next one is compared with */
+	struct wframe *sample;
+	uint32_t sample_len, sample_cap, sample_epoch;
+
 	struct block *first, *last;
 	uint64_t first_ns, first_seq; /* of the stream */
 	uint32_t first_len; /* open frames at its beginning */
@@ -113,7 +124,7 @@ struct capw {
 
 	struct idtab processes, threads, funcs;
 	struct strtab files;
-	size_t defs_memory, stacks_memory;
+	size_t defs_memory, stacks_memory, samples_memory;
 
 	/* the chunk being filled */
 	uint32_t epoch;
@@ -128,6 +139,8 @@ struct capw {
 
 	struct block *free_blocks;
 	struct bytes scratch; /* a definition */
+	struct bytes body; /* a sample */
+	uint64_t sample_ns; /* of struct trace_info */
 	struct bytes raw; /* a payload */
 	uint8_t *out; /* header and stored payload */
 	size_t out_cap;
@@ -217,6 +230,13 @@ void capw_chunk_number(uint8_t *chunk, uint64_t seq);
 /* capw_join_all - begin the streams of all threads that have open frames, so that the chunk being
  * filled shows them. What finds no memory is missing. */
 void capw_join_all(struct capw *w);
+
+/* capw_make_room - as writer.c says; capw_add_block - go on in a new block. */
+int capw_make_room(struct capw *w, struct wthread *t, uint64_t ts_ns, size_t len);
+int capw_add_block(struct capw *w, struct wthread *t);
+
+/* capw_sample_forget - give back what is kept of a thread's last sample. */
+void capw_sample_forget(struct capw *w, struct wthread *t);
 
 /* capw_stack_clear - close all open frames of a thread. */
 void capw_stack_clear(struct wthread *t);

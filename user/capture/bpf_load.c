@@ -55,6 +55,7 @@ static void configure_pidns(struct trace_bpf *skel)
 static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 		      struct bpf_loaded *b)
 {
+	bool probes = !opts->sample_ns;
 	struct bpf_program *prog;
 
 	configure_pidns(skel);
@@ -71,10 +72,17 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	bpf_program__set_autoload(skel->progs.probe_eval_exit, opts->eval);
 	bpf_program__set_autoload(skel->progs.probe_usdt_entry, opts->usdt);
 	bpf_program__set_autoload(skel->progs.probe_usdt_return, opts->usdt);
+	bpf_program__set_autoload(skel->progs.on_clock, !probes);
+	bpf_program__set_autoload(skel->progs.on_switch, opts->off_cpu);
+	bpf_program__set_autoload(skel->progs.list_waiting, opts->off_cpu);
+	skel->rodata->cfg_sample_ns = opts->sample_ns;
+	skel->rodata->cfg_off_every_ns = opts->sample_ns ? opts->sample_ns / 4 + 1 : 1;
 	bpf_object__for_each_program(prog, skel->obj)
 	{
-		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE)
+		if (strcmp(bpf_program__section_name(prog), "uprobe") != 0)
 			continue;
+		if (!probes)
+			bpf_program__set_autoload(prog, false);
 		if (b->multi)
 			bpf_program__set_expected_attach_type(prog, FEATURE_UPROBE_MULTI);
 		if (b->sleepable)

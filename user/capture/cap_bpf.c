@@ -22,6 +22,7 @@
 #include "capture/calibrate.h"
 #include "capture/guard.h"
 #include "capture/ring.h"
+#include "capture/sampler.h"
 #include "capture/sweep.h"
 #include "trace.skel.h"
 
@@ -50,6 +51,9 @@ struct cap_bpf {
 	struct bpf_link *life[4], *hold[2];
 	size_t life_cnt, hold_cnt;
 	struct guard guard;
+	uint64_t sample_ns;
+	bool on_cpu, off_cpu;
+	struct sampler sampler;
 };
 
 static uint64_t now_ns(void)
@@ -134,6 +138,8 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.force_classic = opts->force_classic,
 		.eval = opts->families & CAP_EVAL,
 		.usdt = opts->families & CAP_USDT,
+		.sample_ns = opts->sample_ns,
+		.off_cpu = opts->off_cpu,
 	};
 	struct cap_bpf *c;
 	int err;
@@ -146,6 +152,9 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	if (!c)
 		return -ENOMEM;
 	c->select = opts->select;
+	c->sample_ns = opts->sample_ns;
+	c->on_cpu = opts->on_cpu;
+	c->off_cpu = opts->off_cpu;
 	err = bpf_load(&c->bpf, &load, e);
 	if (err) {
 		free(c);
@@ -168,6 +177,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 void cap_bpf__detach(struct cap_bpf *c)
 {
 	c->bpf.skel->bss->stopped = 1;
+	sampler__stop(&c->sampler);
 	for (size_t i = 0; i < c->attached_cnt; i++)
 		attach_close(&c->attached[i]);
 	c->attached_cnt = 0;
@@ -197,7 +207,11 @@ void cap_bpf__free(struct cap_bpf *c)
 void cap_bpf__calibrate(struct cap_bpf *c)
 {
 	const uint8_t *data;
-	int err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, &c->calibration);
+	int err;
+
+	if (c->sample_ns)
+		return;
+	err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, &c->calibration);
 
 	if (err)
 		log_debug("the cost of an event could not be measured: %s", strerror(-err));
@@ -246,6 +260,7 @@ int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32
 		return err;
 	if (in->plan.tstate_current)
 		proc.tstate_current = in->plan.tstate_current + in->bias;
+	proc.interpreters = in->interpreters;
 	proc.pix = __atomic_fetch_add(&c->bpf.skel->data->next_pix, 1, __ATOMIC_RELAXED);
 	if (bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY))
 		return -errno;
@@ -304,6 +319,7 @@ void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in)
 	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
 		return;
 	proc.tstate_current = in->plan.tstate_current ? in->plan.tstate_current + in->bias : 0;
+	proc.interpreters = in->interpreters;
 	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
 }
 
@@ -451,6 +467,26 @@ void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays)
 		  PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SELECTED |
 			  (stays ? PYE_PROC_STAYS : 0u),
 		  0);
+}
+
+int cap_bpf__sample(struct cap_bpf *c, pid_t pid, struct err *e)
+{
+	int err = 0;
+
+	c->bpf.skel->bss->stopped = 0;
+	if (c->on_cpu && !c->sampler.links)
+		err = sampler__start(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns);
+	if (err)
+		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the clocks");
+	if (c->off_cpu && !c->sampler.off) {
+		c->sampler.off = bpf_program__attach(c->bpf.skel->progs.on_switch);
+		err = c->sampler.off ? 0 : -errno;
+	}
+	if (err)
+		return bpf_refused(e, err, CAPS_BPF,
+				   "the kernel refused to tell when threads wait");
+	set_flags(c, pid, PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SAMPLED, 0);
+	return 0;
 }
 
 /* Events first, but they wait in `ready`: a definition they use was written before them, so it is
@@ -632,6 +668,26 @@ int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task
 	struct tasks t = { cb, ctx };
 
 	return iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one, &t);
+}
+
+struct waiting {
+	int (*cb)(void *ctx, const struct pye_waiter *wait);
+	void *ctx;
+};
+
+static int waiting_one(void *ctx, const void *rec)
+{
+	const struct waiting *w = ctx;
+
+	return w->cb(w->ctx, rec);
+}
+
+int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
+		     void *ctx)
+{
+	struct waiting w = { cb, ctx };
+
+	return iterate(c->bpf.skel->progs.list_waiting, sizeof(struct pye_waiter), waiting_one, &w);
 }
 
 uint32_t cap_bpf__new_thread(struct cap_bpf *c)

@@ -12,6 +12,7 @@
 
 #include "abi/event.h"
 #include "abi/proc.h"
+#include "abi/sample.h"
 #include "base/err.h"
 #include "capture/capture.h"
 #include "cpython/interp.h"
@@ -24,6 +25,8 @@ struct cap_bpf_opts {
 	bool launch; /* cap_bpf__hold() will be used */
 	bool select; /* cap_bpf__select() will be used: from Linux 5.17 on */
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
+	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
+	bool on_cpu, off_cpu; /* which threads are sampled then */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
 
@@ -144,6 +147,21 @@ int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ct
 
 /* cap_bpf__probed - a file has its probes for everybody. */
 bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);
+
+/**
+ * cap_bpf__sample - take samples of a process that cap_bpf__trace() made known
+ *
+ * The first one starts the clocks. Children of a process that is followed have samples from their first
+ * moment on.
+ *
+ * Return: 0, or the kernel's refusal with its sentence in @e.
+ */
+int cap_bpf__sample(struct cap_bpf *c, pid_t pid, struct err *e);
+
+/* cap_bpf__waiting - the threads of all sampled processes, with off_cpu; @cb may return a negative
+ * number to stop. */
+int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
+		     void *ctx);
 
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);

@@ -166,6 +166,7 @@ TEE(process, trace_process)
 TEE(thread, trace_thread)
 TEE(func, trace_func)
 TEE(event, trace_event)
+TEE(sample, trace_sample)
 TEE(gap, trace_gap)
 TEE(end, trace_totals)
 
@@ -184,6 +185,7 @@ static const struct trace_consumer tee = {
 	.thread = on_thread,
 	.func = on_func,
 	.event = on_event,
+	.sample = on_sample,
 	.gap = on_gap,
 	.end = on_totals,
 };

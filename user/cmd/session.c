@@ -21,6 +21,7 @@
 #include "cmd/session_priv.h"
 
 #define POLL_MS		 5
+#define POLL_SAMPLES_MS	 10 /* code objects are named by then, before most that die are gone */
 #define BUSY_PCT	 5 /* of a ring full: read on at once */
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
 #define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
@@ -131,6 +132,9 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes,
 				    .launch = opts->command != NULL,
 				    .select = opts->select != NULL,
+				    .sample_ns = opts->sample_ns,
+				    .on_cpu = opts->on_cpu,
+				    .off_cpu = opts->off_cpu,
 				    .force_classic = opts->force_classic };
 	struct session *s = calloc(1, sizeof(*s));
 	int err;
@@ -186,7 +190,8 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	struct trace_info info = {
 		.start_ns = now_ns(),
 		.start_unix_ns = wall_ns(),
-		.engine = plan->engine,
+		.engine = s->opts.sample_ns ? "sample" : plan->engine,
+		.sample_ns = s->opts.sample_ns,
 		.version = PYEBPF_VERSION,
 		.hostname = uts.nodename,
 		.kernel = uts.release,
@@ -240,7 +245,8 @@ static int start(struct session *s, struct err *e)
 
 		if (err)
 			return err;
-		idle_begin(s->targets[i]);
+		if (!s->opts.sample_ns)
+			idle_begin(s->targets[i]);
 	}
 	return session_drop(s, e);
 }
@@ -316,10 +322,11 @@ static void progress(struct session *s, uint64_t now, uint64_t *next)
 		events /= 1000;
 		unit++;
 	}
-	fprintf(stderr, "%s%02u:%02u | %.1f%s events | %u threads | ring %u%% | lost %llu%s",
+	fprintf(stderr, "%s%02u:%02u | %.1f%s %s | %u threads | ring %u%% | lost %llu%s",
 		tty ? "\r" : "pyebpf: ", elapsed / 60, elapsed % 60, events, units[unit],
-		s->as ? assembler__threads(s->as) : 0, cap_bpf__backlog(s->cap),
-		(unsigned long long)cap_bpf__counter(s->cap, 0), tty ? "\033[K" : "\n");
+		s->opts.sample_ns ? "samples" : "events", s->as ? assembler__threads(s->as) : 0,
+		cap_bpf__backlog(s->cap), (unsigned long long)cap_bpf__counter(s->cap, 0),
+		tty ? "\033[K" : "\n");
 }
 
 static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrupted)
@@ -357,7 +364,9 @@ void session_flush(struct session *s, uint64_t now)
 /* Records wait in their rings while we sleep: that costs less than looking all the time. */
 static int wait_ms(struct session *s)
 {
-	return s->as && cap_bpf__backlog(s->cap) >= BUSY_PCT ? 0 : POLL_MS;
+	if (s->as && cap_bpf__backlog(s->cap) >= BUSY_PCT)
+		return 0;
+	return s->opts.sample_ns ? POLL_SAMPLES_MS : POLL_MS;
 }
 
 static int loop(struct session *s)
@@ -379,7 +388,7 @@ static int loop(struct session *s)
 		if (drained < 0)
 			return drained;
 		/* calls are there, so the interpreter has started */
-		if (s->opts.command && s->capw && capw__written(s->capw) &&
+		if (s->opts.command && !s->opts.sample_ns && s->capw && capw__written(s->capw) &&
 		    (err = targets_check_jit(s)))
 			return err;
 		if (time_is_up(s, now, &interrupted) || !targets_alive(s))
@@ -414,12 +423,14 @@ static int finish(struct session *s, struct session_result *result)
 	int err;
 
 	idle_show(s);
+	waiting_show(s);
 	cap_bpf__detach(s->cap);
 	targets_release(s);
 	while (drain(s, PASS_BATCHES) > 0 && s->interrupts < 2)
 		read_signals(s);
 	cap_bpf__finals(s->cap, take_final, s);
 	drain(s, PASS_BATCHES); /* the last words of threads that ended meanwhile */
+	assembler__still_waiting(s->as, now_ns());
 	err = assembler__finish(s->as);
 	cap_bpf__losses(s->cap, lost);
 	session_record(s, &(struct replay_item){ .kind = REPLAY_LOSSES, .len = sizeof(lost) },

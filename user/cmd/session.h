@@ -29,6 +29,8 @@ struct session_opts {
 	struct limit_opts limits;
 	struct limit_files files; /* called where limits want more than one */
 	size_t ring_bytes; /* 0 = the default */
+	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
+	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
 	bool force_classic;
 	const char *record_rings; /* file for capture/replay.h, or NULL */
 	bool quiet;

@@ -107,4 +107,7 @@ void idle_begin(struct target *t);
 void idle_show(struct session *s);
 void idle_free(struct target *t);
 
+/* waiting_show - samples: before the end, show the threads that have waited all the time. */
+void waiting_show(struct session *s);
+
 #endif

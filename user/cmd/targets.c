@@ -115,6 +115,8 @@ int target_start(struct session *s, struct target *t, struct err *e)
 
 	if (err)
 		return err;
+	if (s->opts.sample_ns)
+		return cap_bpf__sample(s->cap, t->pid.given, e);
 	if (shared && !cap_bpf__probed(s->cap, &t->in))
 		select_say_users(s, &t->in);
 	err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
@@ -216,13 +218,14 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 								  .pix = rec->pix,
 								  .pid = (pid_t)rec->pid,
 								  .ts_ns = rec->head.ts_ns,
-								  .late = !parent->launched });
+								  .late = !parent->launched &&
+									  !s->opts.sample_ns });
 	t = s->released ? NULL : target_add(s, (pid_t)rec->pid, &e);
 	if (!t)
 		return; /* it has ended */
 	t->pix = rec->pix;
 	t->launched = parent->launched;
-	if (!parent->launched && parent->has_interp)
+	if (!parent->launched && parent->has_interp && !s->opts.sample_ns)
 		attach_child(s, t, parent);
 }
 
@@ -252,15 +255,18 @@ static int go_on(struct session *s, struct target *t)
 	struct assembler_process p;
 	struct proc_info info;
 	char python[16];
+	struct err e = { 0 };
 
 	cap_bpf__moved(s->cap, t->pid.given, &t->in);
+	if (s->opts.sample_ns)
+		cap_bpf__sample(s->cap, t->pid.given, &e);
 	describe(s, t, &p, &info, python, sizeof(python));
 	return session_tell(s, &p);
 }
 
 static int start_late(struct session *s, struct target *t, struct err *e)
 {
-	t->late = true;
+	t->late = !s->opts.sample_ns;
 	return target_start(s, t, e);
 }
 

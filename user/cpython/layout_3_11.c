@@ -50,6 +50,13 @@ const struct layout layout_3_11 = {
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
 		.idle_ops          = { 151, 150, 83, 86 }, /* RESUME, RESUME_QUICK, RETURN_VALUE, YIELD_VALUE */
+
+		.ts_status         = PYE_NO_FIELD,
+		.co_linetable      = 136,
+		.bytes_size        = 16,
+		.bytes_data        = 32,
+		.is_gil            = PYE_NO_FIELD,
+		.rt_gil            = 360,
 	},
 };
 /* clang-format on */

@@ -52,6 +52,13 @@ const struct layout layout_3_12 = {
 		.resume_ahead      = 2,
 		.yield_ops         = { 150, 243 },
 		.resume_ops        = { 151, 240, 255, 255 },
+
+		.ts_status         = 24,
+		.co_linetable      = 136,
+		.bytes_size        = 16,
+		.bytes_data        = 32,
+		.is_gil            = 384,
+		.rt_gil            = PYE_NO_FIELD,
 	},
 };
 /* clang-format on */

@@ -49,6 +49,13 @@ const struct layout layout_3_9 = {
 
 		.resume_mask       = 0,
 		.resume_skip       = 0xff,
+
+		.ts_status         = PYE_NO_FIELD,
+		.co_linetable      = 120,
+		.bytes_size        = 16,
+		.bytes_data        = 32,
+		.is_gil            = PYE_NO_FIELD,
+		.rt_gil            = 352,
 	},
 };
 /* clang-format on */

@@ -49,6 +49,7 @@ static const struct field_rule field_rules[] = {
 	{ LAYOUT_FIELD(co_name),          IN_CODE,    8, 1024 },
 	{ LAYOUT_FIELD(co_qualname),      IN_CODE,    8, 1024 },
 	{ LAYOUT_FIELD(co_firstlineno),   IN_CODE,    4, 1024 },
+	{ LAYOUT_FIELD(co_linetable),     IN_CODE,    8, 1024 },
 	{ LAYOUT_FIELD(co_code_adaptive), IN_CODE,    2, 1024 },
 	{ LAYOUT_FIELD(str_length),       IN_STR,     8, 256 },
 	{ LAYOUT_FIELD(str_state),        IN_STR,     4, 256 },
@@ -158,13 +159,15 @@ int layout_apply_debug(const struct layout *l, const uint8_t *debug, size_t len,
 static void shift_objects(struct pye_pylayout *py, uint16_t by)
 {
 	static const uint16_t fields[] = {
-		LAYOUT_FIELD(f_code),	 LAYOUT_FIELD(f_previous),
-		LAYOUT_FIELD(f_instr),	 LAYOUT_FIELD(f_state),
-		LAYOUT_FIELD(f_gen),	 LAYOUT_FIELD(co_filename),
-		LAYOUT_FIELD(co_name),	 LAYOUT_FIELD(co_firstlineno),
-		LAYOUT_FIELD(co_flags),	 LAYOUT_FIELD(str_length),
-		LAYOUT_FIELD(str_state), LAYOUT_FIELD(str_ascii_data),
-		LAYOUT_FIELD(str_data),	 LAYOUT_FIELD(type_dealloc),
+		LAYOUT_FIELD(f_code),	    LAYOUT_FIELD(f_previous),
+		LAYOUT_FIELD(f_instr),	    LAYOUT_FIELD(f_state),
+		LAYOUT_FIELD(f_gen),	    LAYOUT_FIELD(co_filename),
+		LAYOUT_FIELD(co_name),	    LAYOUT_FIELD(co_firstlineno),
+		LAYOUT_FIELD(co_flags),	    LAYOUT_FIELD(str_length),
+		LAYOUT_FIELD(str_state),    LAYOUT_FIELD(str_ascii_data),
+		LAYOUT_FIELD(str_data),	    LAYOUT_FIELD(type_dealloc),
+		LAYOUT_FIELD(co_linetable), LAYOUT_FIELD(bytes_size),
+		LAYOUT_FIELD(bytes_data),
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)

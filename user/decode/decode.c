@@ -220,6 +220,8 @@ static int give_begin(struct decoder *d)
 	info.arguments = cursor_string(&c);
 	if (cursor_left(&c))
 		read_before(d, &c, &info.before);
+	if (cursor_left(&c)) /* 1.2 */
+		info.sample_ns = cursor_varint(&c);
 	if (c.bad)
 		dec_note_damage(d, d->r->chunks[0].offset);
 	d->now_ns = info.start_ns < d->floors[0] ? info.start_ns : d->floors[0];

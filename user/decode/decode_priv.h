@@ -57,6 +57,8 @@ struct thread {
 	const struct chunk *listed_in; /* being opened */
 	uint32_t *stack, len, cap;
 	uint32_t reopened; /* PENDING_OPEN: frames shown already */
+	struct trace_frame *sample; /* the last one of the segment */
+	uint32_t sample_len, sample_cap;
 };
 
 struct heap_item {
@@ -125,6 +127,13 @@ int dec_thread_fetch(struct decoder *d, struct thread *t);
 
 /* dec_thread_step - hand out the pending event and fetch the next. Return: 0 or an error. */
 int dec_thread_step(struct decoder *d, struct thread *t);
+
+/* dec_sample - hand out a sample of the segment being read; @c: its body, bad if it made no sense.
+ * Return: 0 or an error. */
+int dec_sample(struct decoder *d, struct thread *t, struct cursor *c);
+
+/* dec_sample_forget - the next segment shows its first sample whole. */
+void dec_sample_forget(struct thread *t);
 
 /* dec_thread_free - free what remains of a thread; the caller takes it from the table. */
 void dec_thread_free(struct decoder *d, struct thread *t);

@@ -44,6 +44,7 @@ static void end_segment(struct decoder *d, struct thread *t)
 {
 	struct segment *s = t->first;
 
+	dec_sample_forget(t);
 	t->first = s->next;
 	if (!t->first)
 		t->end = &t->first;
@@ -54,6 +55,7 @@ void dec_thread_free(struct decoder *d, struct thread *t)
 {
 	while (t->first)
 		end_segment(d, t);
+	dec_sample_forget(t);
 	d->frames_cap -= t->cap;
 	free(t->stack);
 	free(t);
@@ -274,6 +276,17 @@ static int step_leave(struct decoder *d, struct thread *t)
 	return give_event(d, t, t->kind, t->stack[t->len], t->len);
 }
 
+static int step_sample(struct decoder *d, struct thread *t, struct cursor *c)
+{
+	int err;
+
+	advance(d, t->next_ns);
+	err = dec_sample(d, t, c);
+	if (c->bad)
+		drop_rest(d, t);
+	return err;
+}
+
 static int step_extended(struct decoder *d, struct thread *t)
 {
 	struct segment *s = t->first;
@@ -283,6 +296,8 @@ static int step_extended(struct decoder *d, struct thread *t)
 
 	cursor_skip(&s->c, len);
 	c.end = s->c.p;
+	if (type == CAP_EXTEND_SAMPLE && !s->c.bad)
+		return step_sample(d, t, &c);
 	if (type != CAP_EXTEND_GAP && !s->c.bad)
 		return 0;
 	reason = cursor_varint(&c);

@@ -135,6 +135,43 @@ static int on_event(void *self, const struct trace_event *event)
 	return ff_samples__add(&t->samples, ff->gzip, change_time(ff, event->ts_ns), top_stack(t));
 }
 
+/* A sample stands for the time up to it: its stack begins then, and ends with it unless the next one's
+ * time follows at once. */
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	uint64_t end_ns = sample->ts_ns, start_ns;
+	struct ff_thread *t = find_thread(self, sample->thread);
+	struct firefox *ff = self;
+	uint32_t stack = FF_NONE;
+	int err = 0;
+
+	if (!t)
+		return -PYE_EFORMAT;
+	if (ff->opts.split_events && ff->part_events >= ff->opts.split_events && ff->out->next)
+		err = next_part(ff);
+	if (err)
+		return err;
+	ff->part_events++;
+	ff->events++;
+	t->events++;
+	for (uint32_t i = 0; i < sample->frame_cnt; i++) {
+		uint32_t func = ff_map__find_id(&ff->func_ids, sample->frames[i].func);
+
+		if (func == FF_NONE)
+			return -PYE_EFORMAT;
+		stack = ff_tables__stack(&ff->tables, stack, ff->func_frames[func]);
+		if (stack == FF_NONE)
+			return -ENOMEM;
+	}
+	start_ns = change_time(ff, end_ns > sample->weight_ns ? end_ns - sample->weight_ns : 0);
+	if (t->samples.cnt && t->sampled_ns + sample->weight_ns / 2 < start_ns)
+		err = close_samples(ff, t, ff->info.start_ns + t->sampled_ns);
+	if (end_ns > ff->last_ns)
+		ff->last_ns = end_ns;
+	t->sampled_ns = ff_since(ff, end_ns);
+	return err ? err : ff_samples__add(&t->samples, ff->gzip, start_ns, stack);
+}
+
 static int on_gap(void *self, const struct trace_gap *gap)
 {
 	struct firefox *ff = self;
@@ -234,6 +271,7 @@ const struct exporter export_firefox = {
 		.thread = ff_thread,
 		.func = ff_func,
 		.event = on_event,
+		.sample = on_sample,
 		.gap = on_gap,
 		.end = on_end,
 	},

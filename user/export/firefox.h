@@ -46,6 +46,7 @@ struct ff_thread {
 	uint32_t depth, open_cap;
 	/* this file */
 	struct ff_samples samples;
+	uint64_t sampled_ns; /* end of the last sample, since the start of the capture */
 	uint64_t events;
 	struct trace_gap *gaps;
 	uint32_t gap_cnt, gap_cap;

@@ -58,6 +58,11 @@ int folding_event(void *self, const struct trace_event *event)
 	return aggregate_consumer.event(agg_of(self), event);
 }
 
+int folding_sample(void *self, const struct trace_sample *sample)
+{
+	return aggregate_consumer.sample(agg_of(self), sample);
+}
+
 int folding_gap(void *self, const struct trace_gap *gap)
 {
 	return aggregate_consumer.gap(agg_of(self), gap);
@@ -70,7 +75,7 @@ int folding_end(void *self, const struct trace_totals *totals)
 
 /* A stack that was cut, with the values of all that look the same. */
 struct cut_stack {
-	uint64_t calls, self_ns;
+	uint64_t calls, self_ns, off_ns;
 };
 
 struct walk {
@@ -142,6 +147,7 @@ static int add_cut(struct walk *w, const struct agg_stack *s)
 	}
 	w->cuts[id].calls += s->calls;
 	w->cuts[id].self_ns += s->self_ns;
+	w->cuts[id].off_ns += s->off_ns;
 	return 0;
 }
 
@@ -154,7 +160,8 @@ static int visit(struct walk *w, uint32_t i, int (*fn)(void *, const struct fold
 				      .func_cnt = w->depth[i],
 				      .thread = s->thread,
 				      .calls = s->calls,
-				      .self_ns = s->self_ns };
+				      .self_ns = s->self_ns,
+				      .off_ns = s->off_ns };
 
 	if (w->depth[i] <= w->max_frames) {
 		copy_frames(w, i, w->depth[i], funcs + w->depth[i]);
@@ -174,7 +181,8 @@ static int visit_cuts(struct walk *w, int (*fn)(void *, const struct folded_stac
 		const uint32_t *key = w->funcs;
 		struct folded_stack stack = { .func_cnt = w->max_frames,
 					      .calls = w->cuts[id].calls,
-					      .self_ns = w->cuts[id].self_ns };
+					      .self_ns = w->cuts[id].self_ns,
+					      .off_ns = w->cuts[id].off_ns };
 
 		memcpy(w->funcs, strpool__get(&w->keys, id), w->keys.strs[id].len);
 		stack.thread = key[0];

@@ -29,6 +29,7 @@ int folding_process(void *self, const struct trace_process *process);
 int folding_thread(void *self, const struct trace_thread *thread);
 int folding_func(void *self, const struct trace_func *func);
 int folding_event(void *self, const struct trace_event *event);
+int folding_sample(void *self, const struct trace_sample *sample);
 int folding_gap(void *self, const struct trace_gap *gap);
 int folding_end(void *self, const struct trace_totals *totals);
 
@@ -39,7 +40,7 @@ struct folded_stack {
 	const uint32_t *funcs; /* indexes, or FOLDING_CUT; the outermost frame first; borrowed */
 	uint32_t func_cnt;
 	uint32_t thread;
-	uint64_t calls, self_ns;
+	uint64_t calls, self_ns, off_ns; /* as in struct agg_stack */
 };
 
 /**

@@ -29,6 +29,7 @@ struct ndjson {
 	int64_t start_unix_ns;
 	struct trace_cost cost;
 	struct trace_before before;
+	bool sampled;
 	uint32_t engine, version; /* fragments */
 };
 
@@ -115,6 +116,7 @@ static int on_begin(void *self, const struct trace_info *info)
 	n->start_unix_ns = info->start_unix_ns;
 	n->cost = info->cost;
 	n->before = info->before;
+	n->sampled = info->sample_ns != 0;
 	err = quoted(n, info->engine, &n->engine);
 	return err ? err : quoted(n, info->version, &n->version);
 }
@@ -159,8 +161,10 @@ static int on_func(void *self, const struct trace_func *func)
 	outbuf__puts(&b, ",\"file\":");
 	json_str(&b, func->file);
 	outbuf__puts(&b, ",\"line\":");
-	json_u64(&b, func->line);
-	outbuf__puts(&b, ",\"depth\":");
+	if (!n->sampled) { /* a sample's frame has a line of its own */
+		json_u64(&b, func->line);
+		outbuf__puts(&b, ",\"depth\":");
+	}
 	err = fragment_done(n, &b, &id);
 	return err ? err : idmap__set(&n->by_func, func->id, id);
 }
@@ -199,6 +203,37 @@ static int on_event(void *self, const struct trace_event *event)
 	at = append(at, "}\n", 2);
 	outbuf__used(&n->out, at);
 	return n->out.err;
+}
+
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	struct ndjson *n = self;
+	uint32_t thread = idmap__find(&n->by_thread, sample->thread);
+	struct outbuf *b = &n->out;
+
+	if (thread == IDMAP_NONE)
+		return -EINVAL;
+	outbuf__puts(b, "{\"ts_ns\":");
+	json_u64(b, sample->ts_ns);
+	outbuf__put(b, n->fragments.strs[thread].s, n->fragments.strs[thread].len);
+	outbuf__puts(b, "sample\",\"weight_ns\":");
+	json_u64(b, sample->weight_ns);
+	outbuf__puts(b, sample->off_cpu ? ",\"state\":\"off\",\"reason\":\""
+					: ",\"state\":\"on\",\"reason\":\"");
+	outbuf__puts(b, trace_reason_name(sample->reason));
+	outbuf__puts(b, "\",\"stack\":[");
+	for (uint32_t i = 0; i < sample->frame_cnt; i++) {
+		uint32_t func = idmap__find(&n->by_func, sample->frames[i].func);
+
+		if (func == IDMAP_NONE)
+			return -EINVAL;
+		outbuf__puts(b, i ? ",{\"func\":" : "{\"func\":");
+		outbuf__put(b, n->fragments.strs[func].s, n->fragments.strs[func].len);
+		json_u64(b, sample->frames[i].line);
+		outbuf__putc(b, '}');
+	}
+	outbuf__puts(b, "]}\n");
+	return b->err;
 }
 
 static int on_gap(void *self, const struct trace_gap *gap)
@@ -294,6 +329,7 @@ const struct exporter export_ndjson = {
 		.thread = on_thread,
 		.func = on_func,
 		.event = on_event,
+		.sample = on_sample,
 		.gap = on_gap,
 		.end = on_end,
 	},

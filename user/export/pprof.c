@@ -145,13 +145,18 @@ static void put_head(struct pprof *p, const struct agg_result *r)
 	uint64_t end_ns = r->totals.end_ns;
 	size_t mark;
 
-	put_value_type(p, PROFILE_SAMPLE_TYPE, "calls", "count");
+	put_value_type(p, PROFILE_SAMPLE_TYPE, r->sample_ns ? "samples" : "calls", "count");
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "wall", "nanoseconds");
-	proto__u64(proto, PROFILE_DEFAULT_SAMPLE_TYPE, string_id(p, "wall"));
+	if (r->sample_ns) {
+		put_value_type(p, PROFILE_SAMPLE_TYPE, "cpu", "nanoseconds");
+		put_value_type(p, PROFILE_SAMPLE_TYPE, "off_cpu", "nanoseconds");
+	}
+	proto__u64(proto, PROFILE_DEFAULT_SAMPLE_TYPE,
+		   string_id(p, r->sample_ns && !r->off_ns ? "cpu" : "wall"));
 	proto__i64(proto, PROFILE_TIME_NANOS, r->start_unix_ns);
 	proto__u64(proto, PROFILE_DURATION_NANOS, end_ns > r->start_ns ? end_ns - r->start_ns : 0);
-	put_value_type(p, PROFILE_PERIOD_TYPE, "wall", "nanoseconds");
-	proto__u64(proto, PROFILE_PERIOD, 1);
+	put_value_type(p, PROFILE_PERIOD_TYPE, r->sample_ns ? "cpu" : "wall", "nanoseconds");
+	proto__u64(proto, PROFILE_PERIOD, r->sample_ns ? r->sample_ns : 1);
 	/* one that has everything keeps pprof from looking for symbols */
 	mark = proto__open(proto, PROFILE_MAPPING);
 	proto__u64(proto, MAPPING_MAPPING_ID, MAPPING_ID);
@@ -307,6 +312,10 @@ static int put_sample(void *ctx, const struct folded_stack *stack)
 	inner = proto__open(proto, SAMPLE_VALUE);
 	proto__varint(proto, stack->calls);
 	proto__varint(proto, stack->self_ns);
+	if (r->sample_ns) {
+		proto__varint(proto, stack->self_ns - stack->off_ns);
+		proto__varint(proto, stack->off_ns);
+	}
 	proto__close(proto, inner);
 	put_label(proto, p->pid, 0, process->pid);
 	put_label(proto, p->tid, 0, thread->tid);
@@ -366,6 +375,7 @@ const struct exporter export_pprof = {
 		.thread = folding_thread,
 		.func = folding_func,
 		.event = folding_event,
+		.sample = folding_sample,
 		.gap = folding_gap,
 		.end = on_end,
 	},

@@ -38,6 +38,20 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
+static void print_samples(FILE *f, const struct agg_result *r)
+{
+	char wall[16], on[16], off[16];
+	const struct trace_totals *t = &r->totals;
+
+	fprintf(f, "samples   %" PRIu64 " in %s, %" PRIu32 " thread%s: %s on a CPU, %s off\n",
+		t->written,
+		summary_duration(wall, sizeof(wall),
+				 t->end_ns > r->start_ns ? t->end_ns - r->start_ns : 0),
+		r->thread_cnt, r->thread_cnt == 1 ? "" : "s",
+		summary_duration(on, sizeof(on), r->self_ns - r->off_ns),
+		summary_duration(off, sizeof(off), r->off_ns));
+}
+
 static void print_events(FILE *f, const struct agg_result *r)
 {
 	const struct trace_totals *t = &r->totals;
@@ -114,10 +128,13 @@ static void print_share(FILE *f, const struct agg_result *r)
 
 void summary_print_head(FILE *f, const struct agg_result *r)
 {
-	print_events(f, r);
+	if (r->sample_ns)
+		print_samples(f, r);
+	else
+		print_events(f, r);
 	print_before(f, r);
 	print_losses(f, r);
-	if (r->self_ns || r->own_ns)
+	if (!r->sample_ns && (r->self_ns || r->own_ns))
 		print_share(f, r);
 }
 
@@ -145,7 +162,8 @@ void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
 		fputs("No Python function was on a stack while this ran.\n", f);
 		return;
 	}
-	fprintf(f, "\n%12s %10s %10s  %s\n", "calls", "self", "total", "function");
+	fprintf(f, "\n%12s %10s %10s  %s\n", r->sample_ns ? "samples" : "calls", "self", "total",
+		"function");
 	for (uint32_t i = 0; i < n; i++)
 		print_func(f, r, &r->funcs[top[i]]);
 }

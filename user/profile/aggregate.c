@@ -94,6 +94,7 @@ static int on_begin(void *self, const struct trace_info *info)
 	a->r.cost = info->cost;
 	trace_cost_by_kind(&info->cost, a->before_ns, a->after_ns);
 	a->r.before = info->before;
+	a->r.sample_ns = info->sample_ns;
 	err = agg_intern(a, info->engine, &a->r.engine);
 	err = err ? err : agg_intern(a, info->version, &a->r.version);
 	err = err ? err : agg_intern(a, info->hostname, &a->r.hostname);
@@ -349,6 +350,33 @@ static int on_event(void *self, const struct trace_event *event)
 	return push(t, child);
 }
 
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	struct aggregate *a = self;
+	uint32_t thread = idmap__find(&a->thread_ids, sample->thread), at;
+	int err;
+
+	if (thread == IDMAP_NONE)
+		return -EINVAL;
+	at = a->live[thread].root;
+	for (uint32_t i = 0; i < sample->frame_cnt; i++) {
+		uint32_t func = idmap__find(&a->func_ids, sample->frames[i].func);
+
+		if (func == IDMAP_NONE)
+			return -EINVAL;
+		err = agg_child_of(a, at, func, &at);
+		if (err)
+			return err;
+	}
+	if (a->stacks[at].func == AGG_NONE)
+		return 0;
+	a->stacks[at].calls++;
+	a->stacks[at].self_ns += sample->weight_ns;
+	a->stacks[at].off_ns += sample->off_cpu ? sample->weight_ns : 0;
+	a->r.off_ns += sample->off_cpu ? sample->weight_ns : 0;
+	return 0;
+}
+
 static int on_gap(void *self, const struct trace_gap *gap)
 {
 	struct aggregate *a = self;
@@ -406,6 +434,7 @@ const struct trace_consumer aggregate_consumer = {
 	.thread = on_thread,
 	.func = on_func,
 	.event = on_event,
+	.sample = on_sample,
 	.gap = on_gap,
 	.end = on_end,
 };

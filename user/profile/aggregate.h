@@ -9,6 +9,9 @@
  * gets none, and a frame that is open at a gap, at the end of its thread or of the trace gets the
  * time up to that point.
  *
+ * Of a sampled trace `calls` counts samples, and their weights are the times; those of threads that had
+ * no CPU are told apart.
+ *
  * The profiler's own cost (struct trace_cost) falls into those times and is taken out of them
  * again, per stack: of each interval, what comes after its first event and before its second one.
  */
@@ -62,6 +65,7 @@ struct agg_stack {
 	uint32_t last_child; /* of the collector: a guess */
 	uint64_t calls;
 	uint64_t self_ns;
+	uint64_t off_ns; /* of self_ns, off the CPU */
 	uint64_t total_ns; /* with all above it; while collecting: the profiler's own cost */
 };
 
@@ -78,8 +82,10 @@ struct agg_result {
 	int64_t start_unix_ns;
 	struct trace_cost cost;
 	struct trace_before before;
+	uint64_t sample_ns; /* of struct trace_info */
 	struct trace_totals totals;
 	uint64_t self_ns; /* of all functions */
+	uint64_t off_ns; /* of that, off the CPU */
 	uint64_t own_ns; /* the profiler's own part of the times: taken out, but with raw */
 	uint64_t gap_cnt;
 	uint64_t cut_cnt; /* calls whose callers are "[truncated]" */

@@ -33,3 +33,14 @@ void trace_cost_by_kind(const struct trace_cost *cost, uint32_t *before_ns, uint
 	}
 	before_ns[TRACE_OPEN] = after_ns[TRACE_OPEN] = 0; /* a frame that was found is no event */
 }
+
+const char *trace_reason_name(unsigned int reason)
+{
+	static const char *const names[] = {
+#define X(id, number, name, text) [number] = (name),
+		TRACE_REASONS(X)
+#undef X
+	};
+
+	return reason < REASON_CNT ? names[reason] : "unknown";
+}

@@ -66,9 +66,29 @@ enum trace_gap_reason {
 	GAP_CNT
 };
 
-/* trace_loss_name, trace_gap_name - the short name, static; "unknown" out of range. */
+/* Why a sampled thread had no CPU. Written to files: append only. */
+/* clang-format off */
+#define TRACE_REASONS(X) \
+	X(REASON_NONE,      0, "",          "it had one")                                \
+	X(REASON_OTHER,     1, "other",     "it waited in another system call")          \
+	X(REASON_PREEMPTED, 2, "preempted", "it wanted one, and another thread had it")  \
+	X(REASON_LOCK,      3, "lock",      "it waited for a lock (futex)")              \
+	X(REASON_SLEEP,     4, "sleep",     "it slept for a time")                       \
+	X(REASON_IO,        5, "io",        "it waited for a file, socket or pipe")      \
+	X(REASON_FAULT,     6, "fault",     "it waited for memory (page fault)")         \
+	X(REASON_GIL,       7, "gil",       "it waited for the interpreter's lock")
+/* clang-format on */
+enum trace_reason {
+#define X(id, number, name, text) id = (number),
+	TRACE_REASONS(X)
+#undef X
+	REASON_CNT
+};
+
+/* trace_loss_name, trace_gap_name, trace_reason_name - the short name, static; "unknown" out of range. */
 const char *trace_loss_name(unsigned int loss);
 const char *trace_gap_name(unsigned int reason);
+const char *trace_reason_name(unsigned int reason);
 
 /* What one event costs the target, measured at start; ns. Zero: not measured. */
 struct trace_cost {
@@ -104,6 +124,7 @@ struct trace_info {
 	const char *arguments; /* command line of pyebpf, shell-quoted */
 	struct trace_cost cost;
 	struct trace_before before;
+	uint64_t sample_ns; /* samples, so long apart on a CPU; 0: calls and returns */
 };
 
 struct trace_process {
@@ -147,6 +168,25 @@ struct trace_event {
 	uint8_t kind; /* enum trace_kind */
 };
 
+/* A frame of a sample. */
+struct trace_frame {
+	uint32_t func; /* id */
+	uint32_t line; /* that it is at, 0 if not known */
+};
+
+/* The stack of a thread at ts_ns; it stands for the weight_ns up to then. What could not be read of it
+ * is a function, too, whose name says so in brackets. */
+struct trace_sample {
+	uint64_t ts_ns, weight_ns;
+	const struct trace_frame *frames; /* outermost first */
+	uint32_t frame_cnt;
+	uint32_t thread; /* id */
+	bool off_cpu;
+	uint8_t reason; /* enum trace_reason, if off_cpu */
+};
+
+#define TRACE_SAMPLE_FRAMES 2048u /* no sample has more */
+
 /* From ts_ns on the thread's stack is unknown; the frames open then are shown again (TRACE_OPEN)
  * at until_ns. */
 struct trace_gap {
@@ -170,6 +210,7 @@ struct trace_totals {
  * @process, @thread, @func: a definition, before the first event that uses it; the same id comes
  *           again when something about it changed (a thread ended, a process executed)
  * @event:   in time order over all threads; frames of one thread nest
+ * @sample:  in time order, too; a trace has events or samples
  * @gap:     after it the thread has no open frames
  * @end:     once, last
  *
@@ -182,6 +223,7 @@ struct trace_consumer {
 	int (*thread)(void *self, const struct trace_thread *thread);
 	int (*func)(void *self, const struct trace_func *func);
 	int (*event)(void *self, const struct trace_event *event);
+	int (*sample)(void *self, const struct trace_sample *sample);
 	int (*gap)(void *self, const struct trace_gap *gap);
 	int (*end)(void *self, const struct trace_totals *totals);
 };

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The records of a sampled thread, by abi/event.h. Both kinds are numbered like events. A sample of a
+ * thread that loses the CPU is half of one: how long it stays away comes with a WAIT record.
+ */
+#ifndef PYEBPF_ABI_SAMPLE_H
+#define PYEBPF_ABI_SAMPLE_H
+
+#include "abi/event.h"
+
+/* sub of a sample: how its walk ended */
+enum pye_sample_status {
+	PYE_SAMPLE_OK = 0, /* at the root of the stack */
+	PYE_SAMPLE_NO_STATE = 1, /* the thread has no thread state: it runs no Python code */
+	PYE_SAMPLE_FAULT = 2, /* at a page that is not in memory */
+	PYE_SAMPLE_DEEP = 3, /* at PYE_SAMPLE_WALK frames */
+	PYE_SAMPLE_NO_FRAMES = 4, /* there is a thread state, and nothing runs in it */
+	PYE_SAMPLE_STATUS_CNT = 5
+};
+
+enum pye_sample_state {
+	PYE_SAMPLE_ON = 0, /* the thread has the CPU */
+	PYE_SAMPLE_OFF = 1, /* it loses it now; for how long comes later, in a WAIT record */
+};
+
+/* Why a thread was off the CPU. Written to files, as enum trace_reason: append only. */
+enum pye_off_reason {
+	PYE_OFF_NONE = 0, /* it was not */
+	PYE_OFF_OTHER = 1,
+	PYE_OFF_PREEMPTED = 2,
+	PYE_OFF_LOCK = 3, /* futex */
+	PYE_OFF_SLEEP = 4,
+	PYE_OFF_IO = 5,
+	PYE_OFF_FAULT = 6, /* page fault */
+	PYE_OFF_GIL = 7
+};
+
+struct pye_sample_frame {
+	__u64 code; /* address of the code object */
+	__u64 instr; /* what the frame holds: a pointer to an instruction; f_lasti to 3.10 */
+};
+
+struct pye_sample_rec {
+	struct pye_head head; /* sub: enum pye_sample_status */
+	__u64 weight_ns;
+	__u32 cnt; /* of the walk; frames holds at most PYE_SAMPLE_FRAMES */
+	__u8 state; /* enum pye_sample_state */
+	__u8 reason; /* enum pye_off_reason */
+	__u16 pad;
+	/* from the top down; past half of them number n lies in slot half + n % half */
+	struct pye_sample_frame frames[PYE_SAMPLE_FRAMES];
+};
+
+#define PYE_SAMPLE_HEAD (sizeof(struct pye_head) + 16) /* bytes before the frames */
+
+/* A thread that was off the CPU has it again. sub: 1: the sample before shows where it was */
+struct pye_wait_rec {
+	struct pye_head head;
+	__u64 weight_ns;
+	__u32 reason; /* enum pye_off_reason; the sample knows better */
+	__u32 pad;
+};
+
+/* What list_waiting (an iterator, not a ring) says of each thread of a sampled process. */
+struct pye_waiter {
+	__u32 pid, tid; /* in the pid namespace of pyebpf */
+	__u32 pix, tix; /* tix 0: it had no sample yet */
+	__u64 fsbase; /* pthread_self() */
+	__u32 reason; /* enum pye_off_reason; PYE_OFF_NONE: it runs */
+	__u32 pad;
+	char comm[PYE_COMM];
+};
+
+_Static_assert(sizeof(struct pye_sample_frame) == 16, "ABI");
+_Static_assert(sizeof(struct pye_sample_rec) == PYE_SAMPLE_HEAD + 16 * PYE_SAMPLE_FRAMES, "ABI");
+_Static_assert(sizeof(struct pye_wait_rec) == 40, "ABI");
+_Static_assert(sizeof(struct pye_waiter) == 48, "ABI");
+
+#endif

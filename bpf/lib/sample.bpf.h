@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* What sample.bpf.c lends: a sample of the current thread. */
+#ifndef PYEBPF_LIB_SAMPLE_BPF_H
+#define PYEBPF_LIB_SAMPLE_BPF_H
+
+#include "abi/sample.h"
+#include "lib/core.bpf.h"
+
+#define NULL ((void *)0)
+
+/* Contexts that have working memory of their own, since one can interrupt the other. */
+enum sample_context {
+	IN_CLOCK = 0,
+	IN_SCHEDULER = 1,
+	SAMPLE_CONTEXTS = 2
+};
+
+/* Why a thread leaves the CPU, and the word that it waits for with a futex. */
+struct off_cpu {
+	u64 futex;
+	u32 reason; /* enum pye_off_reason */
+	u32 pad;
+};
+
+#define PF_EXITING 4
+
+/* sampled_thread - state of the current thread; NULL: it is not sampled, or it is ending: its last number
+ * has been sent, or will be now. */
+static __always_inline struct thread *sampled_thread(void)
+{
+	struct thread *t;
+
+	if (bpf_get_current_task_btf()->flags & PF_EXITING)
+		return NULL;
+	t = thread_get(0, 0);
+	if (!t || t->flags & T_ANNOUNCED)
+		return t;
+	t->seq++; /* the sample is lost: the hole shows once the thread is announced */
+	count(CNT_LOST_RING);
+	return NULL;
+}
+
+/**
+ * sample_take - send the stack of the current thread
+ * @why: of the time that it was off the CPU; NULL: it runs
+ *
+ * Nothing happens if it is not one of those that are sampled.
+ */
+void sample_take(u32 context, u64 weight_ns, const struct off_cpu *why);
+
+extern const volatile __u64 cfg_sample_ns;
+
+#endif

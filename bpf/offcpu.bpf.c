@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Time off the CPU. A thread that is about to lose it has its stack taken: it stays the same all the time
+ * that the thread is away. When it comes back another record says how long that was. A thread that waits
+ * very often has its stack taken now and then only, and the time of the waits between is added to the
+ * next one that has a stack; a long wait without one is shown as such.
+ */
+#include "lib/sample.bpf.h"
+
+#define NR_READ	       0
+#define NR_WRITE       1
+#define NR_POLL	       7
+#define NR_SELECT      23
+#define NR_PAUSE       34
+#define NR_NANOSLEEP   35
+#define NR_WAIT4       61
+#define NR_FUTEX       202
+#define NR_CLOCK_SLEEP 230
+#define NR_EPOLL_WAIT  232
+#define NR_WAITID      247
+#define NR_PSELECT6    270
+#define NR_PPOLL       271
+#define NR_EPOLL_PWAIT 281
+#define NR_FUTEX_WAITV 449
+#define NR_FUTEX_WAIT  455
+
+#define OFF_LONG_NS    10000000ULL
+#define OFF_BURST      64
+
+const volatile __u64 cfg_off_every_ns = 1; /* between the stacks of a thread, when it waits often */
+
+/* A system call that a thread sleeps in, x86-64; those without a line wait for files and sockets. */
+static __always_inline u32 syscall_reason(const struct pt_regs *regs)
+{
+	switch ((s64)regs->orig_ax) {
+	case -1: /* no system call: an exception */
+		return PYE_OFF_FAULT;
+	case NR_FUTEX:
+	case NR_FUTEX_WAITV:
+	case NR_FUTEX_WAIT:
+		return PYE_OFF_LOCK;
+	case NR_PAUSE:
+	case NR_NANOSLEEP:
+	case NR_CLOCK_SLEEP:
+		return PYE_OFF_SLEEP;
+	case NR_SELECT:
+	case NR_PSELECT6:
+		return regs->di ? PYE_OFF_IO : PYE_OFF_SLEEP;
+	case NR_POLL:
+	case NR_PPOLL:
+		return regs->si ? PYE_OFF_IO : PYE_OFF_SLEEP;
+	case NR_WAIT4:
+	case NR_WAITID:
+		return PYE_OFF_OTHER;
+	default:
+		return PYE_OFF_IO;
+	}
+}
+
+static __always_inline void off_why(struct task_struct *task, bool preempted, struct off_cpu *why)
+{
+	struct pt_regs *from = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct pt_regs regs = {};
+
+	why->futex = 0;
+	why->pad = 0;
+	why->reason = PYE_OFF_PREEMPTED;
+	if (preempted || !BPF_CORE_READ(task, __state))
+		return;
+	why->reason = PYE_OFF_OTHER;
+	if (!from || bpf_probe_read_kernel(&regs, sizeof(regs), from))
+		return;
+	why->reason = syscall_reason(&regs);
+	if (why->reason == PYE_OFF_LOCK)
+		why->futex = regs.di;
+}
+
+/* The thread has the CPU again. Still in the context of the one before it: nobody else touches t. */
+static __always_inline void come_back(struct thread *t, u64 now)
+{
+	u64 away = now - t->off_ns, weight = away;
+	struct pye_wait_rec *rec;
+	void *ring = ring_of(t);
+
+	t->off_ns = 0;
+	if (t->off_has_stack) {
+		weight += t->off_debt_ns;
+		t->off_debt_ns = 0;
+	} else if (away < OFF_LONG_NS) {
+		t->off_debt_ns += away;
+		return;
+	}
+	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec) {
+		t->seq++;
+		count(CNT_LOST_RING);
+		return;
+	}
+	rec->head.ts_ns = now;
+	*(u64 *)((void *)rec + 8) = (u64)PYE_REC_WAIT << 48 | (u64)t->off_has_stack << 56;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq++;
+	rec->weight_ns = weight;
+	rec->reason = t->off_reason;
+	rec->pad = 0;
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+/* So many stacks a second of one thread, and some at once. */
+static __always_inline bool may_walk(struct thread *t, u64 now)
+{
+	u64 since = now - t->off_filled_ns, more = since / cfg_off_every_ns;
+
+	if (more) {
+		t->off_tokens = t->off_tokens + more > OFF_BURST ? OFF_BURST : t->off_tokens + more;
+		t->off_filled_ns = now;
+	}
+	if (!t->off_tokens)
+		return false;
+	t->off_tokens--;
+	return true;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct thread *t = bpf_task_storage_get(&threads, next, 0, 0);
+	u64 now = bpf_ktime_get_ns();
+	struct off_cpu why;
+
+	if (t && t->off_ns)
+		come_back(t, now);
+	t = sampled_thread(); /* prev still has the CPU */
+	if (!t)
+		return 0;
+	off_why(bpf_get_current_task_btf(), preempt, &why);
+	t->off_reason = why.reason;
+	t->off_has_stack = may_walk(t, now);
+	if (t->off_has_stack)
+		sample_take(IN_SCHEDULER, 0, &why);
+	t->off_ns = now;
+	return 0;
+}
+
+/* The threads of sampled processes, for what is still waiting when a recording ends. */
+SEC("iter/task")
+int list_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct pye_waiter rec = {};
+	struct off_cpu why;
+	struct pye_proc *proc;
+	struct thread *t;
+
+	if (!task)
+		return 0;
+	rec.pid = task_tgid(task);
+	proc = bpf_map_lookup_elem(&procs, &rec.pid);
+	if (!proc || !(proc->flags & PYE_PROC_TRACED))
+		return 0;
+	off_why(task, false, &why);
+	rec.tid = task_pid(task);
+	rec.pix = proc->pix;
+	rec.fsbase = BPF_CORE_READ(task, thread.fsbase);
+	rec.reason = why.reason == PYE_OFF_PREEMPTED ? PYE_OFF_NONE : why.reason;
+	BPF_CORE_READ_STR_INTO(&rec.comm, task, comm);
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	rec.tix = t ? t->tix : 0;
+	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	return 0;
+}

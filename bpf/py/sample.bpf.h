@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The stack of the current thread for a sample. Runs where nothing may sleep and no page may be
+ * faulted in (a clock's interrupt, the scheduler), in the thread's own context: its frames cannot
+ * change meanwhile. Nothing is looked up by name and no map is changed: a frame is two words, its code
+ * object and its instruction, and user space finds the rest.
+ *
+ * From 3.11 on the frames of a thread lie one behind the other, callers below: one read from the
+ * start of the page gets most of those that come next.
+ */
+#ifndef PYEBPF_PY_SAMPLE_BPF_H
+#define PYEBPF_PY_SAMPLE_BPF_H
+
+#include "abi/sample.h"
+#include "lib/core.bpf.h"
+
+#define SAMPLE_PAGE	    4096
+#define SAMPLE_FRAME	    152 /* bytes of a frame (to 3.10 an object, perhaps with debugging links) */
+#define SAMPLE_TSTATE	    192 /* first bytes of a thread state: every field used of it */
+#define SAMPLE_GONE	    1 /* no address: `from` when the page holds nothing */
+
+#define SAMPLE_HALF	    (PYE_SAMPLE_FRAMES / 2)
+#define SAMPLE_ADDR	    0xffffffffffffULL
+#define SAMPLE_OWNER_ENTRY  3 /* this and above: an entry from C */
+#define SAMPLE_STATUS_BOUND 8 /* in the status of a thread state, 3.12 on: its thread runs in it */
+
+/* Working memory, one for each kind of context: one can interrupt the other. */
+struct sample_scratch {
+	u64 from, to; /* the target's memory that `page` holds */
+	u8 page[SAMPLE_PAGE + 512]; /* verifier: room behind for a frame that begins at its end */
+	u8 tstate[512];
+	struct pye_sample_rec rec;
+};
+
+/* Elements stand for rounds of a loop: every kernel from 5.13 on has that. Never written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYE_SAMPLE_WALK);
+	__type(key, u32);
+	__type(value, u8);
+} sample_rounds SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PYE_SAMPLE_THREADS);
+	__type(key, u32);
+	__type(value, u8);
+} search_rounds SEC(".maps");
+
+static __always_inline u64 tstate_word(struct sample_scratch *s, u32 offset)
+{
+	return *(u64 *)(s->tstate + (offset & 0xf8));
+}
+
+static __always_inline long tstate_load(struct sample_scratch *s, u64 tstate)
+{
+	return bpf_probe_read_user(s->tstate, SAMPLE_TSTATE, (void *)tstate);
+}
+
+/* Is what was loaded the state that this thread runs in? A freed one is bound no more. */
+static __always_inline bool tstate_is_mine(struct sample_scratch *s, const struct pye_pylayout *l,
+					   u64 self)
+{
+	if (tstate_word(s, l->ts_thread_id) != self || !tstate_word(s, l->ts_interp))
+		return false;
+	return l->ts_status == PYE_NO_FIELD ||
+	       *(u32 *)(s->tstate + (l->ts_status & 0xfc)) & SAMPLE_STATUS_BOUND;
+}
+
+struct search {
+	struct sample_scratch *s;
+	const struct pye_pylayout *l;
+	u64 self; /* pthread_self() of the thread */
+	u64 interp, tstate, found;
+};
+
+static long search_round(void *map, u32 *key, u8 *value, void *ctx)
+{
+	struct search *w = ctx;
+	struct sample_scratch *s = w->s;
+	const struct pye_pylayout *l = w->l;
+	u64 next = 0;
+
+	if (!w->tstate) { /* the threads of this interpreter are through */
+		if (bpf_probe_read_user(&next, 8, (void *)(w->interp + l->is_next)) || !next)
+			return 1;
+		w->interp = next;
+		return bpf_probe_read_user(&w->tstate, 8, (void *)(next + l->is_threads)) != 0;
+	}
+	if (tstate_load(s, w->tstate))
+		return 1;
+	if (tstate_is_mine(s, l, w->self)) {
+		w->found = w->tstate;
+		return 1;
+	}
+	w->tstate = tstate_word(s, l->ts_next) & SAMPLE_ADDR;
+	return 0;
+}
+
+/*
+ * tstate_search - look through the lists of thread states, newest threads first
+ *
+ * Return: the one of this thread, its first bytes in s->tstate; or 0.
+ */
+static __noinline u64 tstate_search(struct sample_scratch *s, const struct pye_pylayout *l,
+				    u64 interpreters, u64 self)
+{
+	struct search w = { .s = s, .l = l, .self = self };
+
+	if (!interpreters || bpf_probe_read_user(&w.interp, 8, (void *)interpreters) || !w.interp)
+		return 0;
+	if (bpf_probe_read_user(&w.tstate, 8, (void *)(w.interp + l->is_threads)))
+		return 0;
+	bpf_for_each_map_elem(&search_rounds, search_round, &w, 0);
+	return w.found;
+}
+
+/* What is known of a thread between two samples. */
+struct sample_thread {
+	u64 self; /* pthread_self() */
+	u64 interpreters, tstate_current; /* addresses of pointers; 0 = none */
+	u64 tstate; /* as found before, checked again; 0 = not known */
+};
+
+/*
+ * sample_tstate - find the thread state, whoever holds the GIL
+ *
+ * To 3.11 the holder's state is right if it is this thread's: in a subinterpreter no other says so.
+ *
+ * Return: its address, its first bytes in s->tstate; 0: none.
+ */
+static __always_inline u64 sample_tstate(struct sample_scratch *s, const struct pye_pylayout *l,
+					 struct sample_thread *t)
+{
+	u64 current = 0;
+
+	if (t->tstate_current && !bpf_probe_read_user(&current, 8, (void *)t->tstate_current) &&
+	    current && !tstate_load(s, current) && tstate_is_mine(s, l, t->self))
+		return current;
+	if (t->tstate && !tstate_load(s, t->tstate) && tstate_is_mine(s, l, t->self))
+		return t->tstate;
+	count(CNT_SAMPLE_SEARCH);
+	return tstate_search(s, l, t->interpreters, t->self);
+}
+
+struct sample_walk {
+	struct sample_scratch *s;
+	const struct pye_pylayout *l;
+	u64 frame;
+	u32 n, status;
+};
+
+/* Where a frame lies in s->page, read if it is not there; negative: it cannot be. */
+static __always_inline s64 frame_at(struct sample_scratch *s, const struct pye_pylayout *l,
+				    u64 frame)
+{
+	u64 start = frame;
+	u32 size = SAMPLE_FRAME;
+
+	if (!(l->flags & PYE_LAYOUT_FRAME_OBJECT)) {
+		if (frame >= s->from && frame + PYE_FRAME_READ <= s->to)
+			return frame - s->from;
+		start = frame & ~(u64)(SAMPLE_PAGE - 1);
+		size = (frame & (SAMPLE_PAGE - 1)) + PYE_FRAME_READ;
+	}
+	s->from = SAMPLE_GONE;
+	s->to = 0;
+	if (size > SAMPLE_PAGE + PYE_FRAME_READ) /* verifier */
+		return -1;
+	if (bpf_probe_read_user(s->page, size, (void *)start))
+		return -1;
+	s->from = start;
+	s->to = start + size;
+	return frame - start;
+}
+
+static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
+{
+	struct sample_walk *w = ctx;
+	struct sample_scratch *s = w->s;
+	const struct pye_pylayout *l = w->l;
+	struct pye_sample_frame *out;
+	u64 frame = w->frame;
+	const u8 *data;
+	s64 at;
+
+	if (!frame) {
+		w->status = PYE_SAMPLE_OK;
+		return 1;
+	}
+	at = frame_at(s, l, frame);
+	if (at < 0 || at > SAMPLE_PAGE) {
+		w->status = PYE_SAMPLE_FAULT;
+		return 1;
+	}
+	data = s->page + at;
+	w->frame = *(u64 *)(data + (l->f_previous & 0xf8)) & SAMPLE_ADDR;
+	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY)
+		return 0;
+	out = &s->rec.frames[(w->n < SAMPLE_HALF ? w->n : SAMPLE_HALF + (w->n & (SAMPLE_HALF - 1))) &
+			     (PYE_SAMPLE_FRAMES - 1)];
+	out->code = *(u64 *)(data + (l->f_code & 0xf8)) & SAMPLE_ADDR & ~7ULL;
+	if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
+		out->instr = *(s32 *)(data + (l->f_instr & 0xfc));
+	else
+		out->instr = *(u64 *)(data + (l->f_instr & 0xf8));
+	w->n++;
+	return 0;
+}
+
+/*
+ * sample_frames - walk the stack of the thread state in s->tstate into s->rec
+ *
+ * Fills cnt and frames. Return: enum pye_sample_status.
+ */
+static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_pylayout *l)
+{
+	struct sample_walk w = { .s = s, .l = l, .status = PYE_SAMPLE_DEEP };
+
+	s->from = SAMPLE_GONE;
+	s->to = 0;
+	s->rec.cnt = 0;
+	w.frame = tstate_word(s, l->ts_frame) & SAMPLE_ADDR;
+	if (w.frame && l->flags & PYE_LAYOUT_CFRAME &&
+	    bpf_probe_read_user(&w.frame, 8, (void *)(w.frame + l->cframe_frame)))
+		return PYE_SAMPLE_FAULT;
+	if (!w.frame)
+		return PYE_SAMPLE_NO_FRAMES;
+	bpf_for_each_map_elem(&sample_rounds, sample_round, &w, 0);
+	s->rec.cnt = w.n;
+	if (!w.n && w.status == PYE_SAMPLE_OK)
+		return PYE_SAMPLE_NO_FRAMES;
+	return w.status;
+}
+
+#endif

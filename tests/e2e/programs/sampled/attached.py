@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Computes in one thread and sleeps in another, for a long time."""
+import threading
+import time
+
+
+def busy():
+    while True:
+        pass
+
+
+def sleeps():
+    time.sleep(60)
+
+
+t = threading.Thread(target=sleeps)
+t.daemon = True
+t.start()
+busy()

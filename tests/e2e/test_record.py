@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyebpf record` on programs whose stacks are known: which frames, which lines, on or off the CPU and why."""
+import collections
+import json
+
+import pytest
+
+import lib
+
+pytestmark = lib.needs_root
+
+PROGRAMS = lib.PROGRAMS / "sampled"
+
+
+class Samples:
+    def __init__(self, capture):
+        lines = [json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()]
+        assert lines and lines[-1]["ev"] == "meta"
+        self.meta = lines.pop()
+        self.all = [e for e in lines if e["ev"] == "sample"]
+        assert self.meta["written"] == len(self.all)
+        assert self.meta["generated"] == len(self.all) + sum(self.meta["dropped"].values())
+
+    def of(self, path):
+        """(sample, names of the frames that are in this file); not while modules are imported: their code objects
+        are gone, and their addresses used again, before they are named."""
+        for sample in self.all:
+            if any("importlib" in f["file"] for f in sample["stack"]):
+                continue
+            yield sample, [f["name"] for f in sample["stack"] if f["file"] == str(path)]
+
+
+def record(name, program, tmp_path, *options, args=()):
+    capture = tmp_path / "s.pyebpf"
+    path = PROGRAMS / program
+    done = lib.sh([lib.BINARY, "record", *options, "-o", capture, "--", *lib.command(name), path, *args])
+    assert done.returncode == 0, lib.text(done.stderr)
+    return Samples(capture), path, lib.text(done.stdout)
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_a_stationary_stack_has_every_frame_and_line(name, tmp_path):
+    """What the program says of itself (names and lines, from sys._getframe) is what the samples show."""
+    samples, path, said = record(name, "stationary.py", tmp_path, "--mode", "cpu", "-r", "499")
+    want = [(n, line) for n, line in json.loads(said)]
+    seen = collections.Counter()
+    for sample, _ in samples.of(path):
+        stack = [(f["name"], f["line"]) for f in sample["stack"] if f["file"] == str(path)]
+        if stack and stack[-1][0] == "spin":
+            seen[tuple(stack)] += 1
+    # the innermost frame moves between the lines of its loop
+    right = sum(n for stack, n in seen.items()
+                if list(stack[:-1]) == want[:-1] and want[-1][1] - 1 <= stack[-1][1] <= want[-1][1] + 3)
+    assert right == sum(seen.values()) > 20, (want, seen.most_common(3))
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_only_stacks_that_can_be(name, tmp_path):
+    samples, path, _ = record(name, "legal.py", tmp_path, "--mode", "cpu", "-r", "4999", args=["2"])
+    chains = [["red0", "red1", "red2"], ["green0", "green1", "green2"], ["blue0", "gen_blue"]]
+    seen = collections.Counter()
+    for _, names in samples.of(path):
+        if "main" in names:
+            seen[tuple(names[names.index("main") + 1:])] += 1
+    wrong = {s: n for s, n in seen.items() if not any(list(s) == c[:len(s)] for c in chains)}
+    assert not wrong
+    assert {c[-1] for c in chains} <= {s[-1] for s in seen if s} and sum(seen.values()) > 200
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_threads_are_seen_without_the_lock_and_while_they_wait(name, tmp_path):
+    samples, path, _ = record(name, "waits.py", tmp_path, "--mode", "wall", "-r", "199")
+    on, off = collections.Counter(), collections.Counter()
+    for sample, names in samples.of(path):
+        leaf = names[-1] if names else None
+        if sample["state"] == "on":
+            on[leaf] += sample["weight_ns"]
+        else:
+            off[leaf, sample["reason"]] += sample["weight_ns"]
+    assert on["hashing"] > 0, "a thread that has released the lock has a stack"
+    assert off["sleeping", "sleep"] > 10 ** 8, off
+    for leaf, reason in (("locked", "lock"), ("reading", "io")):
+        assert off[leaf, reason] > 10 ** 9, (leaf, off)
+        others = sum(n for (at, why), n in off.items() if at == leaf and why not in (reason, "preempted"))
+        assert others < 0.2 * off[leaf, reason], (leaf, off)
+
+
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) not in ("3.6", "3.13t")])
+def test_waiting_for_the_interpreter_lock_is_told(name, tmp_path):
+    samples, path, _ = record(name, "contend.py", tmp_path, "--mode", "offcpu")
+    off = collections.Counter()
+    for sample, names in samples.of(path):
+        assert sample["state"] == "off"
+        if names and names[-1] == "fight":
+            off[sample["reason"]] += sample["weight_ns"]
+    assert off["gil"] > off["lock"] and off["gil"] > 10 ** 8, off
+
+
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.12"))
+def test_time_on_and_off_the_cpu_is_all_the_time(name, tmp_path):
+    samples, path, said = record(name, "clocked.py", tmp_path, "-r", "999")
+    lived = int(said)
+    spent = sum(s["weight_ns"] for s, names in samples.of(path) if "work" in names)
+    assert abs(spent - lived) < 0.05 * lived, (spent, lived)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.11", "3.13"))
+@pytest.mark.parametrize("depth", (900, 5000))
+def test_deep_stacks(name, depth, tmp_path):
+    samples, path, _ = record(name, "deep.py", tmp_path, "--mode", "cpu", "-r", "199", args=[str(depth)])
+    seen = 0
+    for sample, names in samples.of(path):
+        if names[-1:] != ["spin"]:
+            continue
+        seen += 1
+        cut = [i for i, f in enumerate(sample["stack"]) if f["name"].startswith("[truncated")]
+        assert not any(f["name"].startswith("[unreadable") for f in sample["stack"])
+        if depth < 1000:
+            assert names.count("down") == depth and not cut
+        else:
+            assert (cut, len(sample["stack"])) == ([512], 1025), sample["stack"][:3]
+            assert sample["stack"][-2]["name"] == sample["stack"][513]["name"] == "down"
+    assert seen > 5
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.14"))
+def test_children_are_sampled(name, tmp_path):
+    samples, path, said = record(name, "parent.py", tmp_path, "-s", "--mode", "cpu", "-r", "999")
+    by_pid = collections.defaultdict(collections.Counter)
+    for sample, names in samples.of(path):
+        by_pid[sample["pid"]].update(names)
+    pids = [int(p) for p in said.split()]
+    assert len(pids) == 3
+    for pid in pids:
+        assert by_pid[pid]["child"] > 0, (pid, {p: dict(c) for p, c in by_pid.items()})
+
+
+def test_a_running_process(tmp_path):
+    """Attached in mid-run: the thread that sleeps since before is there, too."""
+    with lib.started([*lib.any_python(), PROGRAMS / "attached.py"]) as target:
+        capture = tmp_path / "s.pyebpf"
+        done = lib.sh([lib.BINARY, "record", "-p", target.pid, "-d", "1s", "-o", capture])
+        assert done.returncode == 0, lib.text(done.stderr)
+    leaves = {names[-1] for _, names in Samples(capture).of(PROGRAMS / "attached.py") if names}
+    assert leaves >= {"busy", "sleeps"}
+
+
+def test_every_format_has_the_same_time(tmp_path):
+    name = lib.pick("3.11")[0]
+    samples, _, _ = record(name, "waits.py", tmp_path, "-r", "199")
+    want = sum(s["weight_ns"] for s in samples.all)
+    folded = lib.convert(tmp_path / "s.pyebpf", "collapsed").decode("utf-8").splitlines()
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in folded) == want
+    assert lib.convert(tmp_path / "s.pyebpf", "pprof") and lib.convert(tmp_path / "s.pyebpf", "firefox")

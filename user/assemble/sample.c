@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Samples: their frames are addresses of code objects, which are named here, from outside. What was
+ * read of a code object is kept by its address, and is compared with what is there now and then: the
+ * address may have been given to another one since.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "assemble/assemble_priv.h"
+#include "assemble/sample.h"
+#include "base/cleanup.h"
+#include "cpython/code_read.h"
+#include "cpython/linetable.h"
+
+#define CODES_MAX   (1u << 18) /* of a process; past it all are read anew */
+#define LINES_CACHE 8 /* a power of two */
+
+/* What tells a code object from one that took its place. */
+struct asm_code_mark {
+	uint64_t name, filename, linetable;
+	uint32_t line, flags;
+};
+
+struct asm_code {
+	uint64_t address;
+	uint32_t func; /* id */
+	bool hidden;
+	uint64_t checked; /* number of the batch in which it was compared */
+	struct asm_code_mark mark;
+	struct linetable lines;
+	struct {
+		uint64_t instr;
+		uint32_t line;
+	} cache[LINES_CACHE];
+	UT_hash_handle hh;
+};
+
+static void code_free(struct asm_codes *codes, struct asm_code *c)
+{
+	HASH_DEL(codes->by_address, c);
+	linetable__done(&c->lines);
+	free(c);
+}
+
+void asm_codes_free(struct asm_codes *codes)
+{
+	struct asm_code *c, *next;
+
+	HASH_ITER(hh, codes->by_address, c, next)
+	code_free(codes, c);
+}
+
+static int define(struct assembler *a, struct asm_process *p, struct trace_func *func)
+{
+	int err;
+
+	func->id = ++a->next_func;
+	func->process = p->pix;
+	err = capw__func(a->w, func);
+	if (err == -ENOMEM) {
+		asm_retire_all(a);
+		err = capw__func(a->w, func);
+	}
+	return err ? err : asm_process_code(p, func->id);
+}
+
+/* A frame that says what is not there. */
+static uint32_t mark_func(struct assembler *a, struct asm_process *p, uint32_t which,
+			  const char *name)
+{
+	struct trace_func func = { .name = name, .qualname = name, .file = "" };
+
+	if (!p->codes_sampled.marks[which] && !define(a, p, &func))
+		p->codes_sampled.marks[which] = func.id;
+	return p->codes_sampled.marks[which];
+}
+
+static int read_mark(const struct asm_process *p, uint64_t address, struct asm_code_mark *mark)
+{
+	const struct pye_pylayout *l = &p->layout;
+	uint8_t head[512];
+	size_t size = (size_t)(l->co_linetable > l->co_name ? l->co_linetable : l->co_name) + 8;
+
+	if (size > sizeof(head) || l->co_filename + 8u > size)
+		return -EINVAL;
+	if (proc_mem__read(&p->mem, address, head, size))
+		return -EFAULT;
+	memcpy(&mark->name, head + l->co_name, 8);
+	memcpy(&mark->filename, head + l->co_filename, 8);
+	memcpy(&mark->linetable, head + l->co_linetable, 8);
+	memcpy(&mark->line, head + l->co_firstlineno, 4);
+	memcpy(&mark->flags, head + l->co_flags, 4);
+	return 0;
+}
+
+static bool same(const struct asm_code_mark *x, const struct asm_code_mark *y)
+{
+	return x->name == y->name && x->filename == y->filename && x->linetable == y->linetable &&
+	       x->line == y->line && x->flags == y->flags;
+}
+
+static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uint64_t address)
+{
+	auto_free struct code_names *names = malloc(sizeof(*names));
+	struct asm_code *c = calloc(1, sizeof(*c));
+	struct asm_code_mark after;
+	struct trace_func func;
+
+	if (!c || !names || read_mark(p, address, &c->mark) ||
+	    code_read(&p->mem, &p->layout, address, names) || read_mark(p, address, &after) ||
+	    !same(&c->mark, &after))
+		goto unreadable;
+	func = (struct trace_func){ .line = (uint32_t)names->firstlineno,
+				    .name = names->name,
+				    .qualname = names->qualname,
+				    .file = names->filename };
+	if (define(a, p, &func))
+		goto unreadable;
+	c->address = address;
+	c->func = func.id;
+	c->hidden = names->flags & p->layout.co_hidden;
+	linetable__read(&c->lines, &p->mem, &p->layout, address);
+	return c;
+unreadable:
+	free(c);
+	return NULL;
+}
+
+/* The code object that lies at an address; NULL: not readable. */
+static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address)
+{
+	struct asm_codes *codes = &p->codes_sampled;
+	struct asm_code *c, *now;
+	struct asm_code_mark mark;
+
+	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
+	if (!p->mem_open || (c && c->checked == a->batches))
+		return c;
+	if (c) {
+		c->checked = a->batches;
+		if (read_mark(p, address, &mark) || same(&mark, &c->mark))
+			return c;
+	}
+	if (!c && HASH_COUNT(codes->by_address) >= CODES_MAX)
+		asm_codes_free(codes);
+	now = code_new(a, p, address);
+	/* gone meanwhile, and nothing in its place: the sample is from before */
+	if (!now)
+		return c;
+	if (c) {
+		asm_retire(a, p->pix, c->func);
+		code_free(codes, c);
+	}
+	HASH_ADD(hh, codes->by_address, address, sizeof(now->address), now);
+	now->checked = a->batches;
+	return now;
+}
+
+static uint32_t line_of(struct asm_code *c, const struct pye_pylayout *l, uint64_t instr)
+{
+	unsigned int slot = (unsigned int)(instr >> 1) % LINES_CACHE;
+
+	if (c->cache[slot].instr != instr || !c->cache[slot].line) {
+		c->cache[slot].instr = instr;
+		c->cache[slot].line = linetable__line(&c->lines, l, c->address, instr);
+	}
+	return c->cache[slot].line;
+}
+
+/* Frame number @n of a walk, as the kernel side puts it. */
+static const struct pye_sample_frame *frame_of(const struct pye_sample_rec *rec, uint32_t n)
+{
+	uint32_t half = PYE_SAMPLE_FRAMES / 2;
+
+	return &rec->frames[n < half ? n : half + n % half];
+}
+
+/* The stack of a thread that lost the CPU. */
+struct asm_off {
+	uint64_t ts_ns;
+	uint8_t reason;
+	uint32_t cnt;
+	struct trace_frame frames[];
+};
+
+struct stack {
+	struct assembler *a;
+	struct asm_process *p;
+	uint32_t cnt;
+	struct trace_frame frames[PYE_SAMPLE_FRAMES + 4]; /* outermost first */
+};
+
+static void add(struct stack *s, uint32_t func, uint32_t line)
+{
+	s->frames[s->cnt++] = (struct trace_frame){ func, line };
+}
+
+static void add_frame(struct stack *s, const struct pye_sample_frame *frame)
+{
+	struct asm_code *c = frame->code ? code_get(s->a, s->p, frame->code) : NULL;
+
+	if (!c) {
+		s->a->odd.unnamed++;
+		add(s, mark_func(s->a, s->p, MARK_UNREADABLE, "[unreadable code object]"), 0);
+	} else if (!c->hidden) {
+		add(s, c->func, line_of(c, &s->p->layout, frame->instr));
+	}
+}
+
+/* Why the outermost frame is not the root. */
+static const char *ended(unsigned int status)
+{
+	switch (status) {
+	case PYE_SAMPLE_NO_STATE:
+		return "[no Python]";
+	case PYE_SAMPLE_NO_FRAMES:
+		return "[no Python frame]";
+	case PYE_SAMPLE_FAULT:
+		return "[unreadable: page fault]";
+	case PYE_SAMPLE_DEEP:
+		return "[truncated: too deep]";
+	default:
+		return NULL;
+	}
+}
+
+static void fill(struct stack *s, const struct pye_sample_rec *rec)
+{
+	uint32_t half = PYE_SAMPLE_FRAMES / 2, cut = rec->cnt;
+	const char *why = ended(rec->head.sub);
+
+	if (why)
+		add(s, mark_func(s->a, s->p, rec->head.sub, why), 0);
+	for (uint32_t n = rec->cnt; n-- > 0;) {
+		/* the outer half ends where the slots repeat; what they held before is the middle */
+		if (rec->cnt > PYE_SAMPLE_FRAMES && n >= half && n < rec->cnt - half) {
+			if (cut == rec->cnt)
+				add(s,
+				    mark_func(s->a, s->p, MARK_CUT,
+					      "[truncated: frames in between]"),
+				    0);
+			cut = n;
+			n = half;
+			continue;
+		}
+		add_frame(s, frame_of(rec, n));
+	}
+}
+
+static int put(struct assembler *a, struct asm_thread *t, const struct trace_frame *frames,
+	       uint32_t cnt, struct trace_sample *sample)
+{
+	int err;
+
+	sample->thread = t->id;
+	sample->frames = frames;
+	sample->frame_cnt = cnt;
+	err = capw__sample(a->w, sample);
+	if (err == -EINVAL || err == -ENOMEM)
+		a->unusable++;
+	return err == -EINVAL ? 0 : err;
+}
+
+int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
+{
+	struct stack s = { .a = a, .p = t->process };
+	struct trace_sample sample = { .ts_ns = rec->head.ts_ns, .weight_ns = rec->weight_ns };
+
+	fill(&s, rec);
+	return put(a, t, s.frames, s.cnt, &sample);
+}
+
+int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
+{
+	struct stack s = { .a = a, .p = t->process };
+	struct asm_off *off;
+
+	a->inferred--; /* it is half of an event */
+	/* named now: by its end the process may have ended, too */
+	fill(&s, rec);
+	off = realloc(t->off, sizeof(*off) + s.cnt * sizeof(s.frames[0]));
+	if (!off)
+		return -ENOMEM;
+	off->ts_ns = rec->head.ts_ns;
+	off->reason = rec->reason;
+	off->cnt = s.cnt;
+	memcpy(off->frames, s.frames, s.cnt * sizeof(s.frames[0]));
+	t->off = off;
+	return 0;
+}
+
+/* A stack that was taken when the thread lost the CPU, for the time until now. */
+static int put_off(struct assembler *a, struct asm_thread *t, uint64_t ts_ns, uint64_t weight_ns)
+{
+	auto_free struct asm_off *off = t->off;
+	struct trace_sample sample = {
+		.ts_ns = ts_ns, .weight_ns = weight_ns, .off_cpu = true, .reason = off->reason
+	};
+
+	t->off = NULL;
+	return put(a, t, off->frames, off->cnt, &sample);
+}
+
+int asm_wait(struct assembler *a, struct asm_thread *t, const struct pye_wait_rec *rec)
+{
+	struct stack s = { .a = a, .p = t->process };
+	struct trace_sample sample = { .ts_ns = rec->head.ts_ns,
+				       .weight_ns = rec->weight_ns,
+				       .off_cpu = true,
+				       .reason = (uint8_t)rec->reason };
+
+	if (rec->head.sub && t->off)
+		return put_off(a, t, rec->head.ts_ns, rec->weight_ns);
+	free(t->off);
+	t->off = NULL;
+	add(&s, mark_func(a, t->process, MARK_NOT_TAKEN, "[not sampled: waits too often]"), 0);
+	return put(a, t, s.frames, s.cnt, &sample);
+}
+
+int asm_still_waiting(struct assembler *a, struct asm_thread *t, uint64_t now_ns)
+{
+	if (!t->off || now_ns <= t->off->ts_ns)
+		return 0;
+	a->inferred++;
+	return put_off(a, t, now_ns, now_ns - t->off->ts_ns);
+}
+
+int asm_waited(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
+	       uint64_t now_ns)
+{
+	struct stack s = { .a = a, .p = t->process };
+	struct trace_sample sample = { .ts_ns = now_ns,
+				       .weight_ns = now_ns - t->trace.start_ns,
+				       .off_cpu = true,
+				       .reason = rec->reason };
+
+	a->inferred++;
+	fill(&s, rec);
+	return put(a, t, s.frames, s.cnt, &sample);
+}

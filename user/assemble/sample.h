@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Samples on their way from the records to the capture file. */
+#ifndef PYEBPF_ASSEMBLE_SAMPLE_H
+#define PYEBPF_ASSEMBLE_SAMPLE_H
+
+#include <stdint.h>
+
+#include "abi/sample.h"
+
+struct assembler;
+struct asm_thread;
+struct asm_code;
+
+/* Numbers of functions that stand for what is not there; those below are enum pye_sample_status. */
+enum asm_mark {
+	MARK_UNREADABLE = PYE_SAMPLE_STATUS_CNT,
+	MARK_CUT,
+	MARK_NOT_TAKEN,
+	MARK_CNT
+};
+
+/* The code objects of a process that were in samples, and the functions that stand for what is not
+ * there, by number. */
+struct asm_codes {
+	struct asm_code *by_address;
+	uint32_t marks[MARK_CNT];
+};
+
+/* asm_sample - take a sample of a thread; its length is checked. 0, -ENOMEM or the error of the file. */
+int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec);
+
+/* asm_sample_keep - a thread loses the CPU: its stack counts when it is known for how long. The same
+ * results. */
+int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec);
+
+/* asm_wait - it has it again. */
+int asm_wait(struct assembler *a, struct asm_thread *t, const struct pye_wait_rec *rec);
+
+/* asm_still_waiting - the recording ends: a thread is off the CPU since its last stack was taken. */
+int asm_still_waiting(struct assembler *a, struct asm_thread *t, uint64_t now_ns);
+
+/* asm_waited - a thread that was off the CPU since its start_ns, without a record. */
+int asm_waited(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
+	       uint64_t now_ns);
+
+/* asm_codes_free - forget what was read. */
+void asm_codes_free(struct asm_codes *codes);
+
+#endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Threads that were waiting when the recording began and still are: the kernel side has never seen them.
+ * Their stacks are read from outside, twice, and shown for all the time.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "cmd/session_priv.h"
+#include "cpython/walk_outside.h"
+#include "proc/mem.h"
+
+struct waiting {
+	struct session *s;
+	struct target *t;
+	struct proc_mem mem;
+	struct outside_stacks stacks;
+	uint64_t now_ns;
+};
+
+/* As the kernel side would have taken it; the outermost frames of a deep stack are left out. */
+static void take(struct waiting *w, const struct outside_thread *thread, struct pye_sample_rec *rec)
+{
+	uint32_t cnt = thread->frame_cnt;
+
+	if (cnt > PYE_SAMPLE_FRAMES)
+		cnt = PYE_SAMPLE_FRAMES;
+	rec->head.sub = !cnt			  ? PYE_SAMPLE_NO_FRAMES
+			: cnt < thread->frame_cnt ? PYE_SAMPLE_DEEP
+						  : PYE_SAMPLE_OK;
+	rec->cnt = cnt;
+	for (uint32_t i = 0; i < cnt; i++) {
+		const struct outside_frame *from = &thread->frames[i];
+		uint64_t instr = 0;
+
+		proc_mem__read(&w->mem, from->frame + w->t->in.layout.f_instr, &instr,
+			       w->t->in.layout.flags & PYE_LAYOUT_FRAME_OBJECT ? 4 : 8);
+		rec->frames[i] = (struct pye_sample_frame){ from->code, instr };
+	}
+}
+
+static int on_waiter(void *ctx, const struct pye_waiter *waiter)
+{
+	struct waiting *w = ctx;
+	auto_free struct pye_sample_rec *rec = NULL;
+	struct assembler_waiter to = { .pix = waiter->pix,
+				       .tid = waiter->tid,
+				       .comm = waiter->comm,
+				       .since_ns = w->s->start_ns,
+				       .now_ns = w->now_ns };
+
+	if (waiter->pix != w->t->pix || waiter->tix || waiter->reason == PYE_OFF_NONE)
+		return 0;
+	for (size_t i = 0; i < w->stacks.cnt; i++) {
+		const struct outside_thread *thread = &w->stacks.threads[i];
+
+		if (thread->thread_id != waiter->fsbase || thread->status != OUTSIDE_AGREED)
+			continue;
+		rec = calloc(1, sizeof(*rec));
+		if (!rec)
+			return -ENOMEM;
+		rec->state = PYE_SAMPLE_OFF;
+		rec->reason = (uint8_t)waiter->reason;
+		take(w, thread, rec);
+		to.id = cap_bpf__new_thread(w->s->cap);
+		return assembler__waiter(w->s->as, &to, rec);
+	}
+	return 0;
+}
+
+void waiting_show(struct session *s)
+{
+	if (!s->opts.off_cpu)
+		return;
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		struct waiting w = { .s = s, .t = s->targets[i], .now_ns = now_ns() };
+
+		if (!w.t->pix || !w.t->has_interp || w.t->ended ||
+		    proc_mem__open(w.t->pid.pid, &w.mem))
+			continue;
+		if (!walk_outside(&w.mem, &w.t->in, &w.stacks)) {
+			cap_bpf__waiting(s->cap, on_waiter, &w);
+			outside_stacks__done(&w.stacks);
+		}
+		proc_mem__close(&w.mem);
+	}
+}
