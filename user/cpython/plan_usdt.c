@@ -12,6 +12,26 @@
 
 #include "elf/elf_file.h"
 
+/* The macros of <sys/sdt.h> leave a nop at the place, and the semaphore in a section of its own. The kernel
+ * counts up in the target's memory where the semaphore is said to be. */
+static int check_note(struct planner *p, const struct elf_usdt *note)
+{
+	const struct elf_section *s = elf_file__section_by_name(p->elf, ".probes");
+	struct insn insn;
+
+	if (!note->semaphore || !s || note->semaphore % 2 || note->semaphore < s->vaddr ||
+	    s->size < 2 || note->semaphore - s->vaddr > s->size - 2)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the probe python:%.32s at 0x%lx has no semaphore in the file",
+			       p->plan->minor, note->name, note->vaddr);
+	if (code__is_start(&p->code, note->vaddr) && !code__insn(&p->code, note->vaddr, &insn) &&
+	    strncmp(insn.text, "nop", 3) != 0)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the probe python:%.32s at 0x%lx is no nop, which each is",
+			       p->plan->minor, note->name, note->vaddr);
+	return 0;
+}
+
 static int add_usdt(struct planner *p, const struct elf_usdt *note, enum probe_kind kind)
 {
 	struct probe_site site = { .vaddr = note->vaddr,
@@ -20,7 +40,11 @@ static int add_usdt(struct planner *p, const struct elf_usdt *note, enum probe_k
 				   .reg = PREG_NONE,
 				   .value_reg = PREG_NONE };
 
-	if (!note->semaphore || elf_file__offset(p->elf, note->semaphore, &site.semaphore))
+	int err = check_note(p, note);
+
+	if (err)
+		return err;
+	if (elf_file__offset(p->elf, note->semaphore, &site.semaphore))
 		return err_set(p->e, -PYE_EPLAN,
 			       "3.%u: the probe python:%.32s at 0x%lx has no semaphore in the file",
 			       p->plan->minor, note->name, note->vaddr);
