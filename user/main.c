@@ -21,6 +21,7 @@ static const struct command {
 	  "turn a capture into firefox, pprof, collapsed, svg or ndjson" },
 	{ "merge", NULL, cmd_merge,
 	  "add up captures into one pprof, collapsed, svg, pstats or text file" },
+	{ "diff", NULL, cmd_diff, "say what changed between two captures, and what is noise" },
 	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
 	{ "doctor", NULL, cmd_doctor,
