@@ -253,3 +253,19 @@ int probe_code_dealloc(struct pt_regs *ctx)
 		code_retire(t, where(ctx, bpf_get_attach_cookie(ctx)));
 	return 0;
 }
+
+/*
+ * The same where samples are taken: they hold addresses, which user space names. Who dies here is named
+ * now, for samples that are still on their way; the record's time tells them from those of whatever lies
+ * at the address next.
+ */
+SEC("uprobe")
+int sample_code_dealloc(struct pt_regs *ctx)
+{
+	struct thread *t = thread_quiet();
+	struct pye_pylayout *l = t ? layout_of(t) : NULL;
+
+	if (l)
+		code_define(t, l, where(ctx, bpf_get_attach_cookie(ctx)));
+	return 0;
+}

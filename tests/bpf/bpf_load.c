@@ -142,6 +142,7 @@ static int load(struct bpf_load_opts *opts, bool sampling)
 	{
 		const char *section = bpf_program__section_name(prog);
 		bool samples = !strcmp(bpf_program__name(prog), "list_waiting") ||
+			       !strcmp(bpf_program__name(prog), "sample_code_dealloc") ||
 			       !strcmp(section, "perf_event") ||
 			       !strcmp(section, "tp_btf/sched_switch");
 

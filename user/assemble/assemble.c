@@ -22,6 +22,11 @@ int assembler__new(struct assembler **out, struct capw *w)
 	return 0;
 }
 
+void assembler__sampling(struct assembler *a)
+{
+	a->sampling = true;
+}
+
 void asm_thread_free(struct assembler *a, struct asm_thread *t)
 {
 	if (a->last == t)
@@ -631,6 +636,7 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch)
 	a->batches++;
 	if (batch->round != a->round || a->ended_new) {
 		a->round = batch->round;
+		asm_forget_dead(a);
 		while (a->retired_cnt && asm_settled(a, a->retired[a->retired_at].round))
 			retire_oldest(a);
 		asm_processes_forget(a);

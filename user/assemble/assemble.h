@@ -35,6 +35,8 @@ struct assembler_oddities {
 
 /* assembler__new - @w is borrowed and must outlive it. 0 or -ENOMEM. */
 int assembler__new(struct assembler **out, struct capw *w);
+/* assembler__sampling - definitions of code objects tell of their ends: samples hold addresses. */
+void assembler__sampling(struct assembler *a);
 void assembler__free(struct assembler *a);
 
 /* assembler__process - a process, new or changed. 0 or -ENOMEM. */

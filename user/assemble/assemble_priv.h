@@ -84,6 +84,8 @@ struct assembler {
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
 	struct asm_watch *watch; /* NULL: nothing is watched */
+	bool sampling;
+	uint32_t dead_cnt; /* code objects that samples on their way may show */
 	uint64_t batches; /* taken so far */
 	uint32_t next_func; /* last number given to a function of a sample: there are no others then */
 	uint64_t holes; /* events missing by their numbers */

@@ -47,6 +47,13 @@ static int complete(struct assembler *a, struct asm_def *d)
 	char unnamed[48];
 	int err = -ENOMEM;
 
+	if (a->sampling) {
+		if (p)
+			asm_code_died(a, p, &d->rec, d->text);
+		HASH_DEL(a->names.pending, d);
+		def_free(d);
+		return 0;
+	}
 	snprintf(unnamed, sizeof(unnamed), "[unreadable code 0x%llx]",
 		 (unsigned long long)d->rec.head.frame);
 	if (!name && !qualname)

@@ -189,7 +189,7 @@ static void process_free(struct assembler *a, struct asm_process *p)
 	if (p->mem_open)
 		proc_mem__close(&p->mem);
 	strings_free(&p->trace);
-	asm_codes_free(&p->codes_sampled);
+	asm_codes_free(a, &p->codes_sampled);
 	free(p->codes);
 	free(p->gone);
 	free(p);
@@ -231,7 +231,7 @@ void asm_processes_forget(struct assembler *a)
 			continue;
 		for (uint32_t i = 0; i < p->code_cnt; i++)
 			capw__retire_func(a->w, p->codes[i]);
-		asm_codes_free(&p->codes_sampled);
+		asm_codes_free(a, &p->codes_sampled);
 		memset(&p->codes_sampled, 0, sizeof(p->codes_sampled));
 		p->code_cnt = p->gone_cnt = 0;
 		asm_idle_end(a, p);

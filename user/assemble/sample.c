@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "assemble/assemble_priv.h"
 #include "assemble/sample.h"
@@ -26,8 +27,13 @@ struct asm_code_mark {
 
 struct asm_code {
 	uint64_t address;
-	uint32_t func; /* id */
+	uint32_t func; /* id; 0: not defined yet */
 	bool hidden;
+	uint64_t read_ns; /* when it was read; of what lay there then */
+	uint64_t died_ns; /* 0: lives, as far as known */
+	uint32_t died_round;
+	struct asm_code *older; /* that died at the same address before */
+	char *text[PYE_STR_CNT]; /* of one that was dead when it was first heard of */
 	uint64_t checked; /* number of the batch in which it was compared */
 	struct asm_code_mark mark;
 	struct linetable lines;
@@ -38,19 +44,68 @@ struct asm_code {
 	UT_hash_handle hh;
 };
 
-static void code_free(struct asm_codes *codes, struct asm_code *c)
+static void code_free(struct asm_code *c)
 {
-	HASH_DEL(codes->by_address, c);
+	for (int i = 0; i < PYE_STR_CNT; i++)
+		free(c->text[i]);
 	linetable__done(&c->lines);
 	free(c);
 }
 
-void asm_codes_free(struct asm_codes *codes)
+static void forget_living(struct asm_codes *codes)
 {
 	struct asm_code *c, *next;
 
 	HASH_ITER(hh, codes->by_address, c, next)
-	code_free(codes, c);
+	{
+		HASH_DEL(codes->by_address, c);
+		code_free(c);
+	}
+}
+
+/* Those of an address that died in @round or before; all with UINT32_MAX. */
+static void forget_dead(struct assembler *a, struct asm_process *p, struct asm_codes *codes,
+			bool all)
+{
+	struct asm_code *c, *next, **at;
+
+	HASH_ITER(hh, codes->dead, c, next)
+	{
+		for (at = &c->older; *at;) {
+			struct asm_code *old = *at;
+
+			if (!all && !asm_settled(a, old->died_round)) {
+				at = &old->older;
+				continue;
+			}
+			*at = old->older;
+			a->dead_cnt--;
+			if (p && old->func)
+				asm_retire(a, p->pix, old->func);
+			code_free(old);
+		}
+		if (c->older || (!all && !asm_settled(a, c->died_round)))
+			continue;
+		HASH_DEL(codes->dead, c);
+		a->dead_cnt--;
+		if (p && c->func)
+			asm_retire(a, p->pix, c->func);
+		code_free(c);
+	}
+}
+
+void asm_codes_free(struct assembler *a, struct asm_codes *codes)
+{
+	forget_living(codes);
+	forget_dead(a, NULL, codes, true);
+}
+
+void asm_forget_dead(struct assembler *a)
+{
+	struct asm_process *p;
+
+	for (p = a->dead_cnt ? a->processes : NULL; p; p = p->hh.next)
+		forget_dead(a, p, &p->codes_sampled, false);
 }
 
 static int define(struct assembler *a, struct asm_process *p, struct trace_func *func)
@@ -76,6 +131,14 @@ static uint32_t mark_func(struct assembler *a, struct asm_process *p, uint32_t w
 	if (!p->codes_sampled.marks[which] && !define(a, p, &func))
 		p->codes_sampled.marks[which] = func.id;
 	return p->codes_sampled.marks[which];
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int read_mark(const struct asm_process *p, uint64_t address, struct asm_code_mark *mark)
@@ -106,6 +169,7 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 {
 	auto_free struct code_names *names = malloc(sizeof(*names));
 	struct asm_code *c = calloc(1, sizeof(*c));
+	uint64_t began = now_ns();
 	struct asm_code_mark after;
 	struct trace_func func;
 
@@ -120,6 +184,7 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 	if (define(a, p, &func))
 		goto unreadable;
 	c->address = address;
+	c->read_ns = began;
 	c->func = func.id;
 	c->hidden = names->flags & p->layout.co_hidden;
 	linetable__read(&c->lines, &p->mem, &p->layout, address);
@@ -129,13 +194,79 @@ unreadable:
 	return NULL;
 }
 
+/* The one that lay at an address at a time; NULL: it has not died since. */
+static struct asm_code *dead_at(struct asm_codes *codes, uint64_t address, uint64_t ts_ns)
+{
+	struct asm_code *c, *best = NULL;
+
+	if (!codes->dead)
+		return NULL;
+	HASH_FIND(hh, codes->dead, &address, sizeof(address), c);
+	for (; c && c->died_ns > ts_ns; c = c->older)
+		best = c;
+	return best;
+}
+
+static int define_dead(struct assembler *a, struct asm_process *p, struct asm_code *c)
+{
+	const char *name = c->text[PYE_STR_NAME], *qualname = c->text[PYE_STR_QUALNAME];
+	struct trace_func func = { .line = c->mark.line };
+	int err;
+
+	if (c->func)
+		return 0;
+	if (!name && !qualname)
+		return -EFAULT;
+	func.name = name ? name : qualname;
+	func.qualname = qualname ? qualname : name;
+	func.file = c->text[PYE_STR_FILE] ? c->text[PYE_STR_FILE] : "[unreadable]";
+	err = define(a, p, &func);
+	if (!err)
+		c->func = func.id;
+	return err;
+}
+
+void asm_code_died(struct assembler *a, struct asm_process *p, const struct pye_def_rec *rec,
+		   char *text[PYE_STR_CNT])
+{
+	struct asm_codes *codes = &p->codes_sampled;
+	uint64_t address = rec->head.frame;
+	struct asm_code *c, *older;
+
+	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
+	if (c && c->read_ns < rec->head.ts_ns) {
+		HASH_DEL(codes->by_address, c);
+	} else { /* never sampled, or read too late: that was another one */
+		c = calloc(1, sizeof(*c));
+		if (!c)
+			return;
+		c->address = address;
+		c->mark.line = rec->line;
+		c->hidden = rec->flags & p->layout.co_hidden;
+		memcpy(c->text, text, sizeof(c->text));
+		memset(text, 0, sizeof(c->text));
+	}
+	c->died_ns = rec->head.ts_ns;
+	c->died_round = a->round;
+	a->dead_cnt++;
+	HASH_FIND(hh, codes->dead, &address, sizeof(address), older);
+	if (older)
+		HASH_DEL(codes->dead, older);
+	c->older = older;
+	HASH_ADD(hh, codes->dead, address, sizeof(c->address), c);
+}
+
 /* The code object that lies at an address; NULL: not readable. */
-static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address)
+static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address,
+				 uint64_t ts_ns)
 {
 	struct asm_codes *codes = &p->codes_sampled;
 	struct asm_code *c, *now;
 	struct asm_code_mark mark;
 
+	c = dead_at(codes, address, ts_ns);
+	if (c)
+		return define_dead(a, p, c) ? NULL : c;
 	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
 	if (!p->mem_open || (c && c->checked == a->batches))
 		return c;
@@ -145,14 +276,15 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 			return c;
 	}
 	if (!c && HASH_COUNT(codes->by_address) >= CODES_MAX)
-		asm_codes_free(codes);
+		forget_living(codes);
 	now = code_new(a, p, address);
 	/* gone meanwhile, and nothing in its place: the sample is from before */
 	if (!now)
 		return c;
 	if (c) {
 		asm_retire(a, p->pix, c->func);
-		code_free(codes, c);
+		HASH_DEL(codes->by_address, c);
+		code_free(c);
 	}
 	HASH_ADD(hh, codes->by_address, address, sizeof(now->address), now);
 	now->checked = a->batches;
@@ -198,9 +330,9 @@ static void add(struct stack *s, uint32_t func, uint32_t line)
 	s->frames[s->cnt++] = (struct trace_frame){ func, line };
 }
 
-static void add_frame(struct stack *s, const struct pye_sample_frame *frame)
+static void add_frame(struct stack *s, const struct pye_sample_frame *frame, uint64_t ts_ns)
 {
-	struct asm_code *c = frame->code ? code_get(s->a, s->p, frame->code) : NULL;
+	struct asm_code *c = frame->code ? code_get(s->a, s->p, frame->code, ts_ns) : NULL;
 
 	if (!c) {
 		s->a->odd.unnamed++;
@@ -246,7 +378,7 @@ static void fill(struct stack *s, const struct pye_sample_rec *rec)
 			n = half;
 			continue;
 		}
-		add_frame(s, frame_of(rec, n));
+		add_frame(s, frame_of(rec, n), rec->head.ts_ns);
 	}
 }
 

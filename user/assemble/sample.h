@@ -10,6 +10,7 @@
 struct assembler;
 struct asm_thread;
 struct asm_code;
+struct asm_process;
 
 /* Numbers of functions that stand for what is not there; those below are enum pye_sample_status. */
 enum asm_mark {
@@ -23,6 +24,7 @@ enum asm_mark {
  * there, by number. */
 struct asm_codes {
 	struct asm_code *by_address;
+	struct asm_code *dead; /* freed, the latest of each address; for samples from before */
 	uint32_t marks[MARK_CNT];
 };
 
@@ -43,7 +45,15 @@ int asm_still_waiting(struct assembler *a, struct asm_thread *t, uint64_t now_ns
 int asm_waited(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
 	       uint64_t now_ns);
 
+/* asm_code_died - a code object is freed; @text: its strings by enum pye_str_which, NULL where one could
+ * not be read; taken over and set to NULL where they are kept. */
+void asm_code_died(struct assembler *a, struct asm_process *p, const struct pye_def_rec *rec,
+		   char *text[PYE_STR_CNT]);
+
+/* asm_forget_dead - at the beginning of a round: those that no sample shows any more. */
+void asm_forget_dead(struct assembler *a);
+
 /* asm_codes_free - forget what was read. */
-void asm_codes_free(struct asm_codes *codes);
+void asm_codes_free(struct assembler *a, struct asm_codes *codes);
 
 #endif

@@ -46,8 +46,7 @@ int idmap__set(struct idmap *m, uint64_t key, uint32_t value)
 	struct idmap_slot *slot;
 	int err;
 
-	/* more than half, so that the 4M stacks of a full aggregate fit into 8M slots */
-	if (!m->slots || m->cnt >= (1ull << (64 - m->shift)) / 8 * 5) {
+	if (!m->slots || m->cnt >= (1ull << (64 - m->shift)) / 2) {
 		err = grow(m);
 		if (err)
 			return err;

@@ -47,6 +47,8 @@ static const struct bpf_program *program_of(const struct trace_bpf *skel, enum p
 		*sub = PYE_EXIT_REFUSED;
 		return skel->progs.probe_eval_exit;
 	case PROBE_CODE_DEALLOC:
+		if (bpf_program__autoload(skel->progs.sample_code_dealloc))
+			return skel->progs.sample_code_dealloc;
 		return skel->progs.probe_code_dealloc;
 	case PROBE_UNWINDING:
 		return skel->progs.probe_unwinding;

@@ -81,8 +81,9 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	{
 		if (strcmp(bpf_program__section_name(prog), "uprobe") != 0)
 			continue;
-		if (!probes)
-			bpf_program__set_autoload(prog, false);
+		bpf_program__set_autoload(
+			prog, bpf_program__autoload(prog) &&
+				      probes == (prog != skel->progs.sample_code_dealloc));
 		if (b->multi)
 			bpf_program__set_expected_attach_type(prog, FEATURE_UPROBE_MULTI);
 		if (b->sleepable)

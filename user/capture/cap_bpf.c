@@ -369,6 +369,56 @@ static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, ui
 	return err;
 }
 
+static int start_clocks(struct cap_bpf *c, struct err *e)
+{
+	int err = 0;
+
+	if (c->on_cpu && !c->sampler.links)
+		err = sampler__start(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns);
+	if (err)
+		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the clocks");
+	if (c->off_cpu && !c->sampler.off) {
+		c->sampler.off = bpf_program__attach(c->bpf.skel->progs.on_switch);
+		err = c->sampler.off ? 0 : -errno;
+	}
+	if (err)
+		return bpf_refused(e, err, CAPS_BPF,
+				   "the kernel refused to tell when threads wait");
+	return 0;
+}
+
+/* The only probe of a sampled process: it tells when the addresses in samples change their meaning. */
+static int watch_codes(struct cap_bpf *c, const struct interp *in, uint32_t filter, struct err *e)
+{
+	auto_free struct interp *only = malloc(sizeof(*only));
+	uint32_t cnt = 0;
+
+	if (!only)
+		return -ENOMEM;
+	*only = *in;
+	for (uint32_t i = 0; i < in->plan.site_cnt; i++)
+		if (in->plan.sites[i].kind == PROBE_CODE_DEALLOC)
+			only->plan.sites[cnt++] = in->plan.sites[i];
+	only->plan.site_cnt = cnt;
+	return cnt ? place(c, only, filter, 0, e) : 0;
+}
+
+static int sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t filter,
+		  struct err *e)
+{
+	int err = start_clocks(c, e);
+
+	if (err)
+		return err;
+	err = watch_codes(c, in, filter, e);
+	if (err == -PYE_ETARGET)
+		return err;
+	if (err) /* names are compared with what is there now and then, too */
+		log_debug("freed code objects are not noticed at once: %s", e->what);
+	set_flags(c, pid, PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SAMPLED, 0);
+	return 0;
+}
+
 int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared,
 		    struct err *e)
 {
@@ -376,6 +426,8 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 	int err;
 
 	c->bpf.skel->bss->stopped = 0;
+	if (c->sample_ns)
+		return sample(c, in, pid, filter, e);
 	err = place(c, in, filter, 0, e);
 	/* only now: with a part of the probes there are exits without entries */
 	if (!err)
@@ -467,26 +519,6 @@ void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays)
 		  PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SELECTED |
 			  (stays ? PYE_PROC_STAYS : 0u),
 		  0);
-}
-
-int cap_bpf__sample(struct cap_bpf *c, pid_t pid, struct err *e)
-{
-	int err = 0;
-
-	c->bpf.skel->bss->stopped = 0;
-	if (c->on_cpu && !c->sampler.links)
-		err = sampler__start(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns);
-	if (err)
-		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the clocks");
-	if (c->off_cpu && !c->sampler.off) {
-		c->sampler.off = bpf_program__attach(c->bpf.skel->progs.on_switch);
-		err = c->sampler.off ? 0 : -errno;
-	}
-	if (err)
-		return bpf_refused(e, err, CAPS_BPF,
-				   "the kernel refused to tell when threads wait");
-	set_flags(c, pid, PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SAMPLED, 0);
-	return 0;
 }
 
 /* Events first, but they wait in `ready`: a definition they use was written before them, so it is

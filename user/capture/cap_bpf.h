@@ -95,6 +95,8 @@ void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
  * @shared: for every process that uses the file (the programs ignore those that are not traced): a
  *	    child has its probes from its first call on. Else only for this one, where the kernel can
  *
+ * Where samples are taken this starts the clocks, and places one probe, which tells of freed code objects.
+ *
  * A file that has its probes for everybody, or for this process, is left as it is.
  *
  * Return: 0, or the kernel's refusal with its sentence in @e.
@@ -147,16 +149,6 @@ int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ct
 
 /* cap_bpf__probed - a file has its probes for everybody. */
 bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);
-
-/**
- * cap_bpf__sample - take samples of a process that cap_bpf__trace() made known
- *
- * The first one starts the clocks. Children of a process that is followed have samples from their first
- * moment on.
- *
- * Return: 0, or the kernel's refusal with its sentence in @e.
- */
-int cap_bpf__sample(struct cap_bpf *c, pid_t pid, struct err *e);
 
 /* cap_bpf__waiting - the threads of all sampled processes, with off_cpu; @cb may return a negative
  * number to stop. */

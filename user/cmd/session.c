@@ -209,6 +209,8 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	limits_writer(&s->opts.limits, &opts);
 	err = capw__new(&s->capw, s->fd, &opts, &info);
 	err = err ? err : assembler__new(&s->as, s->capw);
+	if (!err && s->opts.sample_ns)
+		assembler__sampling(s->as);
 	return err ? err : limits_watch(s);
 }
 

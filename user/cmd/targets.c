@@ -115,8 +115,6 @@ int target_start(struct session *s, struct target *t, struct err *e)
 
 	if (err)
 		return err;
-	if (s->opts.sample_ns)
-		return cap_bpf__sample(s->cap, t->pid.given, e);
 	if (shared && !cap_bpf__probed(s->cap, &t->in))
 		select_say_users(s, &t->in);
 	err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
@@ -225,7 +223,7 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 		return; /* it has ended */
 	t->pix = rec->pix;
 	t->launched = parent->launched;
-	if (!parent->launched && parent->has_interp && !s->opts.sample_ns)
+	if (!parent->launched && parent->has_interp)
 		attach_child(s, t, parent);
 }
 
@@ -259,7 +257,7 @@ static int go_on(struct session *s, struct target *t)
 
 	cap_bpf__moved(s->cap, t->pid.given, &t->in);
 	if (s->opts.sample_ns)
-		cap_bpf__sample(s->cap, t->pid.given, &e);
+		cap_bpf__attach(s->cap, &t->in, t->pid.given, t->launched, &e);
 	describe(s, t, &p, &info, python, sizeof(python));
 	return session_tell(s, &p);
 }

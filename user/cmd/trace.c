@@ -14,16 +14,11 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/outputs.h"
+#include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session.h"
 
-#define PIDS_MAX       256
 #define RING_BYTES_MAX (16ull << 30)
-
-struct pid_list {
-	pid_t pids[PIDS_MAX];
-	size_t cnt;
-};
 
 struct trace_opts {
 	struct pid_list pids;
@@ -35,26 +30,6 @@ struct trace_opts {
 	uint64_t duration_ns, ring_bytes;
 	const char *record_rings;
 };
-
-static int parse_pids(void *field, const char *arg, struct err *e)
-{
-	struct pid_list *list = field;
-	const char *at = arg;
-	char *end;
-
-	for (;;) {
-		long pid = strtol(at, &end, 10);
-
-		if (end == at || (*end && *end != ',') || pid <= 0 || pid > INT_MAX)
-			return err_set(e, -PYE_EUSAGE, "not a process id: %.60s", arg);
-		if (list->cnt == PIDS_MAX)
-			return err_set(e, -PYE_EUSAGE, "more than %d processes", PIDS_MAX);
-		list->pids[list->cnt++] = (pid_t)pid;
-		if (!*end)
-			return 0;
-		at = end + 1;
-	}
-}
 
 static int parse_engine(void *field, const char *arg, struct err *e)
 {
@@ -74,7 +49,7 @@ static int parse_engine(void *field, const char *arg, struct err *e)
 /* clang-format off */
 static const struct opt_row target_rows[] = {
 	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, AT(pids), NULL,
-	  "trace these running processes; can be repeated", false, parse_pids },
+	  "trace these running processes; can be repeated", false, run_parse_pids },
 	{ 's', "subprocesses", NULL, OPT_FLAG, AT(subprocesses), NULL,
 	  "trace their children too", false, NULL },
 	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
@@ -220,13 +195,6 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 	return err ? err : background__new(&f->background);
 }
 
-static int child_exit_code(const struct session_result *run)
-{
-	if (WIFSIGNALED(run->child_status))
-		return 128 + WTERMSIG(run->child_status);
-	return WEXITSTATUS(run->child_status);
-}
-
 /* The session is over: what is made of the (last) capture. */
 static int finish_files(struct files *f, const struct session_result *run, struct err *e)
 {
@@ -290,24 +258,6 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	return finish_files(&files, run, e);
 }
 
-/* Our command line, for the metadata of the capture. */
-static void join_arguments(int argc, char **argv, char *out, size_t size)
-{
-	size_t at = (size_t)snprintf(out, size, "pyebpf");
-
-	for (int i = 0; i < argc && at + 2 < size; i++) {
-		out[at++] = ' ';
-		text_escape(out + at, size - at, argv[i], strlen(argv[i]));
-		at += strlen(out + at);
-	}
-}
-
-/* With a command its own status is ours, so what we say ourselves is 125, as of env and timeout. */
-static int refusal_code(const struct opt_rest *rest, int err)
-{
-	return rest->command_cnt ? 125 : err_exit_code(err);
-}
-
 static int check_targets(const struct trace_opts *o, const struct opt_rest *rest)
 {
 	const struct select_args *sel = &o->select;
@@ -332,29 +282,29 @@ int cmd_trace(int argc, char **argv)
 	struct err e = { 0 };
 	int err;
 
-	join_arguments(argc, argv, arguments, sizeof(arguments));
+	run_arguments(argc, argv, arguments, sizeof(arguments));
 	err = options_parse(&command, argc, argv, &opts, &rest);
 	if (err)
-		return err == OPTIONS_DONE ? 0 : refusal_code(&rest, err);
+		return err == OPTIONS_DONE ? 0 : run_refusal_code(&rest, err);
 	for (int i = 0; i < rest.operand_cnt; i++)
-		if (parse_pids(&opts.pids, rest.operands[i], &e))
-			return refusal_code(&rest, options_usage(&command, "%s", e.what));
+		if (run_parse_pids(&opts.pids, rest.operands[i], &e))
+			return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (check_targets(&opts, &rest))
-		return refusal_code(&rest, -PYE_EUSAGE);
+		return run_refusal_code(&rest, -PYE_EUSAGE);
 	if (limits_check(&opts.limits, opts.output.path && !strcmp(opts.output.path, "-"), &e))
-		return refusal_code(&rest, options_usage(&command, "%s", e.what));
+		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (opts.ring_bytes > RING_BYTES_MAX)
-		return refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
+		return run_refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = trace(&opts, &rest, arguments, &run, &e);
 	if (err == -PYE_EUSAGE)
-		return refusal_code(&rest, options_usage(&command, "%s", e.what));
+		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (err) {
 		int code = cmd_fail(command.name, err, &e);
 
 		/* what could not be executed has said so by its status: 126 or 127 */
-		return !rest.command ? code : run.child_status ? child_exit_code(&run) : 125;
+		return !rest.command ? code : run.child_status ? run_exit_code(&run) : 125;
 	}
-	return rest.command ? child_exit_code(&run) : 0;
+	return rest.command ? run_exit_code(&run) : 0;
 }
