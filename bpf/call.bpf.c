@@ -16,6 +16,7 @@
 #define SOURCE_SLOT   1
 #define SOURCE_TOP    2
 #define SOURCE_TSTATE 3
+#define REG_NONE      31
 
 /* Current frame of the thread that holds the GIL: us. 0 when it cannot be read. */
 static __always_inline u64 tstate_frame(struct thread *t, struct pye_pylayout *l, u64 *tstate)
@@ -64,6 +65,8 @@ int probe_clear(struct pt_regs *ctx)
 
 	PROBE_BEGIN;
 	(void)l;
+	if (PYE_COOKIE_VALUE(cookie) != REG_NONE)
+		t->tstate = reg_read(ctx, PYE_COOKIE_VALUE(cookie));
 	if (t->flags & T_UNWINDING) {
 		t->flags &= ~T_UNWINDING;
 		sub = PYE_EXIT_UNWIND;
@@ -221,6 +224,21 @@ int probe_usdt_return(struct pt_regs *ctx)
 	return 0;
 }
 
+/* Who closes the generator can have been thrown into and have had no event since: that came first. */
+static __noinline int show_closer(u64 top)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u64 frame;
+
+	if (!t || !t->tstate || read_user(&frame, 8, t->tstate + l->ts_frame))
+		return 0;
+	frame = frame_real(frame, SURE_CALLS);
+	if (frame > FRAME_LAST && frame != top)
+		above_top(t, frame);
+	return 0;
+}
+
 /* _PyFrame_ClearExceptCode(frame) on behalf of gen_close(): it need not run the frame when no handler
  * would see the exception, but the interpreter's own monitoring sees a throw and an unwind there. */
 SEC("uprobe")
@@ -231,7 +249,10 @@ int probe_gen_close(struct pt_regs *ctx)
 
 	PROBE_BEGIN;
 	frame = where(ctx, cookie);
-	if (!(t->flags & T_KNOWN) || frame_load(t, frame))
+	if (!(t->flags & T_KNOWN))
+		return 0;
+	show_closer(SLOT_FRAME(stack_top(t)));
+	if (frame_load(t, frame))
 		return 0;
 	read_user(&word, 2, frame_word(t, l->f_instr));
 	if (!(word >> 8 & l->resume_depth1))

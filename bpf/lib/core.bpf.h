@@ -72,7 +72,7 @@ struct thread {
 	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known */
 	u32 eval_size; /* to 3.10: how far below that it is at the exits */
 	u64 interpreters; /* of struct pye_proc */
-	u64 tstate; /* as the last sample found it; 0 = not known */
+	u64 tstate; /* as the last sample or probe found it; 0 = not known */
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
 	u64 off_debt_ns; /* time off it that no sample stands for yet */
 	u64 off_filled_ns; /* when there were more of these: */

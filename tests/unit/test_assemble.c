@@ -390,6 +390,37 @@ static void test_assemble__thrown_into(void **state)
 	assembly_expect(as, 6, "call a, throw b, throw c, unwind c, yield b, return a");
 }
 
+/* Two in a row, each with frames of its own. */
+static void test_assemble__thrown_into_twice(void **state)
+{
+	const struct pye_walk_frame outer = { .frame = F(2), .code = 2 };
+	const struct pye_walk_frame inner = { .frame = F(3), .code = 3 };
+	struct assembly *as = assembly_usual(0);
+
+	(void)state;
+	call(as, 0, 1);
+	make_walk(&as->b, 1, 1, &outer, 1, PYE_WALK_THROWN, PYE_WALK_ANCHORED, F(1));
+	make_walk(&as->b, 1, 1, &inner, 1, PYE_WALK_THROWN, PYE_WALK_ANCHORED, F(2));
+	make_exit(&as->b, 1, 1, F(3), PYE_EXIT_UNWIND);
+	make_exit(&as->b, 1, 2, F(2), PYE_EXIT_UNWIND);
+	leave(as, 3, 1);
+	assembly_expect(as, 6, "call a, throw b, throw c, unwind c, unwind b, return a");
+}
+
+/* The walk was written, its event was not: the throws count, and come before the gap. */
+static void test_assemble__thrown_into_and_lost(void **state)
+{
+	const struct pye_walk_frame frame = { .frame = F(2), .code = 2 };
+	struct assembly *as = assembly_usual(0);
+
+	(void)state;
+	call(as, 0, 1);
+	make_walk(&as->b, 1, 1, &frame, 1, PYE_WALK_THROWN, PYE_WALK_ANCHORED, F(1));
+	walk(as, 3, PYE_WALK_UNKNOWN, "a");
+	leave(as, 3, 1);
+	assembly_expect(as, 5, "call a, throw b, gap lost 2, open a, return a");
+}
+
 static void test_assemble__a_walk_above_the_wrong_frame(void **state)
 {
 	const struct pye_walk_frame frame = { .frame = F(2), .code = 2 };
@@ -936,6 +967,8 @@ int main(void)
 		T(the_first_event_shows_the_stack),
 		T(a_walk_that_was_cut),
 		T(thrown_into),
+		T(thrown_into_twice),
+		T(thrown_into_and_lost),
 		T(a_walk_above_the_wrong_frame),
 		T(another_stack),
 		T(a_deep_walk),

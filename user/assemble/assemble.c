@@ -187,6 +187,15 @@ static int apply_thrown(struct assembler *a, struct asm_thread *t, uint64_t ts)
 	return err;
 }
 
+/* A walk of thrown frames whose event does not come next: it was lost, or another walk precedes it. */
+static int flush_thrown(struct assembler *a, struct asm_thread *t)
+{
+	if (!t->walk.pending || !(t->walk.flags & PYE_WALK_ANCHORED))
+		return 0;
+	t->walk.pending = false;
+	return apply_thrown(a, t, t->last_ns);
+}
+
 /* Was what we saw of an idle thread from outside what it found when it ran again? */
 static bool same_stack(const struct asm_thread *t)
 {
@@ -241,6 +250,8 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 
 	if (t->held)
 		err = release_held(a, t);
+	if (t->walk.seq != head->seq)
+		err = asm_first(err, flush_thrown(a, t));
 	if (missing) {
 		a->holes += missing;
 		err = asm_first(err, asm_gap(a, t, head->ts_ns, GAP_LOSS, missing));
@@ -422,20 +433,25 @@ static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
 {
 	struct asm_thread *t = thread_find(a, rec->head.tix);
 	struct asm_walk *w;
+	int err = 0;
 
 	if (!t || rec->cnt > PYE_WALK_FRAMES) {
 		a->odd.malformed++;
 		return 0;
 	}
 	w = &t->walk;
-	if (rec->head.sub & PYE_WALK_FIRST)
+	if (rec->head.sub & PYE_WALK_FIRST) {
+		if (t->held)
+			err = release_held(a, t);
+		err = asm_first(err, flush_thrown(a, t));
 		w->cnt = 0;
+	}
 	if (w->cnt + rec->cnt > w->size) {
 		uint32_t size = w->size ? w->size * 2 : 64;
 		struct pye_walk_frame *more;
 
 		if (size > 2 * WALK_MAX)
-			return 0;
+			return err;
 		more = realloc(w->frames, size * sizeof(*more));
 		if (!more)
 			return -ENOMEM;
@@ -450,7 +466,7 @@ static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
 	w->reason = rec->reason;
 	w->anchor = rec->head.frame;
 	w->pending = rec->head.sub & (PYE_WALK_ROOT | PYE_WALK_ANCHORED | PYE_WALK_CUT);
-	return 0;
+	return err;
 }
 
 /* The thread has no more records: what is missing up to its final number was lost. */
@@ -461,6 +477,7 @@ static int thread_end(struct assembler *a, struct asm_thread *t, uint32_t seq, u
 
 	if (t->held)
 		err = release_held(a, t);
+	err = asm_first(err, flush_thrown(a, t));
 	if (missing) {
 		a->holes += missing;
 		err = asm_first(err, asm_gap(a, t, ts, GAP_LOSS, missing));

@@ -19,6 +19,7 @@
 #define WALK_BLOCK_MAX 64
 #define WALK_INSN_MAX  600
 
+#define TSTATE_ARG     0
 #define FRAME_ARG      1
 #define ARGS_USED      3 /* mask: thread state, frame */
 
@@ -168,6 +169,9 @@ int plan_clear(struct planner *p)
 	uint64_t function, called = 0;
 	int err = find_function(p, &function);
 
+	if (p->table.version
+		    ->close_skips) /* probe_gen_close() asks the thread state who is at work */
+		site.value_reg = machine_args[TSTATE_ARG];
 	if (!err)
 		err = check_returns(p, function, &called);
 	if (!err)
