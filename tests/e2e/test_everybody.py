@@ -4,6 +4,7 @@ first call. Each test has a machine of its own (machine.py)."""
 import collections
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 
@@ -11,6 +12,7 @@ import pytest
 
 import lib
 import machine
+from limits import MINIMUM, as_nobody
 
 pytestmark = lib.needs_root
 LEAFS = lib.PROGRAMS / "leafs.py"
@@ -18,9 +20,9 @@ SLEEPER = lib.PROGRAMS / "sleeper.py"
 
 
 @contextlib.contextmanager
-def tracing(capture, *options, files=1):
+def tracing(capture, *options, files=1, user=()):
     """pyebpf trace OPTIONS, from when its probes are in this many files until the block ends."""
-    with lib.started(machine.INSIDE + [lib.BINARY, "trace", "-o", capture, *options], stderr=subprocess.PIPE) as tracer:
+    with lib.started(machine.INSIDE + [*user, lib.BINARY, "trace", "-o", capture, *options], stderr=subprocess.PIPE) as tracer:
         def placed():
             assert tracer.poll() is None, lib.text(tracer.stderr.read())
             return len({file for _, file, _ in lib.probes(tracer.pid) if file != lib.BINARY}) >= files
@@ -120,7 +122,7 @@ def test_a_new_interpreter_file(tmp_path):
     assert [e for e in seen.gaps if e["pid"] == pid], "what it did before is a gap"
 
 
-@pytest.mark.parametrize("names", [("3.8", "3.14"), ("3.13t", "3.11")])
+@pytest.mark.parametrize("names", [("3.8", "3.14"), ("3.13t", "3.11"), ("3.12", "3.12")])
 @machine.alone
 def test_exec_into_another_interpreter(names, tmp_path):
     by_family = {lib.family(n): n for n in lib.families()}
@@ -133,7 +135,7 @@ def test_exec_into_another_interpreter(names, tmp_path):
     with sleeper(one) as a, sleeper(two) as b:
         pid_of(a)
         pid_of(b)
-        with tracing(tmp_path / "a.pyebpf", "-a", files=2):
+        with tracing(tmp_path / "a.pyebpf", "-a", files=len(set(names))):
             pid = run(one, program, home, *two[0], LEAFS, 70)
     seen = lib.Trace(tmp_path / "a.pyebpf").whole()
     assert seen.count(program, "call")["before"] == 50
@@ -188,6 +190,91 @@ def test_all_of_nobody(tmp_path):
     done = lib.sh(machine.INSIDE + [lib.BINARY, "trace", "-a", "-d", "500ms", "-o", tmp_path / "none.pyebpf"])
     assert done.returncode == 4 and b"no Python process" in done.stderr, done.stderr
     assert not (tmp_path / "none.pyebpf").exists()
+
+
+@machine.alone
+def test_without_root(tmp_path):
+    """With exactly the capabilities it takes: what runs, what comes, and a file that is new when privileges were dropped."""
+    names = lib.pick("3.13t", "3.11")
+    first, new = (machine.private(n, tmp_path) for n in names)
+    folder = machine.pathlib.Path(lib.sh(["mktemp", "-d"]).stdout.decode().strip())
+    folder.chmod(0o777)
+    try:
+        with sleeper(first) as target:
+            pid = pid_of(target)
+            with tracing(folder / "a.pyebpf", "-a", user=as_nobody(*MINIMUM)) as tracer:
+                with sleeper(new) as early:
+                    early_pid = pid_of(early)
+                    lib.until(lambda: len({f for _, f, _ in lib.probes(tracer.pid) if f != lib.BINARY}) >= 2, "the new file's probes")
+                    time.sleep(0.5)
+                    late = [run(given, "-S", LEAFS, 80) for given in (first, new)]
+                    wake(early)
+                wake(target)
+        seen = lib.Trace(folder / "a.pyebpf").whole()
+    finally:
+        shutil.rmtree(folder)
+    assert marks(seen) == {pid: 1000, early_pid: 1000} and leafs(seen) == {p: 80 for p in late}
+
+
+@pytest.mark.parametrize("name", [n for n in lib.every() if n == "3.14-sid"])
+@machine.alone
+def test_a_jit_that_starts_later(name, tmp_path):
+    """It cannot be refused any more, so it is named."""
+    given = machine.private(name, tmp_path)
+    with sleeper(given) as target:
+        pid_of(target)
+        with tracing(tmp_path / "a.pyebpf", "-a") as tracer:
+            with sleeper((given[0], dict(given[1], PYTHON_JIT="1"))) as other:
+                pid = pid_of(other)
+                time.sleep(2.5)
+                wake(other)
+            with sleeper(given) as other:
+                plain_pid = pid_of(other)
+                time.sleep(0.7)
+                wake(other)
+    assert "not all calls of process %d are seen" % pid in tracer.said and "JIT" in tracer.said
+    assert "process %d " % plain_pid not in tracer.said
+
+
+@machine.alone
+def test_what_is_executed_is_looked_at_cheaply(tmp_path):
+    """A machine that executes other programs all the time: looking at them costs little."""
+    given = machine.private(plain(), tmp_path)
+    with sleeper(given) as target:
+        pid_of(target)
+        with tracing(tmp_path / "a.pyebpf", "-a") as tracer:
+            before = cpu_seconds(tracer.pid)
+            lib.sh(["sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done"])
+            later = run(given, "-S", LEAFS, 50)
+            spent = cpu_seconds(tracer.pid) - before
+    seen = lib.Trace(tmp_path / "a.pyebpf").whole()
+    assert leafs(seen) == {later: 50}
+    print("looking at 300 programs: %.2f s" % spent)
+    assert spent < 300 * 0.01
+
+
+def cpu_seconds(pid):
+    fields = machine.pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def replayed(rings, capture):
+    done = lib.sh([lib.pythons.BUILD / "tests" / "e2e" / "replay", rings, capture])
+    assert done.returncode == 0, done.stderr
+    return lib.Trace(capture)
+
+
+@machine.alone
+def test_its_records_can_be_replayed(tmp_path):
+    given = machine.private(plain(), tmp_path)
+    with sleeper(given) as target:
+        pid_of(target)
+        with tracing(tmp_path / "a.pyebpf", "-a", "--record-rings", tmp_path / "rings"):
+            later = run(given, "-S", LEAFS, 50)
+            wake(target)
+    seen, again = lib.Trace(tmp_path / "a.pyebpf").whole(), replayed(tmp_path / "rings", tmp_path / "b.pyebpf")
+    assert leafs(again) == leafs(seen) == {later: 50}
+    assert again.events == seen.events
 
 
 # --- some of them ---

@@ -166,6 +166,7 @@ static int probe_file(struct session *s, struct interp *in, struct err *e)
 {
 	struct selection *sel = s->selection;
 	struct select_file **more, *f = calloc(1, sizeof(*f));
+	struct stat st;
 	int err;
 
 	more = f ? realloc(sel->files, (sel->file_cnt + 1) * sizeof(*more)) : NULL;
@@ -176,7 +177,8 @@ static int probe_file(struct session *s, struct interp *in, struct err *e)
 	sel->files = more;
 	select_say_users(s, in);
 	err = cap_bpf__probe_file(s->cap, in, &f->number, e);
-	if (err == -PYE_ETARGET || access(in->open_path, F_OK)) {
+	/* not access(): that would ask whether the user may, without our capabilities */
+	if (err == -PYE_ETARGET || (err && stat(in->open_path, &st))) {
 		free(f); /* the next one that runs the file is looked at */
 		return err_set(e, -PYE_ETARGET,
 			       "the process has ended before its probes were placed");
@@ -413,6 +415,18 @@ static bool runs_known_file(const struct selection *sel, pid_t pid)
 	return f && f->number && !f->in.has_jit;
 }
 
+/* @in: of a process that is refused for itself and not for its file, its file is known. */
+static void refuse_look(struct selection *sel, pid_t pid, int err, const struct interp *in,
+			const struct err *e)
+{
+	if (err == -PYE_ETARGET)
+		return;
+	if (in->version[0] && find_file(sel, in->dev, in->ino))
+		log_warn("not all calls of process %d are seen: %s", pid, e->what);
+	else
+		leave_out(sel, pid, e);
+}
+
 /* True: that was the last look at it. */
 static bool look_at(struct session *s, const struct look *look)
 {
@@ -420,7 +434,7 @@ static bool look_at(struct session *s, const struct look *look)
 	struct selection *sel = s->selection;
 	struct err e = { 0 };
 	struct interp in;
-	bool known;
+	bool jit;
 	int err;
 
 	if (proc_pid__open(look->pid, &pid, NULL))
@@ -431,17 +445,16 @@ static bool look_at(struct session *s, const struct look *look)
 	if (err == -PYE_ENOTPYTHON)
 		return look->tries + 1 == LOOKS;
 	if (err) {
-		if (err != -PYE_ETARGET)
-			leave_out(sel, look->pid, &e);
+		refuse_look(sel, look->pid, err, &in, &e);
 		return true;
 	}
-	/* before its start-up nobody knows whether it will use its JIT */
-	known = in.started || !in.has_jit;
+	/* whether it will use its JIT is known some time after its start */
+	jit = in.has_jit;
 	err = need_file(s, &in, &e);
 	interp__done(&in);
 	if (err && err != -PYE_ETARGET)
 		leave_out(sel, look->pid, &e);
-	return err || known || look->tries + 1 == LOOKS;
+	return err || !jit || look->tries + 1 == LOOKS;
 }
 
 void select_look(struct session *s)
