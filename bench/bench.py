@@ -14,7 +14,7 @@ import limits
 import rows
 from common import CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file"]
+PARTS = ["event", "rows", "rate", "start", "file", "formats"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 
 
@@ -95,6 +95,17 @@ def part_file(args, found, report):
             "%.2f" % c["capture_bytes_per_event"], "3; 500 MB per 10M; capture 4"],
            ["the exporter alone, made-up", "10.0", "%.1f" % (f["events_per_s"] / 1e6), "", "%.0f" % f["peak_rss_mb"],
             "%.2f" % f["gz_bytes_per_event"], "", "3; 500 MB"]])
+
+
+def part_formats(args, found, report):
+    r = report["formats"] = limits.formats(args.pyebpf, args.build, args.work, 2)
+    table("10M made-up events to each format, best of 2: few distinct stacks; more than are kept apart",
+          ["", "CPU s", "elapsed s", "peak MB", "file MB", "many: CPU s", "elapsed s", "peak MB", "file MB",
+           "target"],
+          [[name] + sum([["%.1f" % m["cpu_s"], "%.1f" % m["elapsed_s"], "%.0f" % m["peak_rss_mb"],
+                          "%.1f" % (m["bytes_per_event"] * m["events"] / 1e6)]
+                         for m in (measured["few"], measured["many"])], []) + ["10 s, 500 MB"]
+           for name, measured in r.items()])
 
 
 def parse():

@@ -79,9 +79,9 @@ def capture_real(pyebpf, argv, env, work, workload, size):
     return capture, written
 
 
-def convert(pyebpf, work, capture, events):
-    """Capture to Firefox file: speed and memory."""
-    out = os.path.join(work, "convert.json.gz")
+def convert(pyebpf, work, capture, events, extension=".json.gz"):
+    """Capture to a file, Firefox's if nothing else is said: speed and memory."""
+    out = os.path.join(work, "convert" + extension)
     start = time.perf_counter()
     process = subprocess.Popen([pyebpf, "convert", capture, "-o", out, "--force"], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, preexec_fn=pin(CPU_TOOL))
@@ -89,11 +89,32 @@ def convert(pyebpf, work, capture, events):
     elapsed = time.perf_counter() - start
     if process.returncode:
         raise Failed("convert ended with %d" % process.returncode)
-    size = sum(os.path.getsize(os.path.join(work, f)) for f in os.listdir(work) if f.startswith("convert"))
+    written = [os.path.join(work, f) for f in os.listdir(work) if f.startswith("convert")]
+    size = sum(map(os.path.getsize, written))
+    for path in written:
+        os.unlink(path)
     cpu = usage.ru_utime + usage.ru_stime
-    return {"events": events, "events_per_s_cpu": events / cpu, "events_per_s_elapsed": events / elapsed,
+    return {"events": events, "cpu_s": cpu, "elapsed_s": elapsed, "events_per_s_cpu": events / cpu,
+            "events_per_s_elapsed": events / elapsed,
             "peak_rss_mb": usage.ru_maxrss / 1024, "bytes_per_event": size / events,
             "capture_bytes_per_event": os.path.getsize(capture) / events}
+
+
+def formats(pyebpf, build, work, repeats, events=10000000):
+    """10M made-up events to each format: with few distinct stacks, and with more than are kept apart."""
+    extensions = {"firefox": ".json.gz", "pprof": ".pb.gz", "speedscope": ".speedscope.json.gz",
+                  "chrometrace": ".trace.json.gz", "collapsed": ".folded", "svg": ".svg", "pstats": ".pstats",
+                  "text": ".txt", "ndjson": ".ndjson"}
+    result = {}
+    for stacks, depth in (("few", "4"), ("many", "30")):
+        capture = os.path.join(work, stacks + ".pyebpf")
+        subprocess.run([os.path.join(build, "bench", "made_up_capture"), capture, str(events), "70", depth],
+                       stdout=subprocess.DEVNULL, check=True)
+        for name, extension in extensions.items():
+            runs = [convert(pyebpf, work, capture, events, extension) for _ in range(repeats)]
+            result.setdefault(name, {})[stacks] = min(runs, key=lambda r: r["cpu_s"])
+        os.unlink(capture)
+    return result
 
 
 def first_event_ns(pyebpf, capture):

@@ -36,6 +36,21 @@ def refuse_bpf(command, number):
     return install
 
 
+def refuse_call(number, errno):
+    """For a child: a system call fails with this errno, or with 0 only seems to work, by a seccomp filter."""
+    code = b"".join(struct.pack("HBBI", *row) for row in [
+        (0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno), (0x06, 0, 0, 0x7fff0000)])
+    buffer = ctypes.create_string_buffer(code)
+    program = struct.pack("HxxxxxxQ", 4, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def install():
+        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+            os._exit(99)
+    install.keep = buffer
+    return install
+
+
 def without(mount, files=()):
     """The beginning of a command line for which an empty folder, or one with these files ({name: text}), lies
     over another one."""

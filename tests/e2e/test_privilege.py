@@ -12,7 +12,7 @@ import pytest
 
 import lib
 import pythons
-from limits import MINIMUM, NOBODY, as_nobody, refuse_bpf
+from limits import MINIMUM, NOBODY, as_nobody, refuse_bpf, refuse_call
 
 pytestmark = pytest.mark.needs_root
 
@@ -315,6 +315,41 @@ def test_other_refusals(pyebpf, command, number, code, text):
     assert done.returncode == code, done.stderr
     assert len(said) == 2 and text in said[0]
     assert "CAP_" not in done.stderr
+
+
+CALLS_THAT_GIVE_UP = {"setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter is for x86-64")
+@pytest.mark.parametrize("call, number", [(call, number) for call in CALLS_THAT_GIVE_UP for number in (1, 0)
+                                          if (call, number) != ("capset", 0)])
+def test_files_are_not_read_with_privileges_that_cannot_be_given_up(pyebpf, tmp_path, call, number):
+    """Whether the kernel says so, or says that it is done when it is not."""
+    filtered = refuse_call(CALLS_THAT_GIVE_UP[call], number)
+    groups = os.getgroups()
+    os.setgroups([0, 1])  # there is something to give up
+    try:
+        with python(["/usr/bin/python3"]) as pid:
+            for args in (["trace", "-o", tmp_path / "x", "-p", pid], ["list", "--probes", "/usr/bin/python3"]):
+                done = subprocess.run([pyebpf.path, *map(str, args)], stderr=subprocess.PIPE, encoding="utf-8",
+                                      preexec_fn=filtered, check=False)
+                assert done.returncode == 5, done.stderr
+                assert "a sandbox to look into it could not be made" in done.stderr
+    finally:
+        os.setgroups(groups)
+    doctor = subprocess.run([pyebpf.path, "doctor", "--json"], stdout=subprocess.PIPE, check=False, preexec_fn=filtered)
+    checks = {check["name"]: check["state"] for check in json.loads(doctor.stdout)["checks"]}
+    assert groups == [] or (doctor.returncode == 5 and checks["sandbox"] == "missing")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter is for x86-64")
+def test_no_trace_with_privileges_that_only_seem_to_be_given_up(pyebpf, tmp_path):
+    """The reader of files loses its capabilities with its user; the tracer reads back what it has."""
+    filtered = refuse_call(CALLS_THAT_GIVE_UP["capset"], 0)
+    with python(["/usr/bin/python3"]) as pid:
+        done = subprocess.run([pyebpf.path, "trace", "-o", tmp_path / "x", "-p", str(pid)], stderr=subprocess.PIPE,
+                              encoding="utf-8", preexec_fn=filtered, check=False)
+    assert done.returncode == 3 and "privileges cannot be given up" in done.stderr
 
 
 # --- other commands ---

@@ -46,7 +46,8 @@ int idmap__set(struct idmap *m, uint64_t key, uint32_t value)
 	struct idmap_slot *slot;
 	int err;
 
-	if (!m->slots || m->cnt >= (1ull << (64 - m->shift)) / 2) {
+	/* more than half, so that the 4M stacks of a full aggregate fit into 8M slots */
+	if (!m->slots || m->cnt >= (1ull << (64 - m->shift)) / 8 * 5) {
 		err = grow(m);
 		if (err)
 			return err;

@@ -23,6 +23,7 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/where.h"
 
 #define NOBODY	    65534
 #define STATUS_BARE 99 /* the child could not give up everything, so it did not look */
@@ -130,18 +131,35 @@ static int set_limits(const struct sandbox_limits *limits)
 	return 0;
 }
 
-/* EINVAL: a user namespace in which nobody has no number. */
+/* In a user namespace nobody may have no number, and groups may be fixed. */
+static bool is_nobody(void)
+{
+	uid_t uids[3];
+	gid_t gids[3];
+
+	if (where_user_ns())
+		return true;
+	if (getresuid(&uids[0], &uids[1], &uids[2]) || getresgid(&gids[0], &gids[1], &gids[2]))
+		return false;
+	for (int i = 0; i < 3; i++)
+		if (uids[i] != NOBODY || gids[i] != NOBODY)
+			return false;
+	return getgroups(0, NULL) == 0;
+}
+
+/* What the calls return is not trusted: who it is afterwards counts. */
 static int become_nobody(void)
 {
+	int failed;
+
 	if (geteuid())
 		return 0;
-	if (setgroups(0, NULL) && errno != EPERM)
-		return -errno;
-	if (setresgid(NOBODY, NOBODY, NOBODY) && errno != EINVAL)
-		return -errno;
-	if (setresuid(NOBODY, NOBODY, NOBODY) && errno != EINVAL)
-		return -errno;
-	return 0;
+	failed = setgroups(0, NULL);
+	failed |= setresgid(NOBODY, NOBODY, NOBODY);
+	failed |= setresuid(NOBODY, NOBODY, NOBODY);
+	if (failed && !where_user_ns())
+		return -EPERM;
+	return is_nobody() ? 0 : -EPERM;
 }
 
 static int keep_two_files(int fd, int answer)

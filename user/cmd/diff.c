@@ -103,6 +103,10 @@ static int diff(char *const *paths, const struct diff_opts *opts, struct err *e)
 	int err = read_side(paths[0], opts, &before, e);
 
 	err = err ? err : read_side(paths[1], opts, &after, e);
+	if (!err && !slices__result(before)->sample_ns != !slices__result(after)->sample_ns)
+		return err_set(
+			e, -PYE_EFORMAT,
+			"one capture holds samples and the other one calls: they do not compare");
 	err = err ? err : diff__init(&d, before, after);
 	return err ? err : print(opts, &d, e);
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Features of the kernel. A refusal has several causes; which one it is decides what to do. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/caps.h"
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/sandbox.h"
 #include "capture/bpf_load.h"
 #include "capture/feature.h"
 #include "cmd/doctor_check.h"
@@ -50,6 +54,36 @@ static const struct trial trials[] = {
 	  "a kernel with CONFIG_PERF_EVENTS" },
 };
 /* clang-format on */
+
+static void answer(int fd, const void *arg, void *out)
+{
+	char first;
+
+	(void)arg;
+	*(char *)out = pread(fd, &first, 1, 0) == 1 ? first : 0;
+}
+
+/* Files of targets are read in one only. */
+static void try_sandbox(struct checkup *c)
+{
+	auto_close int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct check *check;
+	struct err e = { 0 };
+	char first = 0;
+	int err = fd < 0 ? -errno : sandbox_run(answer, fd, NULL, &first, 1, &sandbox_usual, &e);
+
+	if (!err && first == 0x7f) {
+		checkup__add(c, GROUP, "sandbox", CHECK_OK,
+			     "a process without privileges in which files of targets are read");
+		return;
+	}
+	check = checkup__add(c, GROUP, "sandbox", CHECK_MISSING,
+			     "no sandbox in which files of targets can be read (%s)",
+			     e.what[0] ? e.what : err_str(err));
+	check->cause = -PYE_EKERNEL;
+	check_fix(check, "a kernel with CONFIG_SECCOMP_FILTER, and no filter of a container that "
+			 "forbids prctl(), capset() or setresuid()");
+}
 
 static bool is_filtered(void)
 {
@@ -206,5 +240,6 @@ void checkup__kernel(struct checkup *c)
 	for (size_t i = 0; i < sizeof(trials) / sizeof(trials[0]); i++)
 		try_one(c, &trials[i]);
 	try_uprobes(c);
+	try_sandbox(c);
 	load_programs(c);
 }

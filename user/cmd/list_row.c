@@ -200,8 +200,10 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 	for (uint32_t i = 0; i < in->plan.site_cnt; i++)
 		single += in->plan.sites[i].single_step;
 	string(out, "version", in->version);
-	if (!row->err)
+	if (!row->err) {
 		string(out, "engine", in->plan.engine);
+		string(out, "record_engine", "sample");
+	}
 	boolean(out, "shared", !in->in_executable);
 	boolean(out, "debug", in->plan.debug);
 	boolean(out, "free_threaded", in->plan.free_threaded);

@@ -58,8 +58,8 @@ static void free_aggregate(struct aggregate **agg)
 	aggregate__free(*agg);
 }
 
-static int add_file(struct aggregate *all, const char *path, const struct merge_opts *opts,
-		    struct err *e)
+static int add_file(struct aggregate *all, const char *path, bool first,
+		    const struct merge_opts *opts, struct err *e)
 {
 	const struct aggregate_opts agg_opts = { .raw = opts->output.raw };
 	auto_fn(free_aggregate) struct aggregate *one = NULL;
@@ -77,6 +77,10 @@ static int add_file(struct aggregate *all, const char *path, const struct merge_
 		return err;
 	if (e->what[0])
 		log_warn("%s: %s", text_escape(shown, sizeof(shown), path, strlen(path)), e->what);
+	if (!first && !aggregate__result(all)->sample_ns != !aggregate__result(one)->sample_ns)
+		return err_set(e, -PYE_EFORMAT,
+			       "%.200s holds %s, and those before do not: they do not add up", path,
+			       aggregate__result(one)->sample_ns ? "samples" : "calls");
 	return aggregate__merge(all, aggregate__result(one));
 }
 
@@ -147,7 +151,7 @@ static int merge(char *const *paths, int cnt, const struct merge_opts *opts, str
 	err = emit_check(&opts->output, opts->output.path, format, e);
 	err = err ? err : aggregate__new(&all, &agg_opts);
 	for (int i = 0; i < cnt && !err; i++)
-		err = add_file(all, paths[i], opts, e);
+		err = add_file(all, paths[i], !i, opts, e);
 	err = err ? err : aggregate__close(all);
 	err = err ? err : write_file(all, format, opts->output.path, opts, &result, e);
 	if (err || opts->quiet)

@@ -107,10 +107,13 @@ static uint32_t rows_to_show(const struct stats_opts *opts)
 	return opts->top_cnt && opts->top_cnt < UINT32_MAX ? (uint32_t)opts->top_cnt : UINT32_MAX;
 }
 
-static int print_table(const struct stats_opts *opts, const struct agg_result *r, struct outbuf *b)
+/* @lines: of samples, to show a table by line; else NULL. */
+static int print_table(const struct stats_opts *opts, const struct agg_result *r,
+		       const struct lines *lines, struct outbuf *b)
 {
 	auto_fn(ranking__done) struct ranking k = { 0 };
-	int err = ranking__init(&k, r, opts->by, opts->sort);
+	int err = lines && r->sample_ns ? ranking__of_lines(&k, lines, opts->sort)
+					: ranking__init(&k, r, opts->by, opts->sort);
 
 	if (!err && opts->json)
 		stats_json(b, r, &k, rows_to_show(opts));
@@ -155,6 +158,11 @@ static void free_aggregate(struct aggregate **agg)
 	aggregate__free(*agg);
 }
 
+static void free_lines(struct lines **l)
+{
+	lines__free(*l);
+}
+
 static void free_query(struct query **q)
 {
 	query__free(*q);
@@ -178,6 +186,7 @@ static int stats(const char *in, const struct stats_opts *opts, int *code, struc
 	const struct aggregate_opts agg_opts = { .raw = opts->raw };
 	auto_fn(free_aggregate) struct aggregate *agg = NULL;
 	auto_fn(free_query) struct query *query = NULL;
+	auto_fn(free_lines) struct lines *lines = NULL;
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
 	int err = outbuf__init(&b, 65536, write_stdout, NULL);
 
@@ -187,10 +196,14 @@ static int stats(const char *in, const struct stats_opts *opts, int *code, struc
 		err = query__new(&query, opts->function, &agg_opts);
 		err = err ? err : decode(in, &query_consumer, query, e);
 		err = err ? err : print_query(opts, query__result(query), &b, code);
+	} else if (opts->by == RANKING_LINE) {
+		err = lines__new(&lines, &agg_opts);
+		err = err ? err : decode(in, &lines_consumer, lines, e);
+		err = err ? err : print_table(opts, lines__result(lines), lines, &b);
 	} else {
 		err = aggregate__new(&agg, &agg_opts);
 		err = err ? err : decode(in, &aggregate_consumer, agg, e);
-		err = err ? err : print_table(opts, aggregate__result(agg), &b);
+		err = err ? err : print_table(opts, aggregate__result(agg), NULL, &b);
 	}
 	if (err)
 		return err;

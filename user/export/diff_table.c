@@ -20,8 +20,8 @@ static void print_side(FILE *f, const char *name, const struct agg_result *r)
 
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		lost += r->totals.lost[i];
-	fprintf(f, "%-9s %" PRIu64 " events, %" PRIu64 " lost, %" PRIu64 " gaps", name,
-		r->totals.written, lost, r->gap_cnt);
+	fprintf(f, "%-9s %" PRIu64 " %s, %" PRIu64 " lost, %" PRIu64 " gaps", name,
+		r->totals.written, r->sample_ns ? "samples" : "events", lost, r->gap_cnt);
 	fprintf(f, ", %s in Python frames\n", summary_duration(text, sizeof(text), r->self_ns));
 }
 
@@ -40,11 +40,12 @@ static void print_head(FILE *f, const struct diff *d)
 			100 * d->shift, d->shift_cnt, 100 * d->floor);
 }
 
-static void print_per_call(FILE *f, const struct diff_row *row)
+static void print_per_call(FILE *f, const struct diff *d, const struct diff_row *row)
 {
 	const struct diff_side *a = &row->side[0], *b = &row->side[1];
+	bool samples = d->side[0]->sample_ns || d->side[1]->sample_ns;
 
-	if (a->calls && b->calls && a->self_ns)
+	if (!samples && a->calls && b->calls && a->self_ns)
 		fprintf(f, " %+8.1f%%",
 			100 * ((double)b->self_ns / (double)b->calls /
 				       ((double)a->self_ns / (double)a->calls) -
@@ -69,7 +70,7 @@ static void print_row(FILE *f, const struct diff *d, const struct diff_row *row)
 			: summary_duration(noise, sizeof(noise), (uint64_t)row->noise_ns));
 	fprintf(f, " %10s %10s", summary_duration(before, sizeof(before), row->side[0].self_ns),
 		summary_duration(after, sizeof(after), row->side[1].self_ns));
-	print_per_call(f, row);
+	print_per_call(f, d, row);
 	fprintf(f, " %10" PRIu64 " %10" PRIu64 "  ", row->side[0].calls, row->side[1].calls);
 	stats_print_func(f, d->side[side], &d->side[side]->funcs[row->side[side].func]);
 	fputc('\n', f);

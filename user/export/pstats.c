@@ -279,6 +279,7 @@ const struct exporter export_pstats = {
 		.thread = folding_thread,
 		.func = folding_func,
 		.event = folding_event,
+		.sample = folding_sample,
 		.gap = folding_gap,
 		.end = on_end,
 	},

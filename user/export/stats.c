@@ -51,11 +51,12 @@ static void print_module(FILE *f, const struct agg_result *r, const struct agg_f
 	fputc(')', f);
 }
 
-static void print_line(FILE *f, const struct agg_result *r, const struct agg_func *func)
+static void print_line(FILE *f, const struct agg_result *r, const struct agg_func *func,
+		       uint32_t line)
 {
 	if (func->short_file) {
 		put_escaped(f, r, func->short_file);
-		fprintf(f, ":%" PRIu32 " ", func->line);
+		fprintf(f, ":%" PRIu32 " ", line);
 	}
 	put_escaped(f, r, func->qualname);
 }
@@ -66,8 +67,11 @@ static void print_process(FILE *f, const struct agg_result *r, uint32_t process)
 	fprintf(f, " %" PRIu32, r->processes[process].pid);
 }
 
-static void print_what(FILE *f, const struct agg_result *r, enum ranking_by by, uint32_t index)
+static void print_what(FILE *f, const struct agg_result *r, enum ranking_by by,
+		       const struct ranking_row *row)
 {
+	uint32_t index = row->index;
+
 	switch (by) {
 	case RANKING_FUNCTION:
 		stats_print_func(f, r, &r->funcs[index]);
@@ -76,7 +80,7 @@ static void print_what(FILE *f, const struct agg_result *r, enum ranking_by by, 
 		print_module(f, r, &r->funcs[index]);
 		break;
 	case RANKING_LINE:
-		print_line(f, r, &r->funcs[index]);
+		print_line(f, r, &r->funcs[index], row->line);
 		break;
 	case RANKING_THREAD:
 		put_escaped(f, r, r->threads[index].name);
@@ -106,8 +110,9 @@ void stats_print(FILE *f, const struct agg_result *r, const struct ranking *k, u
 		fputs("No Python function was on a stack while this ran.\n", f);
 		return;
 	}
-	fprintf(f, "\n%12s %10s %6s %10s %6s  %s\n", "calls", of_threads ? "time" : "self", "%",
-		of_threads ? "gaps" : "total", of_threads ? "lost" : "%", by_names[k->by]);
+	fprintf(f, "\n%12s %10s %6s %10s %6s  %s\n", r->sample_ns ? "samples" : "calls",
+		of_threads ? "time" : "self", "%", of_threads ? "gaps" : "total",
+		of_threads ? "lost" : "%", by_names[k->by]);
 	for (uint32_t i = 0; i < k->cnt && i < top_cnt; i++) {
 		const struct ranking_row *row = &k->rows[i];
 
@@ -120,7 +125,7 @@ void stats_print(FILE *f, const struct agg_result *r, const struct ranking *k, u
 			fprintf(f, "%6" PRIu64 "  ", row->lost);
 		else
 			fprintf(f, "%6.1f  ", percent(row->total_ns, r->self_ns));
-		print_what(f, r, k->by, row->index);
+		print_what(f, r, k->by, row);
 	}
 	if (k->cnt > top_cnt)
 		fprintf(f, "and %" PRIu32 " more\n", k->cnt - top_cnt);
@@ -179,9 +184,12 @@ void stats_json_head(struct outbuf *b, const struct agg_result *r)
 	put_key(b, "raw");
 	json_bool(b, r->raw);
 	put_u64(b, "truncated_calls", r->cut_cnt);
+	put_u64(b, "sample_ns", r->sample_ns);
+	put_u64(b, "off_cpu_ns", r->off_ns);
 }
 
-void stats_json_func(struct outbuf *b, const struct agg_result *r, const struct agg_func *f)
+static void put_func(struct outbuf *b, const struct agg_result *r, const struct agg_func *f,
+		     uint32_t line)
 {
 	char module[1024];
 
@@ -190,7 +198,12 @@ void stats_json_func(struct outbuf *b, const struct agg_result *r, const struct 
 	put_key(b, "module");
 	json_str(b, module_of(r, f, module, sizeof(module)));
 	put_str(b, "file", r, f->file);
-	put_u64(b, "line", f->line);
+	put_u64(b, "line", line);
+}
+
+void stats_json_func(struct outbuf *b, const struct agg_result *r, const struct agg_func *f)
+{
+	put_func(b, r, f, f->line);
 }
 
 static void put_process(struct outbuf *b, const struct agg_result *r, uint32_t process)
@@ -204,15 +217,18 @@ static void put_process(struct outbuf *b, const struct agg_result *r, uint32_t p
 }
 
 static void put_what(struct outbuf *b, const struct agg_result *r, enum ranking_by by,
-		     uint32_t index)
+		     const struct ranking_row *row)
 {
+	uint32_t index = row->index;
 	const struct agg_thread *t;
 	char module[1024];
 
 	switch (by) {
 	case RANKING_FUNCTION:
-	case RANKING_LINE:
 		stats_json_func(b, r, &r->funcs[index]);
+		break;
+	case RANKING_LINE:
+		put_func(b, r, &r->funcs[index], row->line);
 		break;
 	case RANKING_MODULE:
 		outbuf__puts(b, "\"module\":");
@@ -247,7 +263,7 @@ void stats_json(struct outbuf *b, const struct agg_result *r, const struct ranki
 		const struct ranking_row *row = &k->rows[i];
 
 		outbuf__puts(b, i ? ",\n{" : "\n{");
-		put_what(b, r, k->by, row->index);
+		put_what(b, r, k->by, row);
 		put_u64(b, "calls", row->calls);
 		put_u64(b, "self_ns", row->self_ns);
 		if (k->by >= RANKING_THREAD) {

@@ -97,7 +97,8 @@ static void print_edges(FILE *f, const struct query_result *q, const struct quer
 {
 	char self[16], total[16];
 
-	fprintf(f, "\n%12s %10s %10s  %s\n", "calls", "self", "total", title);
+	fprintf(f, "\n%12s %10s %10s  %s\n", q->all->sample_ns ? "samples" : "calls", "self",
+		"total", title);
 	for (uint32_t i = 0; i < edges->cnt && i < top_cnt; i++) {
 		const struct query_edge *edge = &edges->edges[i];
 
@@ -124,11 +125,15 @@ void stats_query_print(FILE *f, const struct query_result *q, uint32_t top_cnt)
 	stats_print_func(f, q->all, func_of(q, q->func));
 	fputc('\n', f);
 	summary_print_head(f, q->all);
-	fprintf(f, "calls     %" PRIu64 ", self %s, total %s\n", q->calls,
-		summary_duration(self, sizeof(self), q->self_ns),
+	fprintf(f, "%-9s %" PRIu64 ", self %s, total %s\n", q->all->sample_ns ? "samples" : "calls",
+		q->calls, summary_duration(self, sizeof(self), q->self_ns),
 		summary_duration(total, sizeof(total), q->total_ns));
-	print_ends(f, q);
-	print_latency(f, &q->run_ns);
+	if (q->all->sample_ns) {
+		fputs("latency   not known: samples do not see calls, pyebpf trace does\n", f);
+	} else {
+		print_ends(f, q);
+		print_latency(f, &q->run_ns);
+	}
 	print_edges(f, q, &q->callers, "called from", top_cnt);
 	print_edges(f, q, &q->callees, "calls", top_cnt);
 }

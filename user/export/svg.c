@@ -230,9 +230,10 @@ static void put_figures(struct outbuf *b, const struct agg_result *r, const stru
 	put(b, "\n%s (%.2f %%)", summary_duration(ns, sizeof(ns), box->ns),
 	    all_ns ? 100.0 * (double)box->ns / (double)all_ns : 0);
 	if (box->kind == SVG_FRAME)
-		put(b, ", self %s, %" PRIu64 " call%s",
+		put(b, ", self %s, %" PRIu64 " %s%s",
 		    summary_duration(self, sizeof(self), r->stacks[box->index].self_ns),
-		    r->stacks[box->index].calls, r->stacks[box->index].calls == 1 ? "" : "s");
+		    r->stacks[box->index].calls, r->sample_ns ? "sample" : "call",
+		    r->stacks[box->index].calls == 1 ? "" : "s");
 }
 
 static void put_box(struct outbuf *b, const struct agg_result *r, const struct svg_box *box,
@@ -285,7 +286,7 @@ static void put_line(struct outbuf *b, int y, const char *class, const char *tex
 static void put_title(struct outbuf *b, const struct agg_result *r)
 {
 	uint64_t wall_ns = r->totals.end_ns > r->start_ns ? r->totals.end_ns - r->start_ns : 0;
-	char line[512], first[16], second[16];
+	char line[512], first[16], second[16], own[64];
 	uint64_t lost = 0;
 
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
@@ -296,14 +297,18 @@ static void put_title(struct outbuf *b, const struct agg_result *r)
 		 summary_duration(second, sizeof(second), wall_ns), r->thread_cnt,
 		 r->thread_cnt == 1 ? "" : "s");
 	put_line(b, 24, "h", line);
+	if (r->sample_ns)
+		snprintf(own, sizeof(own), "%s of it off the CPU",
+			 summary_duration(second, sizeof(second), r->off_ns));
+	else
+		snprintf(own, sizeof(own), "cost of the profiler %s, %s",
+			 summary_duration(second, sizeof(second), r->own_ns),
+			 r->raw ? "still in the times" : "taken out");
 	snprintf(line, sizeof(line),
-		 "%" PRIu64 " events, %" PRIu64 " lost (%.*f %%), %" PRIu64
-		 " gaps (%s); cost of the profiler %s, %s%s",
-		 r->totals.written, lost, lost ? 2 : 0,
+		 "%" PRIu64 " %s, %" PRIu64 " lost (%.*f %%), %" PRIu64 " gaps (%s); %s%s",
+		 r->totals.written, r->sample_ns ? "samples" : "events", lost, lost ? 2 : 0,
 		 r->totals.generated ? 100.0 * (double)lost / (double)r->totals.generated : 0,
-		 r->gap_cnt, summary_duration(first, sizeof(first), summary_gap_ns(r)),
-		 summary_duration(second, sizeof(second), r->own_ns),
-		 r->raw ? "still in the times" : "taken out",
+		 r->gap_cnt, summary_duration(first, sizeof(first), summary_gap_ns(r)), own,
 		 r->totals.complete ? "" : "; the capture ends before its proper end");
 	put_line(b, 44, "l", line);
 	put(b,
@@ -394,6 +399,7 @@ const struct exporter export_svg = {
 		.thread = folding_thread,
 		.func = folding_func,
 		.event = folding_event,
+		.sample = folding_sample,
 		.gap = folding_gap,
 		.end = on_end,
 	},

@@ -110,6 +110,8 @@ int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts);
  * Processes of the same name, executable and version become one, as do their threads of the same name;
  * a pid or tid that is then not the same for all is 0. Wall times add up, the start is the earliest.
  *
+ * All have samples or none has; the caller sees to that.
+ *
  * Return: 0, -ENOMEM or -EOVERFLOW.
  */
 int aggregate__merge(struct aggregate *a, const struct agg_result *from);

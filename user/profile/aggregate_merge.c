@@ -115,6 +115,7 @@ static int merge_stack(struct aggregate *a, const struct agg_result *from, uint3
 	if (err)
 		return err;
 	a->stacks[*index].calls += s->calls;
+	a->stacks[*index].off_ns += s->off_ns;
 	a->stacks[*index].self_ns += s->self_ns; /* the own cost is out of it already */
 	return 0;
 }
@@ -142,7 +143,10 @@ static int merge_head(struct aggregate *a, const struct agg_result *from)
 	t->end_ns += add->end_ns > from->start_ns ? add->end_ns - from->start_ns : 0;
 	if (first || from->start_unix_ns < a->r.start_unix_ns)
 		a->r.start_unix_ns = from->start_unix_ns;
+	if (from->sample_ns)
+		a->r.sample_ns = from->sample_ns;
 	a->r.own_ns += from->own_ns;
+	a->r.off_ns += from->off_ns;
 	a->r.gap_cnt += from->gap_cnt;
 	a->r.cut_cnt += from->cut_cnt;
 	return err;

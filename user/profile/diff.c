@@ -13,6 +13,8 @@
 enum {
 	SLICES_NEEDED = 5, /* with time of a function, to tell its noise */
 	SHIFTS_NEEDED = 5, /* functions, to tell the machine's */
+	SAMPLES_NEEDED =
+		10, /* to say that a function is not called any more: chance makes that none of them */
 };
 
 #define SIGMAS	    3.0
@@ -231,8 +233,9 @@ static int find_shift(struct diff *d, const struct match *m)
 	return 0;
 }
 
-static void judge(struct diff_row *row, double floor, const struct noise *before,
-		  const struct noise *after)
+/* @least_calls: fewer on one side, and none on the other, mean nothing. */
+static void judge(struct diff_row *row, double floor, uint64_t least_calls,
+		  const struct noise *before, const struct noise *after)
 {
 	const struct diff_side *a = &row->side[0], *b = &row->side[1];
 	double most = (double)(a->self_ns > b->self_ns ? a->self_ns : b->self_ns);
@@ -243,11 +246,11 @@ static void judge(struct diff_row *row, double floor, const struct noise *before
 	row->change_ns = (double)b->self_ns - (double)a->self_ns;
 	row->noise_ns = -1;
 	if (!a->self_ns && !a->calls) {
-		row->verdict = DIFF_NEW;
+		row->verdict = b->calls < least_calls ? DIFF_NOISE : DIFF_NEW;
 		return;
 	}
 	if (!b->self_ns && !b->calls) {
-		row->verdict = DIFF_GONE;
+		row->verdict = a->calls < least_calls ? DIFF_NOISE : DIFF_GONE;
 		return;
 	}
 	if (!before->known || !after->known) {
@@ -283,6 +286,7 @@ static int by_change(const void *left, const void *right)
 
 static int fill(struct diff *d, struct match *m)
 {
+	uint64_t least_calls = d->side[0]->sample_ns || d->side[1]->sample_ns ? SAMPLES_NEEDED : 0;
 	int err = name_rows(m);
 
 	if (err)
@@ -298,7 +302,7 @@ static int fill(struct diff *d, struct match *m)
 	for (uint32_t i = 0; i < m->row_cnt && !err; i++) {
 		struct diff_row row = d->rows[i];
 
-		judge(&row, d->floor, &m->noise[0][i], &m->noise[1][i]);
+		judge(&row, d->floor, least_calls, &m->noise[0][i], &m->noise[1][i]);
 		if (row.side[0].calls || row.side[0].self_ns || row.side[1].calls ||
 		    row.side[1].self_ns)
 			d->rows[d->cnt++] = row;

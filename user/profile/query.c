@@ -201,6 +201,12 @@ static int on_event(void *self, const struct trace_event *event)
 	return err;
 }
 
+/* Samples have no runs, but callers and callees. */
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	return aggregate_consumer.sample(((struct query *)self)->agg, sample);
+}
+
 static int on_gap(void *self, const struct trace_gap *gap)
 {
 	struct query *q = self;
@@ -236,6 +242,7 @@ const struct trace_consumer query_consumer = {
 	.thread = on_thread,
 	.func = on_func,
 	.event = on_event,
+	.sample = on_sample,
 	.gap = on_gap,
 	.end = on_end,
 };

@@ -48,6 +48,7 @@ static int fill_funcs(struct ranking *k, const struct agg_result *r)
 		struct ranking_row *row = &k->rows[group_of[i]];
 
 		row->index = i;
+		row->line = r->funcs[i].line;
 		row->calls += r->funcs[i].calls;
 		row->self_ns += r->funcs[i].self_ns;
 	}
@@ -117,21 +118,13 @@ static int by_calls(const void *left, const void *right)
 	return compare_rows(left, right, RANKING_CALLS);
 }
 
-int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by by,
-		  enum ranking_sort sort)
+static int finish(struct ranking *k, enum ranking_sort sort)
 {
 	static int (*const orders[])(const void *, const void *) = {
 		[RANKING_SELF] = by_self, [RANKING_TOTAL] = by_total, [RANKING_CALLS] = by_calls
 	};
 	uint32_t kept = 0;
-	int err;
 
-	*k = (struct ranking){ .by = by };
-	err = by < RANKING_THREAD ? fill_funcs(k, r) : fill_threads(k, r);
-	if (err) {
-		ranking__done(k);
-		return err;
-	}
 	for (uint32_t i = 0; i < k->cnt; i++) {
 		const struct ranking_row *row = &k->rows[i];
 
@@ -141,6 +134,37 @@ int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by
 	k->cnt = kept;
 	qsort(k->rows, k->cnt, sizeof(*k->rows), orders[sort]);
 	return 0;
+}
+
+int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by by,
+		  enum ranking_sort sort)
+{
+	int err;
+
+	*k = (struct ranking){ .by = by };
+	err = by < RANKING_THREAD ? fill_funcs(k, r) : fill_threads(k, r);
+	if (err) {
+		ranking__done(k);
+		return err;
+	}
+	return finish(k, sort);
+}
+
+int ranking__of_lines(struct ranking *k, const struct lines *l, enum ranking_sort sort)
+{
+	const struct line_row *from = lines__rows(l, &k->cnt);
+
+	k->by = RANKING_LINE;
+	k->rows = calloc(k->cnt + 1ull, sizeof(*k->rows));
+	if (!k->rows)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < k->cnt; i++)
+		k->rows[i] = (struct ranking_row){ .index = from[i].func,
+						   .line = from[i].line,
+						   .calls = from[i].samples,
+						   .self_ns = from[i].self_ns,
+						   .total_ns = from[i].total_ns };
+	return finish(k, sort);
 }
 
 void ranking__done(struct ranking *k)

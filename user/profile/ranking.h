@@ -6,11 +6,12 @@
 #include <stdint.h>
 
 #include "profile/aggregate.h"
+#include "profile/lines.h"
 
 enum ranking_by {
 	RANKING_FUNCTION, /* the same function of several processes is one */
 	RANKING_MODULE, /* a file */
-	RANKING_LINE, /* of a file; a trace knows the first line of each function only */
+	RANKING_LINE, /* of a file: of functions the first one, see also ranking__of_lines() */
 	RANKING_THREAD,
 	RANKING_PROCESS,
 };
@@ -23,7 +24,8 @@ enum ranking_sort {
 
 struct ranking_row {
 	uint32_t index; /* of a thread, a process, or one of the functions that the row stands for */
-	uint64_t calls;
+	uint32_t line; /* of RANKING_LINE */
+	uint64_t calls; /* or samples */
 	uint64_t self_ns;
 	uint64_t total_ns; /* recursion counted once; of a thread or process the same as self_ns */
 	uint64_t gap_ns, lost; /* of threads and processes */
@@ -46,6 +48,9 @@ struct ranking {
  */
 int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by by,
 		  enum ranking_sort sort);
+
+/* ranking__of_lines - the same by the lines that samples were at. */
+int ranking__of_lines(struct ranking *k, const struct lines *l, enum ranking_sort sort);
 
 void ranking__done(struct ranking *k);
 

@@ -214,6 +214,23 @@ static int on_event(void *self, const struct trace_event *event)
 	return 0;
 }
 
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	struct slices *s = self;
+	struct slice *slice;
+	int err = aggregate_consumer.sample(s->agg, sample);
+
+	if (err || !sample->frame_cnt)
+		return err;
+	slice = slice_at(s,
+			 aggregate__func_index(s->agg, sample->frames[sample->frame_cnt - 1].func),
+			 sample->ts_ns);
+	if (!slice)
+		return -ENOMEM;
+	slice->self_ns += (int64_t)sample->weight_ns;
+	return 0;
+}
+
 static int on_gap(void *self, const struct trace_gap *gap)
 {
 	struct slices *s = self;
@@ -240,6 +257,7 @@ const struct trace_consumer slices_consumer = {
 	.thread = on_thread,
 	.func = on_func,
 	.event = on_event,
+	.sample = on_sample,
 	.gap = on_gap,
 	.end = on_end,
 };

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""stats, diff, merge and svg of a sampled program: the same figures everywhere, and the lines that samples were at."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from made import PYEBPF
+from test_svg import boxes, name
+
+PROGRAM = """
+import time
+def spin(n):
+    t = 0
+    for i in range(n):
+        t += i * i
+    return t
+def nap():
+    time.sleep(0.05)
+def main():
+    for _ in range(8):
+        spin(300000)
+        nap()
+main()
+"""
+
+
+def run(*args):
+    return subprocess.run([PYEBPF, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                          check=False)
+
+
+def stats(*args):
+    r = run("stats", *args, "--json", "-n", "0")
+    assert r.returncode == 0, r.stderr
+    return json.loads(r.stdout)
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    folder = tmp_path_factory.mktemp("samples")
+    (folder / "prog.py").write_text(PROGRAM)
+    r = run("record", "-q", "-r", "500", "-o", folder / "x.pyebpf", "--", "/usr/bin/python3", "-I", "-S", folder / "prog.py")
+    assert r.returncode == 0, r.stderr
+    return folder / "x.pyebpf"
+
+
+def own(got):
+    return [r for r in got["rows"] if r["file"].endswith("/prog.py")]
+
+
+def test_lines_are_those_of_the_samples(capture):
+    got, lines = stats(capture), stats(capture, "--by", "line")
+    assert got["sample_ns"] == 2000000 and 0 < got["off_cpu_ns"] < got["self_ns"]
+    for figure in ("calls", "self_ns"):
+        assert sum(r[figure] for r in lines["rows"]) == sum(r[figure] for r in got["rows"]) == got[figure]
+    at = {(r["function"], r["line"]): r for r in own(lines)}
+    by_function = {r["function"]: r for r in own(got)}
+    for function, r in by_function.items():
+        rows = [row for (f, _), row in at.items() if f == function]
+        assert sum(row["self_ns"] for row in rows) == r["self_ns"]
+        assert max(row["total_ns"] for row in rows) <= r["total_ns"] <= sum(row["total_ns"] for row in rows)
+    # all that nap() does is on its one line, and main() is at two
+    assert at["nap", 9]["self_ns"] == by_function["nap"]["self_ns"] >= 8 * 45000000
+    assert {line for f, line in at if f == "spin"} & {5, 6}
+    assert {line for f, line in at if f == "main"} == {12, 13}
+    head = run("stats", capture, "--by", "line").stdout
+    assert "     samples       self" in head and "prog.py:9 nap" in head
+
+
+def test_a_function_has_callers_but_no_latency(capture):
+    r = run("stats", capture, "--function", "prog:nap", "--json")
+    got = json.loads(r.stdout)
+    assert [c["function"] for c in got["callers"]] == ["main"] and got["latency"] == {"count": 0}
+    assert got["self_ns"] == {r["function"]: r for r in own(stats(capture))}["nap"]["self_ns"]
+    assert "samples do not see calls" in run("stats", capture, "--function", "prog:nap").stdout
+
+
+def test_svg_and_merge_add_up(capture, tmp_path):
+    assert run("convert", capture, "-o", tmp_path / "one.svg").returncode == 0
+    assert run("merge", capture, capture, capture, "-o", tmp_path / "three.svg").returncode == 0
+    one, three = boxes(tmp_path / "one.svg"), boxes(tmp_path / "three.svg")
+    assert one[0].ns == stats(capture)["self_ns"] and three[0].ns == 3 * one[0].ns
+    nap = next(b for b in one if name(b).startswith("nap ("))
+    assert " sample" in nap.title and "call" not in nap.title
+    assert " of it off the CPU" in (tmp_path / "one.svg").read_text("utf-8")
+
+
+def test_diff_of_the_same(capture):
+    got = json.loads(run("diff", capture, capture, "--json").stdout)
+    assert {r["verdict"] for r in got["rows"]} <= {"noise", "unknown"}
+    assert all(r["change_ns"] == 0 for r in got["rows"])
+
+
+def test_samples_and_calls_do_not_mix(capture, tmp_path):
+    trace = tmp_path / "t.pyebpf"
+    assert run("trace", "-q", "-o", trace, "--", "/usr/bin/python3", "-I", "-S", "-c", "pass").returncode == 0
+    r = run("diff", capture, trace)
+    assert r.returncode == 2 and "one capture holds samples and the other one calls" in r.stderr
+    r = run("merge", capture, trace, "-o", tmp_path / "x.pb.gz")
+    assert r.returncode == 2 and "holds calls, and those before do not" in r.stderr
+    assert not (tmp_path / "x.pb.gz").exists()

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profile/lines.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/strpool.h"
+
+struct lines {
+	struct aggregate *agg;
+	struct strpool keys; /* file, name, line; id - 1 is the row */
+	struct line_row *rows;
+	uint32_t cnt, cap;
+	uint64_t samples;
+};
+
+int lines__new(struct lines **out, const struct aggregate_opts *opts)
+{
+	struct lines *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -ENOMEM;
+	if (strpool__init(&l->keys) || aggregate__new(&l->agg, opts)) {
+		lines__free(l);
+		return -ENOMEM;
+	}
+	*out = l;
+	return 0;
+}
+
+void lines__free(struct lines *l)
+{
+	if (!l)
+		return;
+	strpool__done(&l->keys);
+	free(l->rows);
+	aggregate__free(l->agg);
+	free(l);
+}
+
+const struct agg_result *lines__result(const struct lines *l)
+{
+	return aggregate__result(l->agg);
+}
+
+const struct line_row *lines__rows(const struct lines *l, uint32_t *cnt)
+{
+	*cnt = l->cnt;
+	return l->rows;
+}
+
+static int on_begin(void *self, const struct trace_info *info)
+{
+	return aggregate_consumer.begin(((struct lines *)self)->agg, info);
+}
+
+static int on_process(void *self, const struct trace_process *process)
+{
+	return aggregate_consumer.process(((struct lines *)self)->agg, process);
+}
+
+static int on_thread(void *self, const struct trace_thread *thread)
+{
+	return aggregate_consumer.thread(((struct lines *)self)->agg, thread);
+}
+
+static int on_func(void *self, const struct trace_func *func)
+{
+	return aggregate_consumer.func(((struct lines *)self)->agg, func);
+}
+
+static int on_event(void *self, const struct trace_event *event)
+{
+	return aggregate_consumer.event(((struct lines *)self)->agg, event);
+}
+
+static int row_of(struct lines *l, const struct trace_frame *frame, struct line_row **row)
+{
+	uint32_t index = aggregate__func_index(l->agg, frame->func), id;
+	const struct agg_func *f = aggregate__func(l->agg, index);
+	const uint32_t key[3] = { f->file, f->qualname, frame->line };
+	int err = strpool__add(&l->keys, (const char *)key, sizeof(key), &id);
+
+	if (err)
+		return err;
+	if (id - 1 == l->cap) {
+		uint32_t cap = l->cap ? l->cap * 2 : 64;
+		struct line_row *grown = reallocarray(l->rows, cap, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		l->rows = grown;
+		l->cap = cap;
+	}
+	if (id - 1 == l->cnt)
+		l->rows[l->cnt++] = (struct line_row){ .func = index, .line = frame->line };
+	*row = &l->rows[id - 1];
+	return 0;
+}
+
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	struct lines *l = self;
+	struct line_row *row = NULL;
+	int err = aggregate_consumer.sample(l->agg, sample);
+
+	l->samples++;
+	for (uint32_t i = 0; i < sample->frame_cnt && !err; i++) {
+		err = row_of(l, &sample->frames[i], &row);
+		if (err || row->seen == l->samples)
+			continue;
+		row->seen = l->samples;
+		row->total_ns += sample->weight_ns;
+	}
+	if (err || !row)
+		return err;
+	row->samples++;
+	row->self_ns += sample->weight_ns;
+	return 0;
+}
+
+static int on_gap(void *self, const struct trace_gap *gap)
+{
+	return aggregate_consumer.gap(((struct lines *)self)->agg, gap);
+}
+
+static int on_end(void *self, const struct trace_totals *totals)
+{
+	return aggregate_consumer.end(((struct lines *)self)->agg, totals);
+}
+
+const struct trace_consumer lines_consumer = {
+	.begin = on_begin,
+	.process = on_process,
+	.thread = on_thread,
+	.func = on_func,
+	.event = on_event,
+	.sample = on_sample,
+	.gap = on_gap,
+	.end = on_end,
+};
