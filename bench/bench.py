@@ -106,6 +106,12 @@ def part_formats(args, found, report):
                           "%.1f" % (m["bytes_per_event"] * m["events"] / 1e6)]
                          for m in (measured["few"], measured["many"])], []) + ["10 s, 500 MB"]
            for name, measured in r.items()])
+    r = report["analyses"] = limits.analyses(args.pyebpf, args.build, args.work, 2)
+    table("Analyses of 10M made-up events, best of 2: few distinct stacks; more than are kept apart",
+          ["", "CPU s", "elapsed s", "peak MB", "many: CPU s", "elapsed s", "peak MB", "target"],
+          [[name] + sum([["%.1f" % m["cpu_s"], "%.1f" % m["elapsed_s"], "%.0f" % m["peak_rss_mb"]]
+                         for m in (each["few"], each["many"])], [])
+           + ["10 s, 200 MB" if name.startswith("merge") else "3 s"] for name, each in r.items()])
 
 
 def parse():

@@ -117,6 +117,44 @@ def formats(pyebpf, build, work, repeats, events=10000000):
     return result
 
 
+def measured(argv, repeats):
+    """CPU time, elapsed time and memory of a command, the best of some runs."""
+    best = None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pin(CPU_TOOL))
+        usage = wait_with_usage(process)
+        if process.returncode:
+            raise Failed("%s ended with %d" % (argv[1], process.returncode))
+        run = {"cpu_s": usage.ru_utime + usage.ru_stime, "elapsed_s": time.perf_counter() - start,
+               "peak_rss_mb": usage.ru_maxrss / 1024}
+        best = run if not best or run["cpu_s"] < best["cpu_s"] else best
+    return best
+
+
+def analyses(pyebpf, build, work, repeats, events=10000000, captures=1000):
+    """stats and diff of 10M made-up events, with few and with many distinct stacks; merge of many small captures."""
+    maker, result = os.path.join(build, "bench", "made_up_capture"), {}
+    for stacks, depth in (("few", "4"), ("many", "30")):
+        capture = os.path.join(work, stacks + ".pyebpf")
+        subprocess.run([maker, capture, str(events), "70", depth], stdout=subprocess.DEVNULL, check=True)
+        for name, argv in (("stats", ["stats", capture]), ("stats --by module", ["stats", capture, "--by", "module"]),
+                           ("stats --function", ["stats", capture, "--function", "func_30"]),
+                           ("diff, twice as much to read", ["diff", capture, capture])):
+            result.setdefault(name, {})[stacks] = measured([pyebpf, *argv], repeats)
+        os.unlink(capture)
+    small = os.path.join(work, "small.pyebpf")
+    out = os.path.join(work, "merged.pb.gz")
+    for stacks, depth in (("few", "4"), ("many", "30")):
+        # about 200 kB each
+        subprocess.run([maker, small, "95000", "70", depth], stdout=subprocess.DEVNULL, check=True)
+        run = measured([pyebpf, "merge", *[small] * captures, "-o", out, "--force", "-q"], 1)
+        result.setdefault("merge of %d captures of %d kB" % (captures, os.path.getsize(small) // 1000), {})[stacks] = run
+    os.unlink(small)
+    os.unlink(out)
+    return result
+
+
 def first_event_ns(pyebpf, capture):
     """Time stamp of the first call or return in a capture; frames that were open are none."""
     process = subprocess.Popen([pyebpf, "convert", capture, "-f", "ndjson", "-o", "-"], stdout=subprocess.PIPE,
