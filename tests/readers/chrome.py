@@ -82,8 +82,10 @@ class Page:
 
 
 class Browser:
-    def __init__(self, folder):
+    def __init__(self, folder, flags=()):
+        """flags: more of them, or other values for those above"""
         self.folder = str(folder)
+        self.flags = list(flags)
         self.process = None
         self.pages = {}
         self.number = 0
@@ -93,7 +95,7 @@ class Browser:
     def __enter__(self):
         to_child, self.to = os.pipe()
         self.source, from_child = os.pipe()
-        flags = FLAGS + ["--no-sandbox"] * (os.geteuid() == 0)
+        flags = FLAGS + self.flags + ["--no-sandbox"] * (os.geteuid() == 0)
         # the shell puts the pipe where Chromium expects it: reading from 3, writing to 4
         command = ["sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >&2', "sh", PROGRAM, *flags,
                    "--user-data-dir=" + os.path.join(self.folder, "chrome"), "about:blank"]

@@ -16,12 +16,7 @@ QUERY = """app.trace.engine.query(%s).then(result => {
     return rows;
 })"""
 
-
-def missing():
-    """What keeps the page from running here, or None."""
-    if not browser.program():
-        return "no chromium-headless-shell (scripts/setup)"
-    return None if PAGE.exists() else "no Perfetto in the cache (scripts/setup)"
+MISSING = browser.missing(PAGE)
 
 
 @contextlib.contextmanager
@@ -33,7 +28,6 @@ def opened(path):
         for file in ("vizviewer_info", "file_info"):
             with open("%s/%s" % (site, file), "w", encoding="ascii") as f:
                 f.write("{}")
-        with browser.served(site) as address, browser.page() as page:
-            page.open(address + "/index.html")
-            page.wait("!!(window.app && app.trace)")
+        with browser.page(site, "/index.html", "window.app && app.trace") as page:
             yield lambda sql: page.run(QUERY % json.dumps(sql))
+            assert not browser.threw(page)

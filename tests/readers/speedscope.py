@@ -11,11 +11,7 @@ import browser
 PAGE = browser.cache() / "bin" / "speedscope" / "dist" / "release"
 
 
-def missing():
-    """What keeps the page from running here, or None."""
-    if not browser.program():
-        return "no chromium-headless-shell (scripts/setup)"
-    return None if PAGE.exists() else "no speedscope in the cache (scripts/setup)"
+MISSING = browser.missing(PAGE)
 
 
 class Imported:
@@ -30,18 +26,19 @@ def imported(path):
     with tempfile.TemporaryDirectory() as site:
         shutil.copytree(PAGE, site, dirs_exist_ok=True)
         shutil.copy(path, site + "/profile")
-        with browser.served(site) as address, browser.page() as page:
-            page.open(address + "/#profileURL=/profile")
-            page.wait("document.body && document.body.innerText.includes('Sandwich')")
+        with browser.page(site, "/#profileURL=/profile",
+                          "document.body && document.body.innerText.includes('Sandwich')") as page:
             page.press("3")
-            page.wait("document.body.innerText.includes('Symbol Name')")
-            table = page.run("[...document.querySelectorAll('tr')].map(r => r.innerText).filter(t => /%\\)/.test(t))")
+            page.until("document.body.innerText.includes('Symbol Name')")
+            table = page.run("[...document.querySelectorAll('tr')].map(r => r.innerText)"
+                             ".filter(t => /%\\)/.test(t))")
             title = page.run("document.title")
             page.run("URL.createObjectURL = blob => { window.saved = blob; return 'blob:none' }, 0")
             page.run("[...document.querySelectorAll('div')].filter(e => /Export$/.test(e.textContent))"
                      ".at(-1).click(), 0")
-            text = page.wait("window.saved ? saved.text() : ''")
-            assert not page.errors
+            page.until("window.saved")
+            text = page.run("saved.text()")
+            assert not browser.threw(page)
     return Imported(json.loads(text), title, table)
 
 

@@ -94,7 +94,7 @@ def test_the_rules_of_the_format(capture, file):
         (1001, 1002, "main"), (1001, 1003, "worker")}
 
 
-@pytest.mark.skipif(perfetto.missing(), reason=str(perfetto.missing()))
+@pytest.mark.skipif(perfetto.MISSING, reason=str(perfetto.MISSING))
 def test_perfetto_reads_it(capture, file):
     with perfetto.opened(file) as query:
         assert query("select name, value from stats where value > 0 and severity != 'info'") == []
@@ -110,7 +110,7 @@ def test_perfetto_reads_it(capture, file):
                        [1001, 1002, "py thon;3", "main"], [1001, 1003, "py thon;3", "worker"]]
 
 
-@pytest.mark.skipif(speedscope.missing(), reason=str(speedscope.missing()))
+@pytest.mark.skipif(speedscope.MISSING, reason=str(speedscope.MISSING))
 def test_speedscope_reads_it_too(capture, file):
     group = speedscope.imported(file).group
     frames = group["shared"]["frames"]

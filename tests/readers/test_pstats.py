@@ -47,7 +47,8 @@ def test_each_pstats_reads_it(capture, tmp_path, interpreter):
     sums = by_line(got["funcs"])
     assert set(sums) == set(want) and len(got["funcs"]) == len(want)
     for line, (calls, self_ns, total_ns) in want.items():
-        assert sums[line][1:] == [calls, pytest.approx(self_ns / 1e9, abs=1e-12), pytest.approx(total_ns / 1e9, abs=1e-12)]
+        assert sums[line][1:] == [calls, pytest.approx(self_ns / 1e9, abs=1e-12),
+                                  pytest.approx(total_ns / 1e9, abs=1e-12)]
         assert 0 < sums[line][0] <= calls
     assert got["calls"] == sum(v[0] for v in want.values()) == got["twice"] / 2
     assert got["seconds"] == pytest.approx(sum(v[1] for v in want.values()) / 1e9)

@@ -11,7 +11,7 @@ from test_pprof import convert, expected, generate
 MANY = 4_300_000
 ESCAPED = ["<module>", "f.<locals>.<lambda>", "Caf\u00e9.m\\udc80thod", 'esc\\x1b[31m;"\\\\x0a', "nul\\x00nul",
            "bad\\xff\\xfe", "", "\\u202ertl", "a b", "</script><script>alert(1)</script>", "<img src=x onerror=x>"]
-needs_speedscope = pytest.mark.skipif(speedscope.missing(), reason=str(speedscope.missing()))
+needs_speedscope = pytest.mark.skipif(speedscope.MISSING, reason=str(speedscope.MISSING))
 
 
 @pytest.fixture(scope="module")
