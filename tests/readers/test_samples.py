@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+import speedscope
+import test_chrometrace
 from made import PYEBPF
 from test_svg import boxes, name
 
@@ -103,3 +105,23 @@ def test_samples_and_calls_do_not_mix(capture, tmp_path):
     r = run("merge", capture, trace, "-o", tmp_path / "x.pb.gz")
     assert r.returncode == 2 and "holds calls, and those before do not" in r.stderr
     assert not (tmp_path / "x.pb.gz").exists()
+
+
+def test_timelines_show_the_samples(capture):
+    """speedscope and Chrome's trace events have the same slices; no function has more time than its samples."""
+    for extension in (".speedscope.json", ".trace.json"):
+        r = run("convert", capture, "--force", "-q", "-o", capture.with_suffix(extension))
+        assert r.returncode == 0, r.stderr
+    group = json.loads(capture.with_suffix(".speedscope.json").read_text())
+    names = [f["name"] for f in group["shared"]["frames"]]
+    total = {}
+    for frame, (count, _, total_ns) in speedscope.sums(group).items():
+        assert count > 0
+        total[names[frame]] = total.get(names[frame], 0) + total_ns
+    want = {r["function"]: r["total_ns"] for r in own(stats(capture))}
+    for function in ("spin", "nap"):
+        assert 0 < total[function] <= 1.01 * want[function]
+    slices = sorted((b, e, d, names[f]) for p in group["profiles"] for f, b, e, d in speedscope.evented(p))
+    trace = json.loads(capture.with_suffix(".trace.json").read_text())
+    assert slices == sorted((b, e, d, n.rsplit(" (", 1)[0] if n.endswith(")") else n)
+                            for _, b, e, d, n in test_chrometrace.slices_of(trace))

@@ -103,6 +103,40 @@ static void test_speedscope__every_kind_of_slice(void **state)
 	finish(&export_speedscope, &p, &n);
 }
 
+static void sample(struct push *p, uint64_t ts_ns, uint32_t cnt, uint32_t outer, uint32_t inner)
+{
+	const struct trace_frame frames[] = { { .func = outer }, { .func = inner } };
+	const struct trace_sample s = {
+		.ts_ns = ts_ns, .weight_ns = 100, .frames = frames, .frame_cnt = cnt, .thread = 1
+	};
+
+	assert_int_equal(p->to->sample(p->self, &s), 0);
+}
+
+/* Frames that samples share go on; not over a time without samples, nor to the end of the trace. */
+static void test_speedscope__samples(void **state)
+{
+	struct note n = { 0 };
+	struct export_out out;
+	struct push p = start(&export_speedscope, &n, &out, 0);
+
+	(void)state;
+	sample(&p, 1100, 2, 1, 2);
+	sample(&p, 1200, 2, 1, 2);
+	sample(&p, 1305, 1, 1, 0);
+	sample(&p, 1900, 2, 2, 1);
+	push_end(&p, 3000, 4, 0);
+	assert_non_null(strstr(text_of(&n), "[{\"type\":\"O\",\"frame\":0,\"at\":0},"
+					    "{\"type\":\"O\",\"frame\":1,\"at\":0},"
+					    "{\"type\":\"C\",\"frame\":1,\"at\":205},"
+					    "{\"type\":\"C\",\"frame\":0,\"at\":305},"
+					    "{\"type\":\"O\",\"frame\":1,\"at\":800},"
+					    "{\"type\":\"O\",\"frame\":0,\"at\":800},"
+					    "{\"type\":\"C\",\"frame\":0,\"at\":900},"
+					    "{\"type\":\"C\",\"frame\":1,\"at\":900}]"));
+	finish(&export_speedscope, &p, &n);
+}
+
 /* A thread that ended, and one whose clock a gap has put ahead of its next event. */
 static void test_speedscope__times_never_go_back(void **state)
 {
@@ -268,6 +302,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_speedscope__every_kind_of_slice),
+		cmocka_unit_test(test_speedscope__samples),
 		cmocka_unit_test(test_speedscope__times_never_go_back),
 		cmocka_unit_test(test_speedscope__one_event_too_many),
 		cmocka_unit_test(test_speedscope__too_many_stacks),

@@ -283,6 +283,11 @@ static int on_event(void *self, const struct trace_event *event)
 	return timeline_event(&((struct chrometrace *)self)->timeline, event);
 }
 
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	return timeline_sample(&((struct chrometrace *)self)->timeline, sample);
+}
+
 static int on_gap(void *self, const struct trace_gap *gap)
 {
 	return timeline_gap(&((struct chrometrace *)self)->timeline, gap);
@@ -359,6 +364,7 @@ const struct exporter export_chrometrace = {
 		.thread = on_thread,
 		.func = on_func,
 		.event = on_event,
+		.sample = on_sample,
 		.gap = on_gap,
 		.end = on_end,
 	},

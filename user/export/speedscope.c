@@ -253,6 +253,7 @@ BOTH(process, trace_process)
 BOTH(thread, trace_thread)
 BOTH(func, trace_func)
 BOTH(event, trace_event)
+BOTH(sample, trace_sample)
 BOTH(gap, trace_gap)
 
 static int on_begin(void *self, const struct trace_info *info)
@@ -514,6 +515,7 @@ const struct exporter export_speedscope = {
 		.thread = on_thread,
 		.func = on_func,
 		.event = on_event,
+		.sample = on_sample,
 		.gap = on_gap,
 		.end = on_end,
 	},

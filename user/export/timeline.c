@@ -175,7 +175,6 @@ int timeline_event(struct timeline *t, const struct trace_event *event)
 	if (i == IDMAP_NONE || event->kind >= TRACE_KIND_CNT)
 		return -EINVAL;
 	live = &t->threads[i];
-	live->events += event->kind != TRACE_OPEN;
 	if (live->in_gap)
 		err = leave_gap(t, i, event->ts_ns);
 	if (err)
@@ -189,6 +188,43 @@ int timeline_event(struct timeline *t, const struct trace_event *event)
 	return err ? err : t->ops->open(t->ctx, i, advance(t, live, event->ts_ns), func);
 }
 
+/* Up to when the stack of a thread is known that ends at @ts_ns at the latest. */
+static uint64_t known_until(const struct timeline_thread *live, uint64_t ts_ns)
+{
+	return live->sampled_ns && live->sampled_ns < ts_ns ? live->sampled_ns : ts_ns;
+}
+
+int timeline_sample(struct timeline *t, const struct trace_sample *sample)
+{
+	uint64_t start_ns = sample->ts_ns > sample->weight_ns ? sample->ts_ns - sample->weight_ns
+							      : 0;
+	uint32_t i = idmap__find(&t->thread_ids, sample->thread), common = 0;
+	struct timeline_thread *live;
+	int err = 0;
+
+	if (i == IDMAP_NONE)
+		return -EINVAL;
+	live = &t->threads[i];
+	/* clocks of samples jitter: less than a sample's worth between two is no hole */
+	if (live->in_gap || known_until(live, start_ns) + sample->weight_ns < start_ns)
+		err = close_all(t, i, known_until(live, start_ns));
+	while (common < live->depth && common < sample->frame_cnt &&
+	       live->open[common] == idmap__find(&t->func_ids, sample->frames[common].func))
+		common++;
+	while (!err && live->depth > common)
+		err = close_one(t, i, start_ns);
+	for (; !err && common < sample->frame_cnt; common++) {
+		uint32_t func = idmap__find(&t->func_ids, sample->frames[common].func);
+
+		if (func == IDMAP_NONE)
+			return -EINVAL;
+		err = push(live, func);
+		err = err ? err : t->ops->open(t->ctx, i, advance(t, live, start_ns), func);
+	}
+	live->sampled_ns = sample->ts_ns;
+	return err;
+}
+
 int timeline_gap(struct timeline *t, const struct trace_gap *gap)
 {
 	uint32_t i = idmap__find(&t->thread_ids, gap->thread);
@@ -198,7 +234,7 @@ int timeline_gap(struct timeline *t, const struct trace_gap *gap)
 	if (i == IDMAP_NONE)
 		return -EINVAL;
 	live = &t->threads[i];
-	err = close_all(t, i, gap->ts_ns);
+	err = close_all(t, i, known_until(live, gap->ts_ns));
 	err = err ? err : push(live, TIMELINE_GAP);
 	if (err)
 		return err;
@@ -221,7 +257,7 @@ int timeline_end(struct timeline *t, const struct trace_totals *totals)
 			at_ns = process_end_ns;
 		if (thread_end_ns && thread_end_ns < at_ns)
 			at_ns = thread_end_ns;
-		err = close_all(t, i, at_ns);
+		err = close_all(t, i, known_until(&t->threads[i], at_ns));
 	}
 	t->newest_ns = end_ns;
 	return err;

@@ -6,7 +6,8 @@
  *   - slices of a thread nest exactly and its times never go back;
  *   - a gap is a slice of its own, on the empty stack, from where the stack is not known up to the
  *     thread's next event, the end of the gap or the end of the thread, whichever is first;
- *   - what is open at the end is closed: at the end of its thread, or of the trace.
+ *   - what is open at the end is closed: at the end of its thread, or of the trace;
+ *   - a sample stands for the time up to it, and frames that it shares with the one before go on.
  *
  * Times handed on are nanoseconds since the capture began.
  */
@@ -52,7 +53,7 @@ struct timeline_thread {
 	struct trace_gap gap; /* the newest */
 	uint64_t last_ns; /* clock of the newest slice, open or closed */
 	uint64_t end_ns; /* 0: not known */
-	uint64_t events; /* calls, returns and so on */
+	uint64_t sampled_ns; /* of the newest sample, up to which its stack is known; 0: none */
 };
 
 struct timeline {
@@ -80,6 +81,7 @@ int timeline_process(struct timeline *t, const struct trace_process *process);
 int timeline_thread(struct timeline *t, const struct trace_thread *thread);
 int timeline_func(struct timeline *t, const struct trace_func *func);
 int timeline_event(struct timeline *t, const struct trace_event *event);
+int timeline_sample(struct timeline *t, const struct trace_sample *sample);
 int timeline_gap(struct timeline *t, const struct trace_gap *gap);
 int timeline_end(struct timeline *t, const struct trace_totals *totals);
 
