@@ -23,14 +23,15 @@ struct off_cpu {
 };
 
 #define PF_EXITING 4
+#define PF_KTHREAD 0x200000 /* the idle threads, too */
 
-/* sampled_thread - state of the current thread; NULL: it is not sampled, or it is ending: its last number
- * has been sent, or will be now. */
+/* sampled_thread - state of the current thread; NULL: it is not sampled, is the kernel's own, or is ending:
+ * its last number has been sent, or will be now. */
 static __always_inline struct thread *sampled_thread(void)
 {
 	struct thread *t;
 
-	if (bpf_get_current_task_btf()->flags & PF_EXITING)
+	if (bpf_get_current_task_btf()->flags & (PF_EXITING | PF_KTHREAD))
 		return NULL;
 	t = thread_get(0, 0);
 	if (!t || t->flags & T_ANNOUNCED)
