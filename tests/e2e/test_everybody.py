@@ -27,7 +27,10 @@ def tracing(capture, *options, files=1, user=()):
             assert tracer.poll() is None, lib.text(tracer.stderr.read())
             return len({file for _, file, _ in lib.probes(tracer.pid) if file != lib.BINARY}) >= files
         lib.until(placed, "the probes", 60)
-        time.sleep(0.3)  # all of them
+        if user:
+            time.sleep(0.5)
+        else:  # what it gives up when the last probe is in place
+            lib.until(lambda: lib.status_field(tracer.pid, "CapEff") != lib.status_field(os.getpid(), "CapEff"), "the beginning")
         yield tracer
         tracer.said = lib.stop(tracer)
 
@@ -189,6 +192,20 @@ def test_all_of_nobody(tmp_path):
     """No Python process: it waits for one, and says so when none has come."""
     done = lib.sh(machine.INSIDE + [lib.BINARY, "trace", "-a", "-d", "500ms", "-o", tmp_path / "none.pyebpf"])
     assert done.returncode == 4 and b"no Python process" in done.stderr, done.stderr
+    assert not (tmp_path / "none.pyebpf").exists()
+
+
+@machine.alone
+def test_all_of_one_that_calls_nothing(tmp_path):
+    """It has an interpreter and does not use it: that is said, in place of an empty trace."""
+    _, env = machine.private(lib.pick("3.8")[0], tmp_path)
+    library = next(machine.pathlib.Path(env["LD_LIBRARY_PATH"]).iterdir())
+    with lib.started(machine.INSIDE + [lib.BINARY, "trace", "-a", "-o", tmp_path / "none.pyebpf"], stderr=subprocess.PIPE) as tracer:
+        lib.until(lambda: lib.status_field(tracer.pid, "CapEff") != lib.status_field(os.getpid(), "CapEff"), "the beginning")
+        with lib.started(["sleep", "60"], env=dict(os.environ, LD_PRELOAD=str(library))):
+            lib.until(lambda: [f for _, f, _ in lib.probes(tracer.pid) if f != lib.BINARY], "the probes")
+            time.sleep(0.5)
+            assert lib.stop(tracer, 4).startswith("pyebpf trace: no process that was meant called Python code")
     assert not (tmp_path / "none.pyebpf").exists()
 
 

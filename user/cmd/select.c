@@ -119,6 +119,8 @@ int select_nothing(const struct session *s, struct err *e)
 	if (s->selection->left_out)
 		err_set(e, 0, "no Python process that can be traced was seen, %u that cannot",
 			s->selection->left_out);
+	else if (s->selection->file_cnt)
+		err_set(e, 0, "no process that was meant called Python code");
 	else
 		err_set(e, 0, "no Python process that was meant was seen");
 	err_hint(e, "pyebpf list shows the Python processes of this machine");
@@ -303,6 +305,7 @@ int select_start(struct session *s, struct err *e)
 		cap_bpf__begin(s->cap, t->pid.given, t->asked || sel->rule.follow);
 		idle_begin(t);
 	}
+	s->start_ns = now_ns();
 	cap_bpf__take_calls(s->cap);
 	return 0;
 }

@@ -204,7 +204,9 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 
 	uname(&uts);
 	cap_bpf__cost(s->cap, plan, &info.cost);
-	s->start_ns = info.start_ns;
+	/* with a selection the run may have begun before its first process came */
+	if (!s->selection)
+		s->start_ns = info.start_ns;
 	s->start_unix_ns = info.start_unix_ns;
 	limits_writer(&s->opts.limits, &opts);
 	err = capw__new(&s->capw, s->fd, &opts, &info);
