@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -188,15 +189,20 @@ def triggered(name, tmp, *options, seconds, every):
     """The requests under the recorder: (slow ones, stderr, the files that were written on the way)."""
     done = lib.trace(list(options) + ["--"] + lib.command(name) + [REQUESTS, seconds, every], tmp / "t.pyebpf")
     assert done.returncode == 0, lib.text(done.stderr)
-    return int(done.stdout), lib.text(done.stderr), sorted(tmp.glob("t-*.pyebpf"), key=lambda p: int(p.stem[2:]))
+    return [int(n) for n in done.stdout.split()], lib.text(done.stderr), sorted(tmp.glob("t-*.pyebpf"), key=lambda p: int(p.stem[2:]))
+
+
+def reported(err, trigger):
+    """(slow calls, calls) of a trigger, as the end of a run says."""
+    return [int(n) for n in re.search(re.escape(trigger) + r": (\d+) of (\d+) calls took longer", err).groups()]
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
 def test_a_slow_call_writes_what_led_to_it(name, tmp_path):
-    slow, err, files = triggered(name, tmp_path, "--flight-recorder", "500ms", "--trigger", "requests:handle>40ms",
+    (slow, near, _, _), err, files = triggered(name, tmp_path, "--flight-recorder", "500ms", "--trigger", "requests:handle>40ms",
                                  seconds=2.2, every=900)
-    assert "requests:handle>40ms: %d of " % slow in err
-    assert 2 <= len(files) <= slow and "%d files were written" % len(files) in err
+    assert abs(reported(err, "requests:handle>40ms")[0] - slow) <= near and slow >= 2
+    assert 2 <= len(files) <= slow + near and "%d files were written" % len(files) in err
     for file in files:
         seen = lib.Trace(file).whole()
         # the slow call is there from its entry to its return, with what it waited for, and those before it
@@ -209,23 +215,23 @@ def test_a_slow_call_writes_what_led_to_it(name, tmp_path):
                     took.append((e["name"], e["ts_ns"] - entered[e["name"]]))
         handled = [ns for name, ns in took if name == "handle"]
         assert [ns for name, ns in took if name == "query" and ns > 40e6]
-        assert handled[-1] > 40e6 and len(handled) > 20
-        assert sum(ns > 40e6 for ns in handled) == 1
+        assert max(handled) > 40e6 and len(handled) > 5
 
 
 def test_a_coroutine_counts_from_its_call_to_its_return(tmp_path):
     name = lib.pick("3.11")[0]
-    slow, err, _ = triggered(name, tmp_path, "--flight-recorder", "300ms", "--trigger", "requests:answer>50ms",
-                             seconds=1, every=200)
-    # two calls at a time, one of them slow
-    assert "requests:answer>50ms: %d of %d calls" % (slow, 2 * slow) in err
+    (_, _, slow, near), err, _ = triggered(name, tmp_path, "--flight-recorder", "300ms", "--trigger",
+                                           "requests:answer>40ms", seconds=1, every=200)
+    said, calls = reported(err, "requests:answer>40ms")
+    assert abs(said - slow) <= near and slow >= 2
+    assert calls > said and calls % 2 == 0  # each has a quick one beside it
 
 
 def test_triggers_are_limited_and_counted(tmp_path):
     name = lib.pick("3.11")[0]
-    slow, err, files = triggered(name, tmp_path, "--flight-recorder", "600ms", "--trigger", "requests:handle>40ms",
-                                 "--trigger", "requests:nobody>1ms", seconds=2, every=100)
-    assert slow > 6 and "requests:handle>40ms: %d of " % slow in err
+    (slow, near, _, _), err, files = triggered(
+        name, tmp_path, "--flight-recorder", "600ms", "--trigger", "requests:handle>40ms", "--trigger", "requests:nobody>1ms", seconds=2, every=100)
+    assert slow > 6 and abs(reported(err, "requests:handle>40ms")[0] - slow) <= near
     assert 2 <= len(files) <= 4
     assert "no function that ran is called" in err and "nobody" in err
 
