@@ -26,10 +26,12 @@ struct rings_map rings SEC(".maps");
 struct ends_map ends SEC(".maps");
 struct control_map control SEC(".maps");
 struct defs_map defs SEC(".maps");
+struct paused_map paused SEC(".maps");
 
 __u32 next_tix = 1;
 __u32 next_pix = 1;
 __u32 stopped; /* the probes are being taken out, one link after the other: nothing counts any more */
+__u32 forget_pid; /* for forget_stacks */
 
 /* The deepest namespace first: that of our own kind is ours. */
 static __always_inline u32 pid_number(struct pid *pid)
@@ -111,9 +113,19 @@ __hidden struct thread *thread_quiet(void)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 
-	if (stopped)
+	if (stopped == STOPPED_ALL)
 		return NULL;
 	return t ? t : thread_new(task, 0, 0);
+}
+
+int is_stopped(void)
+{
+	u32 pid;
+
+	if (stopped == STOPPED_ALL)
+		return true;
+	pid = task_tgid(bpf_get_current_task_btf());
+	return bpf_map_lookup_elem(&paused, &pid) != NULL;
 }
 
 __hidden struct thread *thread_start(u64 cookie, u64 ip)
@@ -203,5 +215,24 @@ int list_tasks(struct bpf_iter__task *ctx)
 	rec.fsbase = BPF_CORE_READ(task, thread.fsbase);
 	BPF_CORE_READ_STR_INTO(&rec.comm, task, comm);
 	bpf_seq_write(ctx->meta->seq, &rec, sizeof(rec));
+	return 0;
+}
+
+/* A process has no probes for a while: what its threads do then is not seen, so what is known of their
+ * stacks is worth nothing. No probe runs in them meanwhile. */
+SEC("iter/task")
+int forget_stacks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t;
+
+	if (!task || task_tgid(task) != forget_pid)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!t)
+		return 0;
+	t->valid = 0;
+	t->below = 0;
+	t->flags &= ~(T_KNOWN | T_UNWINDING); /* as when it was first seen */
 	return 0;
 }

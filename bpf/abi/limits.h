@@ -18,6 +18,7 @@
 #define PYE_SAMPLE_FRAMES  1024
 #define PYE_SAMPLE_WALK	   16384 /* frames that a sample walks */
 #define PYE_SAMPLE_THREADS 512 /* thread states that a sample looks through */
+#define PYE_PAUSED_MAX	   64 /* processes whose probes are being switched at once */
 #define PYE_COMM	   16
 #define PYE_DEFS_BYTES	   (8 << 20) /* the ring of definitions */
 #define PYE_CONTROL_BYTES  (1 << 20) /* the ring of process records */

@@ -190,7 +190,24 @@ static __always_inline bool proc_send(u32 kind, u32 sub, const struct pye_proc_r
 	return true;
 }
 
+/* Values of `stopped`: all processes, or those of the table `paused`, whose probes are being taken out
+ * or put in, one link after the other. */
+#define STOPPED_ALL  1
+#define STOPPED_SOME 2
 extern __u32 stopped;
+
+/* Key: process, by its pid in pyebpf's pid namespace. Written by user space, for some 10 ms each. */
+struct paused_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PYE_PAUSED_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u8);
+};
+extern struct paused_map paused SEC(".maps");
+
+/* is_stopped - where `stopped` is not 0: does it mean the current process? */
+int is_stopped(void);
 
 /* thread_quiet - the same for a hit that is no event: nothing is lost when it cannot be announced. */
 struct thread *thread_quiet(void);
@@ -205,7 +222,7 @@ static __always_inline struct thread *thread_get(u64 cookie, u64 ip)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 
-	if (stopped)
+	if (stopped && is_stopped())
 		return NULL;
 	return t && t->flags & T_ANNOUNCED ? t : thread_start(cookie, ip);
 }

@@ -230,9 +230,10 @@ static int apply_walk(struct assembler *a, struct asm_thread *t, const struct py
 	if (t->fresh && !t->depth && t->process->late) {
 		t->last_ns = t->process->trace.start_ns;
 		err = asm_gap(a, t, head->ts_ns, GAP_ATTACH, 0);
-	} else if (!lost && (!t->fresh || t->depth)) {
+	} else if (!lost && (t->depth || (!t->fresh && !t->shown_off))) {
 		err = asm_gap(a, t, head->ts_ns, reason_of(t), 0);
 	}
+	t->shown_off = false;
 	if (t->walk.flags & PYE_WALK_CUT) /* what lies below is not known */
 		err = asm_first(err, asm_enter(a, t, head->ts_ns, 0, TRACE_OPEN, ASM_UNREADABLE));
 	apply(a, t, head->ts_ns, TRACE_OPEN, &err);
@@ -257,6 +258,7 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 		err = asm_first(err, asm_gap(a, t, head->ts_ns, GAP_LOSS, missing));
 	}
 	t->next_seq += (uint64_t)missing + 1;
+	t->process->hits += missing;
 	if (t->walk.pending)
 		err = asm_first(err, apply_walk(a, t, head, missing));
 	return err;
@@ -334,6 +336,7 @@ static int on_entry(struct assembler *a, const struct pye_entry_rec *rec)
 		a->odd.malformed++;
 		return 0;
 	}
+	t->process->hits++;
 	if (rec->head.seq != (uint32_t)t->next_seq || t->walk.pending || t->held)
 		err = prepare(a, t, &rec->head);
 	else
@@ -360,6 +363,7 @@ static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
 		a->odd.malformed++;
 		return 0;
 	}
+	t->process->hits++;
 	if (rec->head.sub == PYE_EXIT_REFUSED && t->held &&
 	    rec->head.seq == (uint32_t)t->next_seq && t->entry.head.frame == rec->head.frame) {
 		t->held = false;
@@ -486,6 +490,16 @@ static int thread_end(struct assembler *a, struct asm_thread *t, uint32_t seq, u
 	return err;
 }
 
+int asm_off_end(struct assembler *a, struct asm_thread *t, uint64_t until)
+{
+	int err = t->held ? release_held(a, t) : 0;
+
+	if (t->last_ns < t->process->off_ns)
+		t->last_ns = t->process->off_ns;
+	t->shown_off = true;
+	return asm_first(err, asm_gap(a, t, until, GAP_WINDOW, 0));
+}
+
 static int on_thread_end(struct assembler *a, const struct pye_thread_end_rec *rec)
 {
 	struct asm_thread *t = thread_find(a, rec->head.tix);
@@ -499,6 +513,8 @@ static int on_thread_end(struct assembler *a, const struct pye_thread_end_rec *r
 	}
 	err = thread_end(a, t, rec->head.seq, rec->head.ts_ns);
 	a->numbered += t->next_seq;
+	if (t->process->off_ns)
+		err = asm_first(err, asm_off_end(a, t, rec->head.ts_ns));
 	/* its number can come again, after exec at once: that thread has another stack */
 	t->last_ns = rec->head.ts_ns;
 	if (t->depth)

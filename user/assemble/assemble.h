@@ -57,6 +57,18 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child);
 int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns);
 
 /**
+ * assembler__off, assembler__on - nothing of a process is recorded between these times
+ *
+ * What was recorded before must have been fed when assembler__on() is called, and nothing of what comes
+ * after. Each of its threads gets a gap.
+ */
+void assembler__off(struct assembler *a, uint32_t pix, uint64_t ts_ns);
+int assembler__on(struct assembler *a, uint32_t pix, uint64_t ts_ns);
+
+/* assembler__hits - events of a process so far, the lost ones included. */
+uint64_t assembler__hits(const struct assembler *a, uint32_t pix);
+
+/**
  * assembler__feed - take a batch
  *
  * Return: 0, -ENOMEM, or the error of the capture file; the batch is consumed all the same.

@@ -28,6 +28,8 @@ struct asm_process {
 	} state; /* ENDING: the round below is known */
 	uint32_t ended_round;
 	uint32_t thread_cnt;
+	uint64_t hits; /* events, the lost ones included */
+	uint64_t off_ns; /* not recorded since then; 0: it is */
 	uint32_t *codes; /* its code objects, some of those that are gone included */
 	uint32_t *gone; /* those of them */
 	uint32_t code_cnt, gone_cnt, code_size;
@@ -52,6 +54,7 @@ struct asm_thread {
 	struct asm_process *process;
 	bool fresh; /* no event yet */
 	bool idle; /* shown from outside, no record yet */
+	bool shown_off; /* its last gap is one of its process: the walk after it needs none */
 	bool held; /* entry below waits whether it is taken back */
 	struct pye_entry_rec entry;
 	uint64_t last_ns;
@@ -128,6 +131,9 @@ void asm_watch_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enu
 void asm_watch_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind);
 void asm_watch_gap(struct assembler *a, struct asm_thread *t, enum trace_gap_reason reason);
 void asm_watch_free(struct asm_watch *w);
+
+/* asm_off_end - the gap of a thread whose process was not recorded for a while. */
+int asm_off_end(struct assembler *a, struct asm_thread *t, uint64_t until);
 
 /* asm_thread_free - forget a thread; asm_idle_end - a thread that never ran is gone with its process. */
 void asm_thread_free(struct assembler *a, struct asm_thread *t);

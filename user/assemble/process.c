@@ -183,6 +183,44 @@ void asm_process_gone(struct assembler *a, uint32_t pix, uint32_t code)
 		p->gone[p->gone_cnt++] = code;
 }
 
+static struct asm_process *process_find(const struct assembler *a, uint32_t pix)
+{
+	struct asm_process *p;
+
+	HASH_FIND(hh, a->processes, &pix, sizeof(pix), p);
+	return p;
+}
+
+void assembler__off(struct assembler *a, uint32_t pix, uint64_t ts_ns)
+{
+	struct asm_process *p = process_find(a, pix);
+
+	if (p)
+		p->off_ns = ts_ns;
+}
+
+int assembler__on(struct assembler *a, uint32_t pix, uint64_t ts_ns)
+{
+	struct asm_process *p = process_find(a, pix);
+	struct asm_thread *t, *next;
+	int err = 0;
+
+	if (!p || !p->off_ns)
+		return 0;
+	HASH_ITER(hh, a->threads, t, next)
+	if (t->process == p && !t->idle)
+		err = asm_first(err, asm_off_end(a, t, ts_ns));
+	p->off_ns = 0;
+	return err;
+}
+
+uint64_t assembler__hits(const struct assembler *a, uint32_t pix)
+{
+	const struct asm_process *p = process_find(a, pix);
+
+	return p ? p->hits : 0;
+}
+
 static void process_free(struct assembler *a, struct asm_process *p)
 {
 	HASH_DEL(a->processes, p);

@@ -76,9 +76,9 @@ static int keep(struct attached *a, int fd)
 	return 0;
 }
 
-/* One link per program, with all its sites. */
+/* One link per program, with all its sites: of those kinds that stay, or of the others. */
 static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid,
-			struct attached *a)
+			bool stay, struct attached *a)
 {
 	const struct probe_plan *plan = &in->plan;
 	bool done[PLAN_SITES_MAX] = { false };
@@ -95,7 +95,7 @@ static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, u
 		uint32_t sub;
 		int err;
 
-		if (done[i])
+		if (done[i] || stay != (plan->sites[i].kind == PROBE_CODE_DEALLOC))
 			continue;
 		prog = program_of(bpf->skel, plan->sites[i].kind, &sub);
 		for (uint32_t k = i; k < plan->site_cnt; k++) {
@@ -164,10 +164,13 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 	struct attached a = { .dev = in->dev, .ino = in->ino, .pid = pid, .file = file };
 	int err;
 
-	if (bpf->multi)
-		err = attach_multi(bpf, in, bpf->per_process ? pid : 0, &a);
-	else
+	if (bpf->multi) {
+		err = attach_multi(bpf, in, bpf->per_process ? pid : 0, true, &a);
+		a.stay_cnt = a.fd_cnt;
+		err = err ? err : attach_multi(bpf, in, bpf->per_process ? pid : 0, false, &a);
+	} else {
 		err = attach_classic(bpf, in, &a);
+	}
 	if (err) {
 		attach_close(&a);
 		return refused(bpf, in, err, e);
@@ -175,6 +178,21 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);
 	*out = a;
 	return 0;
+}
+
+void attach_pause(struct attached *a)
+{
+	while (a->fd_cnt > a->stay_cnt)
+		close(a->fds[--a->fd_cnt]);
+}
+
+int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a)
+{
+	int err = attach_multi(bpf, in, a->pid, false, a);
+
+	if (err)
+		attach_pause(a);
+	return err;
 }
 
 static void *close_all(void *arg)

@@ -19,6 +19,7 @@ struct attached {
 	uint32_t file; /* its number for the programs; 0 = none */
 	size_t fd_cnt;
 	int fds[PLAN_SITES_MAX];
+	size_t stay_cnt; /* the first of them: rare probes that stay while the others are switched off */
 };
 
 /**
@@ -31,6 +32,11 @@ struct attached {
 int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid, uint32_t file,
 		struct attached *out, struct err *e);
 void attach_close(struct attached *a);
+
+/* attach_pause - take out all probes but those that tell which code objects are gone. attach_resume - put
+ * them in again; only with uprobe_multi. 0 or a negative errno. */
+void attach_pause(struct attached *a);
+int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a);
 
 /* attach_needs - the capabilities that placing probes takes (CAPS() of base/caps.h): without uprobe_multi
  * it goes through perf, which newer kernels leave to the administrator. */

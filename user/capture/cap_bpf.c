@@ -21,6 +21,8 @@
 #include "capture/bpf_load.h"
 #include "capture/calibrate.h"
 #include "capture/guard.h"
+#include "capture/iterate.h"
+#include "capture/pause.h"
 #include "capture/ring.h"
 #include "capture/sampler.h"
 #include "capture/sweep.h"
@@ -435,6 +437,28 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 	return err;
 }
 
+static struct attached *own_probes(struct cap_bpf *c, pid_t pid)
+{
+	for (size_t i = 0; i < c->attached_cnt; i++)
+		if (c->attached[i].pid == (uint32_t)pid)
+			return &c->attached[i];
+	return NULL;
+}
+
+int cap_bpf__pause(struct cap_bpf *c, pid_t pid)
+{
+	struct attached *a = own_probes(c, pid);
+
+	return a && cap_bpf__per_process(c) ? pause_probes(&c->bpf, a) : -ENOTSUP;
+}
+
+int cap_bpf__resume(struct cap_bpf *c, const struct interp *in, pid_t pid, uint64_t *since_ns)
+{
+	struct attached *a = own_probes(c, pid);
+
+	return a ? pause_end(&c->bpf, in, a, since_ns) : -ESRCH;
+}
+
 int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
 {
 	struct trace_bpf *skel = c->bpf.skel;
@@ -615,38 +639,6 @@ unsigned int cap_bpf__backlog(const struct cap_bpf *c)
 	return most;
 }
 
-/* Run an iterator program; its output is made of records of one size. */
-static int iterate(struct bpf_program *prog, size_t size, int (*cb)(void *ctx, const void *rec),
-		   void *ctx)
-{
-	struct bpf_link *link = bpf_program__attach_iter(prog, NULL);
-	auto_close int iter = -1;
-	_Alignas(8) uint8_t buf[4096];
-	size_t have = 0;
-	ssize_t n;
-
-	if (!link)
-		return -errno;
-	iter = bpf_iter_create(bpf_link__fd(link));
-	bpf_link__destroy(link);
-	if (iter < 0)
-		return -errno;
-	while ((n = read(iter, buf + have, sizeof(buf) - have)) > 0) {
-		size_t at = 0;
-
-		have += (size_t)n;
-		for (; have - at >= size; at += size) {
-			int err = cb(ctx, buf + at);
-
-			if (err)
-				return err;
-		}
-		have -= at;
-		memmove(buf, buf + at, have);
-	}
-	return n < 0 ? -errno : 0;
-}
-
 struct pids {
 	int (*cb)(void *ctx, pid_t pid);
 	void *ctx;
@@ -665,7 +657,7 @@ int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ct
 {
 	struct pids p = { cb, ctx };
 
-	return iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
+	return bpf_iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
 }
 
 struct finals {
@@ -699,7 +691,8 @@ int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task
 {
 	struct tasks t = { cb, ctx };
 
-	return iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one, &t);
+	return bpf_iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one,
+			   &t);
 }
 
 struct waiting {
@@ -719,7 +712,8 @@ int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_wa
 {
 	struct waiting w = { cb, ctx };
 
-	return iterate(c->bpf.skel->progs.list_waiting, sizeof(struct pye_waiter), waiting_one, &w);
+	return bpf_iterate(c->bpf.skel->progs.list_waiting, sizeof(struct pye_waiter), waiting_one,
+			   &w);
 }
 
 uint32_t cap_bpf__new_thread(struct cap_bpf *c)
@@ -743,7 +737,7 @@ int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint3
 			cb(ctx, key, seq);
 		at = &key;
 	}
-	return iterate(c->bpf.skel->progs.list_threads, 2 * sizeof(uint32_t), final_one, &f);
+	return bpf_iterate(c->bpf.skel->progs.list_threads, 2 * sizeof(uint32_t), final_one, &f);
 }
 
 uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)

@@ -158,6 +158,19 @@ int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_wa
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);
 
+/**
+ * cap_bpf__pause - take the probes out of a process for a while
+ *
+ * Those for code objects that die stay: names would be wrong afterwards. Takes the kernel some 10 ms per
+ * link. The next event of each of its threads comes with a walk.
+ *
+ * Return: 0; -ENOTSUP where probes reach every process; a negative errno.
+ */
+int cap_bpf__pause(struct cap_bpf *c, pid_t pid);
+
+/* cap_bpf__resume - put them in again. @since_ns: from when on its events count. 0 or a negative errno. */
+int cap_bpf__resume(struct cap_bpf *c, const struct interp *in, pid_t pid, uint64_t *since_ns);
+
 /* cap_bpf__per_process - false: attaching reaches every process that uses the file. */
 bool cap_bpf__per_process(const struct cap_bpf *c);
 

@@ -18,14 +18,17 @@
 	(CAPS(CAP_SETUID) | CAPS(CAP_SETGID) | CAPS(CAP_CHOWN) | CAPS(CAP_FOWNER) | \
 	 CAPS(CAP_DAC_OVERRIDE) | CAPS(CAP_KILL))
 
-/* Processes that come later are looked into and get probes. */
+/* Processes that come later are looked into and get probes; a budget takes them out and puts them in. */
 static uint64_t still_needed(const struct session *s)
 {
 	uint64_t more = CAPS_BPF | CAPS_PROC | cap_bpf__needs(s->cap);
 
 	if (!geteuid())
 		return CAPS_ROOT | more;
-	return s->opts.command || s->opts.subprocesses || s->selection ? more : 0;
+	return s->opts.command || s->opts.subprocesses || s->selection ||
+			       s->opts.limits.overhead_pct
+		       ? more
+		       : 0;
 }
 
 int session_drop(const struct session *s, struct err *e)

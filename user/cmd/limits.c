@@ -61,6 +61,22 @@ static int parse_trigger(void *field, const char *arg, struct err *e)
 	return 0;
 }
 
+static int parse_overhead(void *field, const char *arg, struct err *e)
+{
+	uint64_t pct = 0;
+	size_t len = strlen(arg);
+	char digits[8] = "";
+
+	if (len > 1 && arg[len - 1] == '%')
+		len--;
+	if (len < sizeof(digits))
+		memcpy(digits, arg, len);
+	if (opt_unsigned(digits, &pct) || !pct || pct > 95)
+		return err_set(e, -PYE_EUSAGE, "--max-overhead takes 1 to 95 percent: %.40s", arg);
+	*(uint64_t *)field = pct;
+	return 0;
+}
+
 #define AT(member) offsetof(struct limit_opts, member)
 
 /* clang-format off */
@@ -78,6 +94,10 @@ const struct opt_row limit_rows[] = {
 	  "keep only the last 30, 30s, 5m, in memory; they are written at the end, and into a new file "
 	  "on each SIGUSR1",
 	  false, NULL },
+	{ 0, "max-overhead", "PCT", OPT_CUSTOM, AT(overhead_pct), NULL,
+	  "each process may spend so much of its CPU time in probes: they are switched off and on in "
+	  "windows, which are gaps",
+	  false, parse_overhead },
 	{ 0, "trigger", "FUNC>TIME", OPT_CUSTOM, AT(triggers), NULL,
 	  "write the flight recorder into a new file when a call of module:qualname took longer than "
 	  "250ms; can be repeated",

@@ -41,6 +41,7 @@ struct limit_opts {
 	struct limit_split split;
 	uint64_t keep_ns; /* flight recorder */
 	struct limit_triggers triggers;
+	uint64_t overhead_pct; /* of a process's CPU time in probes; 0: no budget */
 };
 
 extern const struct opt_row limit_rows[];

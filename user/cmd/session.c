@@ -153,6 +153,8 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	cap.families = families(s);
 	if (!err)
 		err = cap_bpf__new(&s->cap, &cap, e);
+	if (!err)
+		err = budget_check(s, e);
 	if (!err) {
 		cap_bpf__calibrate(s->cap);
 		err = watch_signals(s);
@@ -391,6 +393,7 @@ static int loop(struct session *s)
 		drained = s->as ? drain(s, PASS_BATCHES) : 0;
 		if (drained < 0)
 			return drained;
+		budget_tick(s, now, !drained);
 		/* calls are there, so the interpreter has started */
 		if (s->opts.command && !s->opts.sample_ns && s->capw && capw__written(s->capw) &&
 		    (err = targets_check_jit(s)))
@@ -435,6 +438,7 @@ static int finish(struct session *s, struct session_result *result)
 	cap_bpf__finals(s->cap, take_final, s);
 	drain(s, PASS_BATCHES); /* the last words of threads that ended meanwhile */
 	assembler__still_waiting(s->as, now_ns());
+	budget_finish(s, now_ns());
 	err = assembler__finish(s->as);
 	cap_bpf__losses(s->cap, lost);
 	session_record(s, &(struct replay_item){ .kind = REPLAY_LOSSES, .len = sizeof(lost) },

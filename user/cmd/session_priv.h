@@ -7,6 +7,7 @@
 #include "capture/cap_bpf.h"
 #include "capture/launch.h"
 #include "capture/replay.h"
+#include "cmd/budget.h"
 #include "cmd/session.h"
 #include "cpython/interp.h"
 #include "proc/pid.h"
@@ -27,6 +28,7 @@ struct target {
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
 	bool jit_checked; /* again, after its start-up */
+	struct budget budget;
 	struct idle_before *before; /* as read at the attach; NULL: none or shown by now */
 };
 
@@ -48,6 +50,7 @@ struct session {
 	unsigned int interrupts; /* INT, TERM or HUP seen */
 	unsigned int dumps_asked; /* USR1 seen */
 	struct limit_fired fired;
+	uint64_t windows_cnt, off_ns; /* --max-overhead: probes switched off so often, so long */
 	uint64_t part_first; /* events written before this file */
 	bool child_reaped;
 	bool full; /* a limit is reached */

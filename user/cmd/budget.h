@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much of its CPU time a process may spend in probes: they are switched off and on in windows. */
+#ifndef PYEBPF_CMD_BUDGET_H
+#define PYEBPF_CMD_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct session;
+
+/* Of one process. */
+struct budget {
+	uint32_t pix; /* 0: not begun; another than the target's: it executed something */
+	uint64_t cost_ns; /* of an event */
+	int64_t tokens_ns; /* what it may spend now */
+	uint64_t cpu_ns, hits; /* at the last look */
+	uint64_t look_ns; /* when that was */
+	uint64_t window_cpu_ns, window_spent_ns; /* since the probes were switched on */
+	int64_t switch_ns; /* what switching off has cost last */
+	uint64_t off_ns; /* switched off since then; 0: on */
+	bool drained; /* the rings were empty since */
+	bool broken; /* the kernel refused: it is left as it is */
+};
+
+/* budget_check - can the probes be taken out of one process? 0 or -PYE_EUSAGE with a sentence. */
+int budget_check(const struct session *s, struct err *e);
+
+/* budget_tick - after each look at the rings. @drained: they were empty. */
+void budget_tick(struct session *s, uint64_t now, bool drained);
+
+/* budget_finish - when all has been read: windows that last to the end, and what it came to. */
+void budget_finish(struct session *s, uint64_t now);
+
+#endif
