@@ -59,14 +59,14 @@ static void print_histogram(FILE *f, const struct histogram *h)
 	char from[16], to[16];
 
 	before = first ? histogram__count_below(h, 1ull << first) : 0;
-	for (unsigned int i = first; i <= last; i++) {
+	for (unsigned int i = first; i <= last && i < 64; i++) {
 		below = i < 63 ? histogram__count_below(h, 2ull << i) : h->cnt;
 		rows[i] = below - before;
 		before = below;
 		most = rows[i] > most ? rows[i] : most;
 	}
 	fprintf(f, "\n%25s %12s\n", "latency", "runs");
-	for (unsigned int i = first; i <= last; i++) {
+	for (unsigned int i = first; i <= last && i < 64; i++) {
 		int width = (int)((double)rows[i] / (double)most * BAR_WIDTH + 0.5);
 
 		fprintf(f, "%11s - %11s %12" PRIu64 "%s%.*s\n",

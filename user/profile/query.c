@@ -129,7 +129,7 @@ static int thread_of(struct query *q, uint32_t id, struct query_thread **out)
 	int err = 0;
 
 	if (i == IDMAP_NONE) {
-		struct query_thread *grown = q->threads;
+		struct query_thread *grown;
 		uint32_t cap = q->thread_cap ? q->thread_cap * 2 : 16;
 
 		i = q->thread_cnt;

@@ -79,7 +79,7 @@ static void halve(struct slices *s)
 
 		if (!slice)
 			continue;
-		for (int i = 0; i < SLICES_MAX / 2; i++)
+		for (size_t i = 0; i < SLICES_MAX / 2; i++)
 			slice[i] = (struct slice){
 				.self_ns = slice[2 * i].self_ns + slice[2 * i + 1].self_ns,
 				.own_ns = slice[2 * i].own_ns + slice[2 * i + 1].own_ns,
