@@ -23,6 +23,7 @@ static const struct command {
 	  "add up captures into one pprof, collapsed, svg, pstats or text file" },
 	{ "diff", NULL, cmd_diff, "say what changed between two captures, and what is noise" },
 	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
+	{ "dump", NULL, cmd_dump, "print the stack of each thread of a process now" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
 	{ "doctor", NULL, cmd_doctor,
 	  "try what is needed of this machine, and say what is missing" },
