@@ -12,17 +12,19 @@ EDGES = {
     "proc": "base",
     "elf": "base",
     "cpython": "base proc elf abi",
+    # it runs in another process: what it writes there is the abi
+    "inline": "base proc cpython abi",
     "profile": "base",
     "capfile": "base profile",
     # profile: the kinds and reasons of events are the model's, so that nobody translates them
-    "capture": "base cpython profile abi",
+    "capture": "base cpython inline profile abi",
     "assemble": "base capture capfile cpython proc profile abi",
     # needs no privilege and no live process: sees neither capture nor cpython
     "decode": "base capfile profile",
     # an exporter knows the model and nothing of where it came from
     "export": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base proc cpython capture assemble capfile decode profile export abi",
+    "cmd": "base proc cpython inline capture assemble capfile decode profile export abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.

@@ -18,7 +18,7 @@ struct session;
 struct select_args;
 
 struct session_opts {
-	const char *engine; /* "auto", "uprobe", "usdt" */
+	const char *engine; /* "auto", "uprobe", "usdt", "inline" */
 	const pid_t *pids; /* in our pid namespace */
 	size_t pid_cnt;
 	const struct select_args *select; /* processes that are not named; NULL = none */
@@ -33,6 +33,7 @@ struct session_opts {
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
 	bool force_classic;
 	const char *record_rings; /* file for capture/replay.h, or NULL */
+	bool wait_when_full; /* inline: a full ring makes the target wait, else events are lost */
 	bool quiet;
 	const char *arguments; /* our command line, for the capture */
 };

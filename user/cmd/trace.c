@@ -17,6 +17,7 @@
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session.h"
+#include "cmd/session_inline.h"
 
 #define RING_BYTES_MAX (16ull << 30)
 
@@ -26,14 +27,14 @@ struct trace_opts {
 	struct output_opts output;
 	struct limit_opts limits;
 	const char *engine;
-	bool subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
+	bool wait, subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
 	uint64_t duration_ns, ring_bytes;
 	const char *record_rings;
 };
 
 static int parse_engine(void *field, const char *arg, struct err *e)
 {
-	static const char *const engines[] = { "auto", "uprobe", "usdt" };
+	static const char *const engines[] = { "auto", "uprobe", "usdt", "inline" };
 
 	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
 		if (strcmp(arg, engines[i]) != 0)
@@ -41,7 +42,18 @@ static int parse_engine(void *field, const char *arg, struct err *e)
 		*(const char **)field = engines[i];
 		return 0;
 	}
-	return err_set(e, -PYE_EUSAGE, "no engine is called %.40s: auto, uprobe or usdt", arg);
+	return err_set(e, -PYE_EUSAGE, "no engine is called %.40s: auto, uprobe, usdt or inline",
+		       arg);
+}
+
+static int parse_full(void *field, const char *arg, struct err *e)
+{
+	bool *wait = field;
+
+	*wait = !strcmp(arg, "wait");
+	return *wait || !strcmp(arg, "drop")
+		       ? 0
+		       : err_set(e, -PYE_EUSAGE, "--on-full: drop or wait, not %.40s", arg);
 }
 
 #define AT(member) offsetof(struct trace_opts, member)
@@ -60,11 +72,13 @@ static const struct opt_row target_rows[] = {
 };
 static const struct opt_row capture_rows[] = {
 	{ 0, "engine", "NAME", OPT_CUSTOM, AT(engine), "auto",
-	  "auto, uprobe or usdt: where the probes sit", false, parse_engine },
+	  "auto, uprobe or usdt: where the probes sit; inline: as said above", false, parse_engine },
+	{ 0, "on-full", "WHAT", OPT_CUSTOM, AT(wait), "drop",
+	  "inline engine, when the ring is full: drop (and count), or wait", false, parse_full },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
-	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "64M",
-	  "memory between kernel and pyebpf, in all", false, NULL },
+	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), NULL,
+	  "memory between target and pyebpf, in all: 64M, inline 16M", false, NULL },
 	{ 0, "keep-capture", NULL, OPT_FLAG, AT(keep_capture), NULL,
 	  "keep the capture (.pyebpf) beside the output", false, NULL },
 	{ 0, "record-rings", "FILE", OPT_STRING, AT(record_rings), NULL,
@@ -99,7 +113,10 @@ static const struct opt_command command = {
 		"Record every Python call and return of running processes, or of a command from its "
 		"first call to its last, through eBPF: nothing is written to the target and it is "
 		"never stopped by ptrace. With -a and the like, processes that start later are traced "
-		"from their first call. Without -o the output is a file for profiler.firefox.com.",
+		"from their first call. Without -o the output is a file for profiler.firefox.com. "
+		"Not so --engine inline (CPython 3.12 and later, one process): that one stops the "
+		"target for moments and writes into its memory, for calls at a few ns each, and "
+		"needs neither eBPF nor privilege for a process of your own.",
 	.groups = groups,
 	.examples = "  sudo pyebpf trace --pid 1234 -d 10s\n"
 		    "  sudo pyebpf trace -o app.pb.gz -- python3 app.py   # for go tool pprof\n"
@@ -234,22 +251,25 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.ring_bytes = (size_t)o->ring_bytes,
 		.force_classic = o->force_classic,
 		.record_rings = o->record_rings,
+		.wait_when_full = o->wait,
 		.quiet = o->quiet,
 		.arguments = arguments,
 	};
 	auto_fn(session__freep) struct session *session = NULL;
+	bool inlined = !strcmp(o->engine, "inline");
 	int err = open_files(&files, o, rest, e);
 
 	if (err)
 		return err;
-	err = session__new(&session, &so, e);
+	err = inlined ? 0 : session__new(&session, &so, e);
 	if (err)
 		return err;
 	err = outfile__open(&files.capture, files.first.capture, OUTFILE_DIRECT, o->output.force,
 			    e);
 	if (err)
 		return err;
-	err = session__run(session, outfile__fd(files.capture), run, e);
+	err = inlined ? session_inline(&so, outfile__fd(files.capture), run, e)
+		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
 		background__wait(files.background);
 		outfile__remove(files.capture);

@@ -37,7 +37,7 @@ const struct python_version python_versions[] = {
 		.unused = "0,7-8,13-14,18,21,35-48,53,58,80-81,88,120,123,127-128,134,139-140,149-151,153,"
 			  "158-159,166-255",
 	}, {
-		.minor = 11, .exit = EXIT_HANDLERS, .instr_ptr = 56, .previous = 48, .is_entry = 68, .recursion = 32,
+		.minor = 11, .caught = { 35 }, .exit = EXIT_HANDLERS, .instr_ptr = 56, .previous = 48, .is_entry = 68, .recursion = 32,
 		.tstate_current = 576, .dealloc = 48,
 		.unused = "181-254",
 		.handlers = {
@@ -46,7 +46,7 @@ const struct python_version python_versions[] = {
 			YIELD(YIELD_VALUE, 86), OTHER(RETURN_GENERATOR, 75),
 		},
 	}, {
-		.minor = 12, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48,
+		.minor = 12, .caught = { 35, 55 }, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48,
 		.clear_symbol = "_PyEvalFrameClearAndPop",
 		.unused = "169-170,177-236,255",
 		.handlers = {
@@ -56,7 +56,7 @@ const struct python_version python_versions[] = {
 			YIELD(YIELD_VALUE, 150), YIELD(INSTRUMENTED_YIELD_VALUE, 243),
 		},
 	}, {
-		.minor = 13, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
+		.minor = 13, .caught = { 33, 8 }, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
 		.debug_offsets = 584, .clear_symbol = "_PyEval_FrameClearAndPop",
 		.unused = "119-148,223-235,255",
 		.handlers = {
@@ -66,7 +66,7 @@ const struct python_version python_versions[] = {
 			YIELD(YIELD_VALUE, 118), YIELD(INSTRUMENTED_YIELD_VALUE, 241),
 		},
 	}, {
-		.minor = 14, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
+		.minor = 14, .caught = { 32, 7 }, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
 		.debug_offsets = 760, .clear_symbol = "_PyEval_FrameClearAndPop",
 		.close_skips = true, .type_methods = 232, .type_methods_nogil = 248,
 		.unused = "121-127,212-233",
@@ -76,7 +76,7 @@ const struct python_version python_versions[] = {
 			YIELD(YIELD_VALUE, 120), YIELD(INSTRUMENTED_YIELD_VALUE, 247),
 		},
 	}, {
-		.minor = 15, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
+		.minor = 15, .caught = { 30, 7 }, .exit = EXIT_CLEAR, .instr_ptr = 56, .previous = 8, .dealloc = 48, .dealloc_nogil = 64,
 		.debug_offsets = 888, .clear_symbol = "_PyEval_FrameClearAndPop",
 		.close_skips = true, .type_methods = 232, .type_methods_nogil = 248,
 		.unused = "120-127,219-232",

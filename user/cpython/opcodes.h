@@ -48,6 +48,8 @@ struct python_version {
 			   * interpreter's own monitoring sees a throw and an unwind */
 	uint16_t type_methods, type_methods_nogil; /* PyTypeObject.tp_methods, with close_skips */
 	bool usdt; /* function__entry and function__return see every frame */
+	uint8_t caught
+		[2]; /* opcodes that begin exception handlers: PUSH_EXC_INFO, CLEANUP_THROW; 0 = none */
 	const char *clear_symbol; /* EXIT_CLEAR: its name, if not stripped */
 	const char *tstate_symbol; /* variable with the thread state that holds the GIL, or NULL */
 };

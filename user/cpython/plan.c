@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cpython/inline_plan.h"
 #include "cpython/planner.h"
 #include "elf/elf_file.h"
 
@@ -234,6 +235,33 @@ int plan_make(const struct elf_file *elf, const char *engine, struct probe_plan 
 		return err;
 	*out = *plan;
 	return 0;
+}
+
+int plan_make_inline(const struct elf_file *elf, struct inline_plan *out, struct err *e)
+{
+	auto_free struct probe_plan *plan = calloc(1, sizeof(*plan));
+	auto_free struct inline_plan *made = calloc(1, sizeof(*made));
+	struct planner p = { .elf = elf, .plan = plan, .e = e };
+	int err;
+
+	if (!plan || !made)
+		return -ENOMEM;
+	err = optable__find(elf, &p.table, e);
+	if (err)
+		return err == -ENOENT ? explain(elf, e) : err;
+	err = code__init(&p.code, elf, e);
+	/* what is proven for the probes is needed here, too */
+	if (!err)
+		err = make(&p, "uprobe");
+	if (!err)
+		err = plan_inline(&p, made);
+	code__done(&p.code);
+	if (err == -EFAULT || err == -E2BIG || err == -EILSEQ)
+		err = err_set(e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",
+			      plan->minor, err_str(err));
+	if (!err)
+		*out = *made;
+	return err;
 }
 
 bool plan_is_interpreter(const struct elf_file *elf)

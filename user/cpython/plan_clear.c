@@ -163,6 +163,34 @@ static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 		p->plan->minor, p->table.version->clear_symbol, function);
 }
 
+int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt)
+{
+	auto_free struct disasm_branch *found = NULL;
+	struct disasm_range ranges[2];
+	uint64_t function, called = 0;
+	struct clear_call *calls;
+	int err = find_function(p, &function);
+
+	if (!err)
+		err = check_returns(p, function, &called);
+	if (err)
+		return err;
+	ranges[0] = (struct disasm_range){ function, function + 1 };
+	ranges[1] = (struct disasm_range){ called, called + 1 };
+	err = code__branches(&p->code, ranges, 2, &found, cnt);
+	if (err)
+		return err;
+	calls = calloc(*cnt + 1, sizeof(*calls));
+	if (!calls)
+		return -ENOMEM;
+	for (size_t i = 0; i < *cnt; i++)
+		calls[i] = (struct clear_call){ .at = found[i].addr,
+						.target = found[i].target,
+						.unwinding = !is_returns(p, found[i].addr) };
+	*out = calls;
+	return 0;
+}
+
 int plan_clear(struct planner *p)
 {
 	struct probe_site site = { .kind = PROBE_CLEAR, .value_reg = PREG_NONE };

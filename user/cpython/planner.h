@@ -53,6 +53,16 @@ void planner__note(struct planner *p, const char *fmt, ...) __attribute__((forma
 int planner__function_site(struct planner *p, uint64_t addr, unsigned int arg, unsigned int same,
 			   struct probe_site *draft);
 
+/* A direct call (or jump) of the function that clears frames, from 3.12 on. */
+struct clear_call {
+	uint64_t at;
+	uint64_t target; /* as the instruction has it: may be an entry of the PLT */
+	bool unwinding; /* for a frame that ends by an exception */
+};
+
+/* plan_clear_calls - all of them; @out is owned by the caller (free). 0 or as plan_clear(). */
+int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt);
+
 /* The makers. 0 or -PYE_EPLAN, -ENOMEM. */
 int plan_handlers(struct planner *p); /* >= 3.11: RESUME, YIELD, and the returns of 3.11 */
 int plan_unwind(struct planner *p); /* 3.11: the exit by exception */

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inline engine: exact as the others, safe to attach and detach at any moment, to be killed, and to be refused."""
+import contextlib
+import ctypes
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import pytest
+
+import lib
+import pythons
+import test_losses
+
+ACCEPT = pythons.ROOT / "tests" / "accept"
+INLINE = ["--engine", "inline"]
+BUSY = lib.PROGRAMS / "inline_busy.py"
+LOAD = lib.PROGRAMS / "load.py"
+
+
+def serves(name):
+    return pythons.version(name) >= (3, 12) and not lib.family(name).endswith("t")
+
+
+SERVED = [n for n in lib.every() if serves(n)]
+FAMILIES = [n for n in lib.families() if serves(n)]
+REFUSED = [n for n in lib.families() if not serves(n)]
+ONE = FAMILIES[0]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_exact(name, tmp_path):
+    programs = sorted((ACCEPT / "workloads").glob("*.py")) + sorted((lib.PROGRAMS / "exact").glob("*.py"))
+    assert len(programs) >= 10
+    for prog in programs:
+        assert lib.trace_exact.check(lib.BINARY, "inline", lib.command(name), str(prog), str(tmp_path)) > 10, prog.name
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_attach(name, tmp_path):
+    done = lib.sh([sys.executable, ACCEPT / "trace_attach.py", "--pyebpf", lib.BINARY, *INLINE, "--python",
+                   lib.shell_words(lib.command(name)), "--work", tmp_path])
+    assert done.returncode == 0, lib.text(done.stdout)
+
+
+# --- in and out ---
+
+def check_sums(seen):
+    """The machine can be so busy that a ring runs over: then that is said, exactly."""
+    assert seen.events and seen.meta["generated"] == seen.meta["written"] + seen.lost
+    assert sum(g["n"] for g in seen.gaps) == seen.lost
+
+
+def memfds(pid):
+    return pathlib.Path("/proc/%d/maps" % pid).read_text().count("/memfd:")
+
+
+def memfd_links(pid):
+    links = []
+    for path in pathlib.Path("/proc/%d/fd" % pid).iterdir():
+        with contextlib.suppress(OSError):
+            links.append(os.readlink(path))
+    return [link for link in links if link.startswith("/memfd:")]
+
+
+def busy(name, tmp_path):
+    return lib.started(lib.command(name) + [BUSY, 60, tmp_path / "end"])
+
+
+def end_well(target, tmp_path):
+    """It has checked all that it calculated."""
+    (tmp_path / "end").touch()
+    assert target.communicate(timeout=60)[0] == b"fine\n" and target.returncode == 0
+
+
+def attach_for(pid, out, *options, **kw):
+    return lib.sh([lib.BINARY, "trace", "-q", "--force", "-o", out, *INLINE, "-p", pid, *options], **kw)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rounds_under_load(name, tmp_path):
+    """Threads, exceptions, generators, new and dying code objects; the program checks all its results."""
+    with busy(name, tmp_path) as target:
+        assert target.stdout.readline() == b"up\n"
+        rounds = 0
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
+            assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
+            assert memfds(target.pid) == 0 and not memfd_links(target.pid)
+            rounds += 1
+        assert rounds
+        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        end_well(target, tmp_path)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_killed_at_any_moment(name, tmp_path):
+    chance = random.Random(name)
+    with busy(name, tmp_path) as target:
+        assert target.stdout.readline() == b"up\n"
+        killed = left = 0
+        start = time.monotonic()
+        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms").returncode == 0
+        whole = time.monotonic() - start
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            tracer = subprocess.Popen([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-p",
+                                       str(target.pid)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(chance.uniform(0, 2.5 * whole))
+            tracer.kill()
+            assert tracer.wait() == -signal.SIGKILL
+            assert target.poll() is None
+            killed += 1
+            left += memfds(target.pid) > 0
+        assert killed
+        # the next one finds what is left, takes it out and traces
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
+        assert done.returncode == 0, lib.text(done.stderr)
+        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        assert memfds(target.pid) == 0 and not memfd_links(target.pid)
+        end_well(target, tmp_path)
+    assert left, "none was killed while it was attached"
+
+
+def test_a_dead_reader_does_not_stop_the_target(tmp_path):
+    """Its ring fills up, and with --on-full wait, too, the target goes on within a second or so."""
+    with busy(ONE, tmp_path) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "--on-full", "wait", "--ring", "256K",
+                          "-p", target.pid]) as tracer:
+            lib.until(lambda: memfds(target.pid), "the attach")
+            time.sleep(0.2)
+            tracer.kill()
+        end_well(target, tmp_path)
+
+
+# --- losses, names, children ---
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_losses_are_exact(name, threads, tmp_path):
+    out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
+    with lib.started([lib.BINARY, "trace", *INLINE, "--ring", "256K", "-o", capture, "--"] + lib.command(name)
+                     + [LOAD, out, 0.5, threads], stderr=-1) as tracer:
+        tracer.stdout.readline()
+        for _ in range(5):
+            tracer.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            tracer.send_signal(signal.SIGCONT)
+            time.sleep(0.005)
+        lib.finish(tracer, 0, 120)
+    seen = lib.Trace(capture)
+    assert seen.lost > 0 and seen.gaps
+    test_losses.check_exact(seen, test_losses.counted(out))
+
+
+def test_waiting_loses_nothing(tmp_path):
+    out = tmp_path / "out"
+    seen, _ = lib.traced(lib.command(ONE) + [LOAD, out, 0.05, 2], tmp_path, *INLINE, "--on-full", "wait", "--ring", "256K")
+    seen.whole()
+    test_losses.check_exact(seen, test_losses.counted(out))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_frame_without_its_name(name, tmp_path):
+    """Code objects that live for one call, at addresses that come again and again."""
+    prog = tmp_path / "names.py"
+    prog.write_text("for i in range(4000):\n"
+                    "    ns = {}\n"
+                    "    exec(compile('\\n' * (i % 50) + 'def f%d(): return %d' % (i, i), 'file%d' % i, 'exec'), ns)\n"
+                    "    assert ns['f%d' % i]() == i\n")
+    seen, _ = lib.traced(lib.command(name) + [prog], tmp_path, *INLINE)
+    got = [(e["file"], e["name"], e["line"]) for e in seen.whole().events
+           if e["ev"] == "call" and e["name"].startswith("f") and e["file"].startswith("file")]
+    assert got == [("file%d" % i, "f%d" % i, i % 50 + 1) for i in range(4000)]
+
+
+def test_a_child_is_not_its_parent(tmp_path):
+    prog = tmp_path / "fork.py"
+    prog.write_text("import os\n"
+                    "def parent(): pass\n"
+                    "def child(): pass\n"
+                    "for _ in range(5):\n"
+                    "    pid = os.fork()\n"
+                    "    for _ in range(2000):\n"
+                    "        parent() if pid else child()\n"
+                    "    if not pid:\n"
+                    "        os._exit(7)\n"
+                    "    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7\n")
+    seen, _ = lib.traced(lib.command(ONE) + [prog], tmp_path, *INLINE)
+    assert seen.whole().count(prog, "call") == {"<module>": 1, "parent": 10000}
+    assert len(seen.pids()) == 1
+
+
+def test_interrupted_system_calls_come_back(tmp_path):
+    """Each attach stops the thread in a call that waits; none may end early or with an error."""
+    code = ("import ctypes, select, time, socket\n"
+            "libc = ctypes.CDLL(None, use_errno=True)\n"
+            "a, b = socket.socketpair(); ep = select.epoll(); ep.register(a, select.EPOLLIN)\n"
+            "events = (ctypes.c_char * 120)()\n"
+            "print('up', flush=True)\n"
+            "for wait in (lambda: libc.usleep(600000), lambda: libc.epoll_wait(ep.fileno(), events, 10, 600),\n"
+            "             lambda: libc.poll(None, 0, 600)):\n"
+            "    t = time.monotonic(); got = wait(); took = time.monotonic() - t\n"
+            "    assert got == 0 and took >= 0.59, (got, took, ctypes.get_errno())\n"
+            "print('fine', flush=True)\n")
+    with lib.started(lib.command(ONE) + ["-c", code]) as target:
+        assert target.stdout.readline() == b"up\n"
+        rounds = 0
+        for _ in range(6):  # a relative time-out of epoll_wait() begins anew each time
+            rounds += attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms").returncode == 0
+        assert target.communicate()[0] == b"fine\n" and target.returncode == 0 and rounds > 1
+
+
+# --- refusals: with the reason, and nothing is written ---
+
+def refused(pid, reason, code=5):
+    before = pathlib.Path("/proc/%d/maps" % pid).read_text().count("\n")
+    with tempfile.TemporaryDirectory() as folder:
+        done = attach_for(pid, os.path.join(folder, "t.pyebpf"), "-d", "1s")
+    assert done.returncode == code and re.search(reason, lib.text(done.stderr)), lib.text(done.stderr)
+    assert pathlib.Path("/proc/%d/maps" % pid).read_text().count("\n") == before
+    assert memfds(pid) == 0
+
+
+WAITING = ["-c", "import time; print(flush=True); time.sleep(100)"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_versions_are_refused(name):
+    with lib.started(lib.command(name) + WAITING) as target:
+        target.stdout.readline()
+        refused(target.pid, "inline engine")
+
+
+def test_a_seccomp_filter_is_refused():
+    code = ("import ctypes, struct, time\n"
+            "libc = ctypes.CDLL(None)\n"
+            "rule = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))\n"
+            "prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 1, ctypes.addressof(rule)))\n"
+            "assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, prog, 0, 0) == 0\n"
+            "print(flush=True); time.sleep(100)\n")
+    with lib.started(lib.command(ONE) + ["-c", code]) as target:
+        assert target.stdout.readline() == b"\n"
+        refused(target.pid, "seccomp")
+
+
+def test_a_traced_process_is_refused():
+    libc = ctypes.CDLL(None)
+    with lib.started(lib.command(ONE) + WAITING) as target:
+        target.stdout.readline()
+        assert libc.ptrace(0x4206, target.pid, 0, 0) == 0  # PTRACE_SEIZE: held until this process ends or lets go
+        try:
+            refused(target.pid, "another tracer")
+        finally:
+            target.kill()
+
+
+def test_a_stopped_process_is_refused():
+    with lib.started(lib.command(ONE) + WAITING) as target:
+        target.stdout.readline()
+        target.send_signal(signal.SIGSTOP)
+        lib.until(lambda: lib.status_field(target.pid, "State").startswith("T"), "the stop")
+        refused(target.pid, "stopped")
+
+
+def test_two_at_once_are_refused(tmp_path):
+    with busy(ONE, tmp_path) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: memfds(target.pid), "the attach")
+            time.sleep(0.3)
+            done = attach_for(target.pid, tmp_path / "u.pyebpf", "-d", "1s")
+            assert done.returncode == 5 and "another pyebpf" in lib.text(done.stderr)
+            lib.stop(tracer)
+        end_well(target, tmp_path)
+
+
+def test_several_interpreters_are_refused():
+    code = "import _xxsubinterpreters as s, time; kept = s.create(); print(flush=True); time.sleep(100)"
+    with lib.started(lib.command(ONE) + ["-c", code]) as target:
+        assert target.stdout.readline() == b"\n"
+        refused(target.pid, "several interpreters")
+
+
+# --- privilege ---
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_privilege_is_needed(name, tmp_path):
+    """Nor BPF: what an ordinary user may do with a process of theirs."""
+    bare = []
+    if os.geteuid() == 0:  # an ordinary user who may read files: the interpreters can lie in root's home
+        bare = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all,+dac_read_search",
+                "--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"]
+        for folder in (tmp_path, *tmp_path.parents[:2]):
+            os.chmod(folder, 0o777)
+    out = tmp_path / "t.pyebpf"
+    code = "import time\ndef f(): time.sleep(0.01)\nprint(open('/proc/self/status').read(), flush=True)\nwhile 1: f()"
+    with lib.started(bare + lib.command(name) + ["-c", code]) as target:
+        lib.until(lambda: b"CapEff" in target.stdout.readline(), "the start")
+        done = lib.sh(bare + [lib.BINARY, "trace", "-o", out, *INLINE, "-d", "300ms", "-p", target.pid])
+        assert done.returncode == 0, lib.text(done.stderr)
+        assert target.poll() is None
+    assert lib.Trace(out).whole().count("<string>", "call")["f"] > 2

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/cap_inline.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/inline_priv.h"
+
+#define BATCH_BYTES ((size_t)256 << 10) /* of the ring */
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid)
+{
+	struct cap_inline *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->pix = pix;
+	c->pid = pid;
+	c->next_tix = c->next_code = 1;
+	inline_clock__begin(&c->clock);
+	c->last_tsc = tsc_now();
+	*out = c;
+	return 0;
+}
+
+static void codes_free(struct cap_inline *c)
+{
+	struct code_of *code, *next;
+
+	HASH_ITER(hh, c->codes, code, next)
+	{
+		HASH_DEL(c->codes, code);
+		free(code);
+	}
+}
+
+void cap_inline__free(struct cap_inline *c)
+{
+	struct track *t, *next;
+
+	if (!c)
+		return;
+	HASH_ITER(hh, c->threads, t, next)
+	track_free(c, t);
+	codes_free(c);
+	free(c->out);
+	free(c);
+}
+
+void cap_inline__use(struct cap_inline *c, struct inline_engine *e)
+{
+	c->e = e;
+}
+
+uint32_t cap_inline__new_thread(struct cap_inline *c)
+{
+	return c->next_tix++;
+}
+
+uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
+{
+	struct code_of *code;
+
+	HASH_FIND(hh, c->codes, &address, sizeof(address), code);
+	*is_new = !code;
+	if (code)
+		return code->id;
+	code = calloc(1, sizeof(*code));
+	if (!code)
+		return 0;
+	code->address = address;
+	code->id = c->next_code++;
+	HASH_ADD(hh, c->codes, address, sizeof(code->address), code);
+	return code->id;
+}
+
+int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
+		      const struct cap_inline_frame *frames, uint32_t cnt)
+{
+	struct track *t = track_get(c, self, (uint64_t)tid);
+	struct cap_inline_frame *copy = calloc(cnt + 1, sizeof(*copy));
+
+	if (!t || !copy) {
+		free(copy);
+		return -ENOMEM;
+	}
+	if (cnt)
+		memcpy(copy, frames, cnt * sizeof(*copy));
+	free(t->stack.frames);
+	t->resynced = t->need_walk;
+	t->stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1 };
+	return 0;
+}
+
+bool cap_inline__is_lossy(const struct cap_inline *c)
+{
+	return __atomic_load_n(&c->e->shared->lost_mode, __ATOMIC_ACQUIRE) != 0;
+}
+
+bool cap_inline__is_empty(const struct cap_inline *c)
+{
+	return __atomic_load_n(&c->e->shared->head, __ATOMIC_ACQUIRE) == c->tail;
+}
+
+uint64_t cap_inline__lost(const struct cap_inline *c)
+{
+	return c->e->shared->lost_other;
+}
+
+unsigned int cap_inline__backlog(const struct cap_inline *c)
+{
+	uint64_t used = c->e->shared->head - c->tail;
+
+	return used >= c->e->ring_bytes ? 100 : (unsigned int)(used * 100 / c->e->ring_bytes);
+}
+
+void cap_inline__adjust(struct cap_inline *c)
+{
+	inline_clock__adjust(&c->clock);
+}
+
+void cap_inline__recount(struct cap_inline *c)
+{
+	struct il_thread *slots = (struct il_thread *)(uintptr_t)c->e->threads;
+
+	for (uint32_t i = 0; i < IL_THREAD_CNT; i++) {
+		struct track *t;
+
+		if (!slots[i].lost)
+			continue;
+		t = track_get(c, slots[i].self, slots[i].tid);
+		if (!t)
+			continue;
+		t->seq += (uint32_t)slots[i].lost;
+		t->stack.cnt = 0;
+		while (t->parked_cnt)
+			free(t->parked[--t->parked_cnt].frames);
+		t->need_walk = true;
+		t->reason = PYE_WALK_UNKNOWN;
+		slots[i].lost = 0;
+	}
+	/* a code object that was freed meanwhile may have another one's address by now */
+	if (c->e->shared->retire_lost)
+		codes_free(c);
+	memset(c->suspended, 0, sizeof(c->suspended));
+	c->now = NULL;
+}
+
+void cap_inline__finals(struct cap_inline *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq),
+			void *ctx)
+{
+	const struct track *t;
+
+	for (t = c->threads; t; t = t->hh.next)
+		if (t->seq)
+			cb(ctx, t->tix, t->seq);
+}
+
+void cap_inline__reap(struct cap_inline *c)
+{
+	struct track *t, *next;
+
+	HASH_ITER(hh, c->threads, t, next)
+	{
+		if (t->ended_at && c->tail >= t->ended_at) {
+			track_end(c, t, now_ns());
+			track_free(c, t);
+		} else if (!t->ended_at && t->announced && t->key.tid <= INT32_MAX &&
+			   syscall(SYS_tgkill, c->pid, (pid_t)t->key.tid, 0) && errno == ESRCH) {
+			t->ended_at = c->e->shared->head + 1;
+		}
+	}
+}
+
+void *inline_put(struct cap_inline *c, uint32_t bytes)
+{
+	size_t need = c->out_len + CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
+	uint32_t *header;
+
+	if (need > c->out_size) {
+		size_t size = c->out_size ? 2 * c->out_size : 2 * BATCH_BYTES;
+		uint8_t *more;
+
+		while (size < need)
+			size *= 2;
+		more = realloc(c->out, size);
+		if (!more) {
+			c->failed = -ENOMEM;
+			return NULL;
+		}
+		c->out = more;
+		c->out_size = size;
+	}
+	header = (void *)(c->out + c->out_len);
+	header[0] = bytes;
+	header[1] = 0;
+	c->out_len = need;
+	return header + 2;
+}
+
+static void send_text(struct cap_inline *c, uint32_t id, uint32_t which, const struct il_str *str,
+		      const uint8_t *data)
+{
+	struct pye_str_rec *rec = inline_put(c, (uint32_t)sizeof(*rec) + str->bytes);
+
+	if (!rec)
+		return;
+	memset(rec, 0, sizeof(*rec));
+	rec->head.kind = PYE_REC_STR;
+	rec->head.sub = (uint8_t)which;
+	rec->code = id;
+	rec->status = str->status;
+	rec->str = (struct pye_str){
+		.addr = str->addr, .length = str->length, .state = str->state, .bytes = str->bytes
+	};
+	rec->data_len = str->bytes;
+	memcpy(rec->data, data, str->bytes);
+}
+
+static void send_definition(struct cap_inline *c, const struct il_def *d, uint32_t id)
+{
+	struct pye_def_rec *rec = inline_put(c, sizeof(*rec));
+	const uint8_t *data = d->data;
+
+	if (!rec)
+		return;
+	memset(rec, 0, sizeof(*rec));
+	rec->head.frame = d->code;
+	rec->head.kind = PYE_REC_DEF;
+	rec->head.sub = PYE_STR_CNT;
+	rec->code = id;
+	rec->pix = c->pix;
+	rec->line = d->line;
+	rec->flags = d->flags;
+	for (uint32_t i = 0; i < PYE_STR_CNT; i++) {
+		rec->str_addr[i] = d->str[i].addr;
+	}
+	for (uint32_t i = 0; i < PYE_STR_CNT; i++) {
+		send_text(c, id, i, &d->str[i], data);
+		data += d->str[i].bytes;
+	}
+}
+
+/* A definition; its size, or 0 when it is none. @in: in the ring, can change under us. */
+static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uint64_t room)
+{
+	_Alignas(8) uint8_t copy[sizeof(struct il_def) + 3 * IL_STR_MAX + 16];
+	const struct il_def *d = (const void *)copy;
+	uint32_t total = in->total, id;
+	uint64_t bytes = sizeof(*d);
+	bool is_new;
+
+	if (total < sizeof(*d) || total > sizeof(copy) || total > room || total % 16)
+		return 0;
+	memcpy(copy, in, total);
+	for (int i = 0; i < PYE_STR_CNT; i++) {
+		if (d->str[i].bytes > IL_STR_MAX || d->str[i].status > PYE_STR_CUT)
+			return 0;
+		bytes += d->str[i].bytes;
+	}
+	if (bytes > total || d->slot >= IL_CACHE_CNT)
+		return 0;
+	id = cap_inline__code(c, d->code, &is_new);
+	c->slots[d->slot] = id;
+	if (is_new)
+		send_definition(c, d, id);
+	return total;
+}
+
+static void on_retire(struct cap_inline *c, uint64_t address)
+{
+	struct pye_retire_rec *rec;
+	struct code_of *code;
+
+	HASH_FIND(hh, c->codes, &address, sizeof(address), code);
+	if (!code)
+		return;
+	rec = inline_put(c, sizeof(*rec));
+	if (rec) {
+		memset(rec, 0, sizeof(*rec));
+		rec->head.kind = PYE_REC_RETIRE;
+		rec->head.frame = address;
+		rec->code = code->id;
+		rec->pix = c->pix;
+	}
+	HASH_DEL(c->codes, code);
+	free(code);
+}
+
+/* A record of more than 16 bytes: its size, 0 when it is none. */
+static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint64_t room,
+			uint64_t ts)
+{
+	uint64_t what = r->head.what, frame = what & 0xfffffffffff8ull, w2 = r->w2;
+	uint32_t bits = r->head.time & 0xffff;
+
+	if (room < sizeof(*r))
+		return 0;
+	switch (what >> 48) {
+	case IL_SWITCH:
+		c->now = track_get(c, w2, r->w3);
+		return c->now ? (uint32_t)sizeof(*r) : 0;
+	case IL_DEF:
+		return on_definition(c, (const void *)r, room);
+	case IL_RETIRE:
+		on_retire(c, w2);
+		return sizeof(*r);
+	case IL_UNWIND:
+		if (!c->now)
+			return 0;
+		track_unwind(c, ts, frame, c->slots[w2 & 0xffff], bits, w2 & IL_GENERATOR);
+		return sizeof(*r);
+	case IL_CLOSE:
+		if (!c->now)
+			return 0;
+		track_close(c, ts, frame, c->slots[w2 & 0xffff]);
+		return sizeof(*r);
+	default:
+		return 0;
+	}
+}
+
+static uint64_t time_of(struct cap_inline *c, uint64_t time)
+{
+	/* the counter's upper 16 bits are as in the record before, or follow on that */
+	int64_t step = (int64_t)((time >> 16) << 16) - (int64_t)(c->last_tsc << 16);
+
+	c->last_tsc += (uint64_t)(step >> 16);
+	return inline_clock__ns(&c->clock, c->last_tsc);
+}
+
+static uint32_t on_record(struct cap_inline *c, const struct il_rec *r, uint64_t room)
+{
+	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull;
+	uint64_t ts = time_of(c, time);
+	unsigned int kind = what & 7;
+	uint32_t bits = time & 0xffff, code = c->slots[what >> 48];
+
+	if (kind == IL_MORE)
+		return on_more(c, (const void *)r, room, ts);
+	if (!c->now || !frame)
+		return 0;
+	switch (kind) {
+	case IL_CALL:
+	case IL_RESUME:
+		track_entry(c, ts, frame, code, kind == IL_CALL ? PYE_ENTRY_CALL : PYE_ENTRY_RESUME,
+			    bits);
+		break;
+	case IL_RETURN:
+		track_exit(c, ts, frame, PYE_EXIT_RETURN);
+		break;
+	case IL_YIELD:
+		track_exit(c, ts, frame, PYE_EXIT_YIELD);
+		break;
+	case IL_CAUGHT:
+		track_caught(c, ts, frame, code, bits);
+		break;
+	default:
+		return 0;
+	}
+	return sizeof(*r);
+}
+
+static int read_some(struct cap_inline *c)
+{
+	uint64_t head = __atomic_load_n(&c->e->shared->head, __ATOMIC_ACQUIRE), end;
+
+	if (head - c->tail > c->e->ring_bytes || head % 16)
+		return -EILSEQ;
+	end = head - c->tail > BATCH_BYTES ? c->tail + BATCH_BYTES : head;
+	while (c->tail < end && !c->failed) {
+		const struct il_rec *r =
+			(const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1)));
+		uint32_t size = on_record(c, r, head - c->tail);
+
+		if (!size)
+			return -EILSEQ;
+		c->tail += size;
+	}
+	__atomic_store_n(&c->e->shared->tail, c->tail, __ATOMIC_RELEASE);
+	return c->failed;
+}
+
+static int next(void *self, struct capture_batch *batch)
+{
+	struct cap_inline *c = self;
+	int err;
+
+	err = c->e && c->e->shared ? read_some(c) : 0;
+	if (err)
+		return err;
+	*batch = (struct capture_batch){ .data = c->out, .len = c->out_len, .round = ++c->round };
+	c->out_len = 0;
+	return batch->len ? 1 : 0;
+}
+
+const struct capture_ops cap_inline_ops = { .next = next };

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inline engine's source of records. Its ring says which frame was entered or left, in the order in
+ * which the holder of the GIL changed; here that becomes the records of abi/event.h. The stacks of all
+ * threads are known from the attach on, and every entry says who called it, so a frame that was thrown
+ * into, a greenlet and a loss are told apart. Whatever is read from the ring is checked: the target can
+ * write there.
+ */
+#ifndef PYEBPF_CAPTURE_CAP_INLINE_H
+#define PYEBPF_CAPTURE_CAP_INLINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "abi/pylayout.h"
+#include "capture/capture.h"
+#include "inline/engine.h"
+
+struct cap_inline;
+
+/* cap_inline__new - for the process number @pix of the capture; @pid as user space calls it. 0, -ENOMEM */
+int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid);
+void cap_inline__free(struct cap_inline *c);
+
+/* cap_inline__use - read this engine's ring; borrowed. Before the first event can be there. */
+void cap_inline__use(struct cap_inline *c, struct inline_engine *e);
+
+/* cap_inline__code - number of a code object by its address; *is_new: it was not known, define it. 0: no
+ * memory. */
+uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new);
+
+struct cap_inline_frame {
+	uint64_t frame;
+	uint32_t code;
+};
+
+/**
+ * cap_inline__stack - what a thread's stack is, while it is stopped
+ * @self:   pthread_self()
+ * @frames: outermost first
+ *
+ * The first time it is what the capture shows already; later it is shown before the thread's next event.
+ * 0 or -ENOMEM.
+ */
+int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
+		      const struct cap_inline_frame *frames, uint32_t cnt);
+
+/* cap_inline__new_thread - a number that no record has. */
+uint32_t cap_inline__new_thread(struct cap_inline *c);
+
+/* cap_inline__is_lossy - the target writes nothing until cap_inline__recount() and inline__restart(). */
+bool cap_inline__is_lossy(const struct cap_inline *c);
+
+/* cap_inline__is_empty - all that the target has written is read. */
+bool cap_inline__is_empty(const struct cap_inline *c);
+
+/* cap_inline__recount - take over what each thread lost; all stopped, or at the end. The stack of a thread
+ * that lost something is unknown until cap_inline__stack(). */
+void cap_inline__recount(struct cap_inline *c);
+
+/* cap_inline__finals - the final sequence number of every thread. */
+void cap_inline__finals(struct cap_inline *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq),
+			void *ctx);
+
+/* cap_inline__reap - threads that have ended and whose events are read. Every second. */
+void cap_inline__reap(struct cap_inline *c);
+
+/* cap_inline__adjust - the clocks against each other. Every second. */
+void cap_inline__adjust(struct cap_inline *c);
+
+/* cap_inline__lost - events of threads that could not be told apart. */
+uint64_t cap_inline__lost(const struct cap_inline *c);
+
+/* cap_inline__backlog - how full the ring is, 0 to 100. */
+unsigned int cap_inline__backlog(const struct cap_inline *c);
+
+/* cap_inline_ops - next() as capture.h says; -EILSEQ when the ring holds what no stub writes. */
+extern const struct capture_ops cap_inline_ops;
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by cap_inline.c (the ring, code objects, records) and inline_track.c (threads and stacks). */
+#ifndef PYEBPF_CAPTURE_INLINE_PRIV_H
+#define PYEBPF_CAPTURE_INLINE_PRIV_H
+
+#include <uthash.h>
+
+#include "abi/event.h"
+#include "capture/cap_inline.h"
+#include "capture/inline_clock.h"
+
+struct track_stack {
+	struct cap_inline_frame *frames; /* outermost first; owned */
+	uint32_t cnt, size;
+	bool cut; /* there are more below, which are not known */
+};
+
+struct track {
+	struct {
+		uint64_t self;
+		uint64_t tid;
+	} key;
+	uint32_t tix, seq;
+	bool announced;
+	bool need_walk; /* the capture does not know the stack: it goes before the next event */
+	bool resynced; /* its stack was read between two events, perhaps in the middle of one */
+	uint32_t reason; /* enum pye_walk_reason */
+	uint64_t last_ns;
+	struct track_stack stack;
+	struct track_stack *parked; /* of greenlets that do not run */
+	uint32_t parked_cnt;
+	uint64_t ended_at; /* position in the ring when it was seen to be gone; 0: alive */
+	UT_hash_handle hh;
+};
+
+struct code_of {
+	uint64_t address;
+	uint32_t id;
+	UT_hash_handle hh;
+};
+
+struct cap_inline {
+	struct inline_engine *e;
+	struct inline_clock clock;
+	uint32_t pix, next_tix, next_code, round;
+	pid_t pid;
+	uint64_t tail, last_tsc;
+	struct track *threads, *now; /* now: that of the events to come; NULL at first */
+	struct code_of *codes;
+	uint32_t slots[IL_CACHE_CNT]; /* id of the code object in each slot of the target's cache */
+	uint64_t suspended[65536]; /* a generator's frame with this hash that has yielded; 0 = none */
+	uint8_t *out; /* records of the batch at hand */
+	size_t out_len, out_size;
+	int failed; /* of memory, for the batch at hand */
+	uint64_t dropped; /* exits of frames that never ran */
+};
+
+#define FRAME_HASH(frame) ((uint32_t)((frame) >> 3 & 0xffff))
+
+/* inline_put - room for a record of the batch; NULL: no memory. */
+void *inline_put(struct cap_inline *c, uint32_t bytes);
+
+/* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
+struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
+
+/* track_entry and so on - one event of the running thread. @bits: hash of the caller's frame. */
+void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,
+		 uint32_t bits);
+void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub);
+void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
+void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits,
+		  bool generator);
+void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code);
+void track_end(struct cap_inline *c, struct track *t, uint64_t ts);
+void track_free(struct cap_inline *c, struct track *t);
+
+#endif

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The stacks of the threads, from the events of the inline engine. Exits never go missing, so the frame on
+ * top is known; what an entry says of its caller is compared with it. Where the two differ:
+ *
+ *   the same frame again          RESUME ran twice (monitoring was switched on or off): no event
+ *   a shim right below the frame  `__init__` through the specialized call (3.13 on): all right
+ *   a generator that is suspended something is thrown into what it delegates to: it shows no call
+ *   the top of another stack      a greenlet switch; nothing below: a new greenlet
+ *   anything else                 another stack, of which only this frame is known
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture/inline_priv.h"
+
+#define STACK_MAX  (1u << 20)
+#define PARKED_MAX 65536u
+#define NEAR	   64 /* frames that are looked through; exits do not go missing in rows */
+#define SHIM_MIN   10 /* words of the frame of an `__init__` shim, about */
+#define SHIM_MAX   20
+
+static void fill_head(struct pye_head *h, const struct track *t, uint64_t ts, uint32_t kind,
+		      uint32_t sub, uint64_t frame)
+{
+	*h = (struct pye_head){ .ts_ns = ts,
+				.frame = frame,
+				.kind = (uint8_t)kind,
+				.sub = (uint8_t)sub,
+				.tix = t->tix,
+				.seq = t->seq };
+}
+
+static void read_name(const struct cap_inline *c, uint64_t tid, char name[PYE_COMM])
+{
+	char path[64];
+	FILE *f;
+
+	memset(name, 0, PYE_COMM);
+	snprintf(path, sizeof(path), "/proc/%d/task/%llu/comm", c->pid, (unsigned long long)tid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fgets(name, PYE_COMM, f))
+		name[strcspn(name, "\n")] = 0;
+	fclose(f);
+}
+
+static void announce(struct cap_inline *c, struct track *t, uint64_t ts)
+{
+	struct pye_thread_rec *rec = inline_put(c, sizeof(*rec));
+
+	if (!rec)
+		return;
+	fill_head(&rec->head, t, ts, PYE_REC_THREAD, 0, 0);
+	rec->pix = c->pix;
+	rec->pid = (uint32_t)c->pid;
+	rec->tid = (uint32_t)t->key.tid;
+	rec->fsbase = t->key.self;
+	read_name(c, t->key.tid, rec->comm);
+	t->announced = true;
+}
+
+static void walk(struct cap_inline *c, struct track *t, uint64_t ts)
+{
+	const struct track_stack *s = &t->stack;
+	uint32_t left = s->cnt, flags = PYE_WALK_FIRST;
+
+	t->need_walk = false;
+	do {
+		struct pye_walk_rec *rec = inline_put(c, sizeof(*rec));
+		uint32_t n = left < PYE_WALK_FRAMES ? left : PYE_WALK_FRAMES;
+
+		if (!rec)
+			return;
+		memset(rec, 0, sizeof(*rec));
+		for (uint32_t i = 0; i < n; i++, left--)
+			rec->frames[i] =
+				(struct pye_walk_frame){ .frame = s->frames[left - 1].frame,
+							 .code = s->frames[left - 1].code };
+		rec->cnt = n;
+		rec->reason = t->reason;
+		if (!left)
+			flags |= s->cut ? PYE_WALK_CUT : PYE_WALK_ROOT;
+		fill_head(&rec->head, t, ts, PYE_REC_WALK, flags, 0);
+		flags = 0;
+	} while (left);
+}
+
+static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
+{
+	if (ts < t->last_ns)
+		ts = t->last_ns; /* the clock was adjusted */
+	t->last_ns = ts;
+	t->resynced = false;
+	if (!t->announced)
+		announce(c, t, ts);
+	if (t->need_walk)
+		walk(c, t, ts);
+	return ts;
+}
+
+static void push(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t code)
+{
+	struct track_stack *s = &t->stack;
+
+	if (s->cnt == s->size) {
+		uint32_t size = s->size ? 2 * s->size : 64;
+		struct cap_inline_frame *more =
+			size > STACK_MAX ? NULL : reallocarray(s->frames, size, sizeof(*more));
+
+		if (!more) {
+			c->failed = -ENOMEM;
+			return;
+		}
+		s->frames = more;
+		s->size = size;
+	}
+	s->frames[s->cnt++] = (struct cap_inline_frame){ frame, code };
+}
+
+static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t code,
+		  uint32_t sub, uint32_t bits)
+{
+	struct pye_entry_rec *rec;
+
+	ts = begin(c, t, ts);
+	rec = inline_put(c, sizeof(*rec));
+	if (!rec)
+		return;
+	fill_head(&rec->head, t, ts, PYE_REC_ENTRY, sub, frame);
+	rec->code = code;
+	rec->caller = bits;
+	t->seq++;
+	push(c, t, frame, code);
+}
+
+static void leave(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t sub)
+{
+	struct pye_exit_rec *rec;
+
+	ts = begin(c, t, ts);
+	rec = inline_put(c, sizeof(*rec));
+	if (!rec)
+		return;
+	fill_head(&rec->head, t, ts, PYE_REC_EXIT, sub, frame);
+	t->seq++;
+	t->stack.cnt--;
+}
+
+static uint64_t top(const struct track_stack *s)
+{
+	return s->cnt ? s->frames[s->cnt - 1].frame : 0;
+}
+
+static void unknown_now(struct track *t, uint32_t reason)
+{
+	if (!t->need_walk)
+		t->reason = reason;
+	t->need_walk = true;
+}
+
+/* The running stack goes aside, for another one or an empty one. */
+static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stack *other)
+{
+	struct track_stack from = t->stack, to = { 0 };
+
+	if (other) {
+		to = *other;
+		*other = from;
+		if (!from.cnt) {
+			free(from.frames);
+			*other = t->parked[--t->parked_cnt];
+		}
+	} else if (from.cnt) {
+		struct track_stack *more =
+			t->parked_cnt == PARKED_MAX
+				? NULL
+				: reallocarray(t->parked, t->parked_cnt + 1, sizeof(*more));
+
+		if (!more) {
+			c->failed = -ENOMEM;
+			free(from.frames);
+		} else {
+			t->parked = more;
+			t->parked[t->parked_cnt++] = from;
+		}
+	} else {
+		to = from;
+	}
+	t->stack = to;
+	unknown_now(t, PYE_WALK_SWITCH);
+}
+
+static struct track_stack *parked_by(struct track *t, uint64_t frame, bool whole)
+{
+	for (uint32_t i = 0; i < t->parked_cnt; i++) {
+		uint64_t at = top(&t->parked[i]);
+
+		if (whole ? at == frame : at && FRAME_HASH(at) == frame)
+			return &t->parked[i];
+	}
+	return NULL;
+}
+
+/* Is a frame near the top of the stack? Then what was above it has ended unseen. */
+static bool go_down_to(struct track *t, uint64_t frame, bool whole)
+{
+	struct track_stack *s = &t->stack;
+
+	for (uint32_t i = s->cnt; i-- > 0 && s->cnt - i <= NEAR;) {
+		uint64_t at = s->frames[i].frame;
+
+		if (whole ? at != frame : FRAME_HASH(at) != frame)
+			continue;
+		if (i + 1 != s->cnt) {
+			s->cnt = i + 1;
+			unknown_now(t, PYE_WALK_SWITCH);
+		}
+		return true;
+	}
+	return false;
+}
+
+static bool is_shim(const struct cap_inline *c, uint64_t frame, uint32_t bits)
+{
+	uint32_t words = (FRAME_HASH(frame) - bits) & 0xffff;
+
+	return c->e->in->layout.minor >= 13 && words >= SHIM_MIN && words <= SHIM_MAX;
+}
+
+/* Make the stack that of a frame whose caller has this hash. */
+static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
+{
+	struct track_stack *s = &t->stack, *other;
+
+	if (s->cnt ? FRAME_HASH(top(s)) == bits : !bits && !s->cut)
+		return;
+	if (s->cnt && bits && is_shim(c, frame, bits))
+		return;
+	other = bits ? parked_by(t, bits, false) : NULL;
+	if (other) {
+		swap_stacks(c, t, other);
+		return;
+	}
+	if (bits && c->suspended[bits])
+		return; /* linked to the caller, not running */
+	if (bits && go_down_to(t, bits, false))
+		return;
+	swap_stacks(c, t, NULL);
+	t->stack.cut = bits != 0;
+}
+
+/* Bring the stack of a frame that is left, or goes on, to the front; false: there is none. */
+static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
+{
+	struct track_stack *other;
+
+	if (top(&t->stack) == frame)
+		return true;
+	other = parked_by(t, frame, true);
+	if (other) {
+		swap_stacks(c, t, other);
+		return true;
+	}
+	return go_down_to(t, frame, true);
+}
+
+static void throw_into(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame,
+		       uint32_t code, uint32_t bits)
+{
+	find_caller(c, t, frame, bits);
+	c->suspended[FRAME_HASH(frame)] = 0;
+	enter(c, t, ts, frame, code, PYE_ENTRY_THROW, bits);
+}
+
+void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,
+		 uint32_t bits)
+{
+	struct track *t = c->now;
+
+	if (top(&t->stack) == frame) {
+		if (!t->resynced)
+			return;
+		t->stack.cnt--; /* it was on the stack already, its entry comes now */
+	}
+	if (sub == PYE_ENTRY_RESUME)
+		c->suspended[FRAME_HASH(frame)] = 0;
+	if (!t->stack.cnt || FRAME_HASH(top(&t->stack)) != bits)
+		find_caller(c, t, frame, bits);
+	enter(c, t, ts, frame, code, sub, bits);
+}
+
+/* Of a shim, or of a frame that never began; or it was not on the stack any more when that was read, and
+ * nothing is known of it but that it ends. */
+static void drop_exit(struct cap_inline *c, struct track *t)
+{
+	c->dropped++;
+	if (t->resynced)
+		t->seq++;
+	t->resynced = false;
+}
+
+void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
+{
+	struct track *t = c->now;
+
+	if (sub == PYE_EXIT_YIELD)
+		c->suspended[FRAME_HASH(frame)] = frame;
+	if (find_frame(c, t, frame))
+		leave(c, t, ts, frame, sub);
+	else
+		drop_exit(c, t);
+}
+
+void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
+{
+	if (!find_frame(c, c->now, frame))
+		throw_into(c, c->now, ts, frame, code, bits);
+}
+
+void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits,
+		  bool generator)
+{
+	struct track *t = c->now;
+
+	if (!find_frame(c, t, frame)) {
+		if (!generator) {
+			drop_exit(c, t);
+			return;
+		}
+		throw_into(c, t, ts, frame, code, bits);
+	}
+	leave(c, t, ts, frame, PYE_EXIT_UNWIND);
+}
+
+void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code)
+{
+	c->suspended[FRAME_HASH(frame)] = 0;
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(top(&c->now->stack)));
+	leave(c, c->now, ts, frame, PYE_EXIT_UNWIND);
+}
+
+struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)
+{
+	struct track key = { .key = { self, tid } }, *t;
+
+	HASH_FIND(hh, c->threads, &key.key, sizeof(key.key), t);
+	if (t)
+		return t;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->key = key.key;
+	t->tix = c->next_tix++;
+	HASH_ADD(hh, c->threads, key, sizeof(t->key), t);
+	return t;
+}
+
+void track_end(struct cap_inline *c, struct track *t, uint64_t ts)
+{
+	struct pye_thread_end_rec *rec;
+
+	if (!t->announced)
+		return; /* the capture knows it from outside only, and ends it with the process */
+	rec = inline_put(c, sizeof(*rec));
+	if (!rec)
+		return;
+	memset(rec, 0, sizeof(*rec));
+	fill_head(&rec->head, t, ts > t->last_ns ? ts : t->last_ns, PYE_REC_THREAD_END, 0, 0);
+	rec->pix = c->pix;
+	read_name(c, t->key.tid, rec->comm);
+}
+
+void track_free(struct cap_inline *c, struct track *t)
+{
+	if (c->now == t)
+		c->now = NULL;
+	HASH_DEL(c->threads, t);
+	free(t->stack.frames);
+	while (t->parked_cnt)
+		free(t->parked[--t->parked_cnt].frames);
+	free(t->parked);
+	free(t);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the inline engine changes in an interpreter that runs: words of its dispatch table, direct calls of
+ * the function that clears frames, the deallocator of code objects. Made from the ELF file alone, like the
+ * probe plan (cpython/plan.h), whose checks all have to hold as well.
+ */
+#ifndef PYEBPF_CPYTHON_INLINE_PLAN_H
+#define PYEBPF_CPYTHON_INLINE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct elf_file;
+struct planner;
+
+enum inline_kind {
+	INLINE_ENTRY, /* a RESUME handler */
+	INLINE_YIELD, /* a yield handler */
+	INLINE_RETURN, /* a frame ends: a return handler (3.11), a call that clears it */
+	INLINE_UNWIND, /* the same, by an exception */
+	INLINE_CAUGHT, /* an exception handler begins */
+	INLINE_CLOSE, /* >= 3.14: a suspended generator's frame is cleared without running it */
+	INLINE_DEALLOC, /* a code object is freed */
+};
+
+/* A word of a table (of opcodes, or of PyCode_Type) that holds the address of code. */
+struct inline_word {
+	uint64_t at; /* vaddr */
+	uint64_t target; /* vaddr it holds */
+	uint8_t kind;
+};
+
+/* A direct call: five bytes, of which the last four are replaced. */
+struct inline_call {
+	uint64_t at;
+	uint64_t target;
+	uint8_t kind;
+};
+
+#define INLINE_WORDS_MAX 20
+#define INLINE_CALLS_MAX 24
+
+struct inline_plan {
+	uint8_t minor;
+	bool free_threaded;
+	/* where every handler finds the frame: a register, or the word at register + disp */
+	bool frame_in_slot;
+	uint8_t frame_reg; /* enum probe_reg */
+	int32_t frame_disp;
+	/* where a RESUME handler finds its own instruction: register + disp */
+	uint8_t instr_reg;
+	int32_t instr_disp;
+	struct inline_word words[INLINE_WORDS_MAX];
+	uint32_t word_cnt;
+	struct inline_call calls[INLINE_CALLS_MAX];
+	uint32_t call_cnt;
+};
+
+/**
+ * plan_make_inline - the plan of an interpreter file
+ * @elf: borrowed
+ * @out: written only on success
+ *
+ * Return: as plan_make() (cpython/plan.h); -PYE_EPLAN too for versions whose calls this engine cannot see.
+ */
+int plan_make_inline(const struct elf_file *elf, struct inline_plan *out, struct err *e);
+
+/**
+ * inline_plan_load - the same for a file, in a sandboxed process, whose answer is vetted
+ * @path: to open it by; also for messages
+ */
+int inline_plan_load(const char *path, struct inline_plan *out, struct err *e);
+
+/* plan_inline - its second half, when @p has made the probe plan. 0 or -PYE_EPLAN, -ENOMEM. */
+int plan_inline(struct planner *p, struct inline_plan *out);
+
+#endif

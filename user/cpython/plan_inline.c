@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The words and calls that the inline engine redirects. Entries and yields are table words; from 3.12 on
+ * every frame that ends goes through one function, so its calls are taken, which tell return from unwind
+ * and come after whatever a monitoring tool is told.
+ */
+#include "cpython/inline_plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/sandbox.h"
+#include "base/text.h"
+#include "cpython/planner.h"
+#include "elf/elf_file.h"
+
+#define CALL_SIZE  5
+#define PAGE_BYTES 4096
+
+static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
+		    enum inline_kind kind)
+{
+	if (out->word_cnt == INLINE_WORDS_MAX || at % 8)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the word at 0x%lx cannot be replaced in one piece",
+			       p->plan->minor, at);
+	out->words[out->word_cnt++] =
+		(struct inline_word){ .at = at, .target = target, .kind = (uint8_t)kind };
+	return 0;
+}
+
+static int add_call(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
+		    enum inline_kind kind)
+{
+	struct insn insn;
+
+	if (!code__is_start(&p->code, at) || code__insn(&p->code, at, &insn) ||
+	    insn.size != CALL_SIZE || (insn.bytes[0] != 0xe8 && insn.bytes[0] != 0xe9))
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: what leads to 0x%lx at 0x%lx is no plain call: it cannot be "
+			       "redirected",
+			       p->plan->minor, target, at);
+	/* written in two pieces, half of it could stay when pyebpf is killed between them */
+	if ((at + 1) % PAGE_BYTES > PAGE_BYTES - 4)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the call at 0x%lx lies across two pages: it cannot be "
+			       "redirected in one piece",
+			       p->plan->minor, at);
+	if (out->call_cnt == INLINE_CALLS_MAX)
+		return err_set(p->e, -PYE_EPLAN, "3.%u: more calls than a plan can hold",
+			       p->plan->minor);
+	out->calls[out->call_cnt++] =
+		(struct inline_call){ .at = at, .target = insn.target, .kind = (uint8_t)kind };
+	return 0;
+}
+
+/* RESUME stores the address of its own instruction into the frame: what it stores is it. */
+static int find_instr(struct planner *p, struct inline_plan *out)
+{
+	uint16_t instr_ptr = p->table.version->instr_ptr;
+	uint64_t start = p->table.targets[p->table.version->handlers[0].number];
+	struct flow_value frame;
+	struct insn insn;
+	struct flow f;
+
+	flow__init(&f);
+	frame = flow__at(&f, &p->home);
+	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += insn.size) {
+		if (code__insn(&p->code, at, &insn))
+			break;
+		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.mem_size == 8 &&
+		    insn.src < MACHINE_REG_CNT && flow__is_same(f.regs[insn.dst], frame)) {
+			struct flow_value v = f.regs[insn.src];
+
+			if (v.root >= MACHINE_REG_CNT || v.root == PREG_RSP)
+				break;
+			out->instr_reg = (uint8_t)v.root;
+			out->instr_disp = (int32_t)v.disp;
+			return 0;
+		}
+		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
+			break;
+		flow__step(&f, &insn);
+	}
+	return err_set(p->e, -PYE_EPLAN,
+		       "3.%u: where the handler of %s (0x%lx) has its instruction cannot be told",
+		       p->plan->minor, p->table.version->handlers[0].name, start);
+}
+
+static int add_handlers(struct planner *p, struct inline_plan *out)
+{
+	const struct python_version *v = p->table.version;
+	int err = 0;
+
+	for (const struct opcode_handler *op = v->handlers; !err && op->name; op++) {
+		uint64_t at = p->table.vaddr + 8u * op->number;
+
+		if (op->kind == PROBE_RESUME)
+			err = add_word(p, out, at, p->table.targets[op->number], INLINE_ENTRY);
+		else if (op->kind == PROBE_YIELD)
+			err = add_word(p, out, at, p->table.targets[op->number], INLINE_YIELD);
+		else if (op->kind == PROBE_RETURN && v->exit == EXIT_HANDLERS)
+			err = add_word(p, out, at, p->table.targets[op->number], INLINE_RETURN);
+	}
+	for (size_t i = 0; !err && i < sizeof(v->caught) && v->caught[i]; i++)
+		err = add_word(p, out, p->table.vaddr + 8u * v->caught[i],
+			       p->table.targets[v->caught[i]], INLINE_CAUGHT);
+	return err;
+}
+
+static int add_clears(struct planner *p, struct inline_plan *out)
+{
+	auto_free struct clear_call *calls = NULL;
+	size_t cnt;
+	int err = plan_clear_calls(p, &calls, &cnt);
+
+	for (size_t i = 0; !err && i < cnt; i++)
+		err = add_call(p, out, calls[i].at, calls[i].target,
+			       calls[i].unwinding ? INLINE_UNWIND : INLINE_RETURN);
+	return err;
+}
+
+/* Sites that the probe plan has found: calls of _PyFrame_ClearExceptCode(frame). */
+static int add_closes(struct planner *p, struct inline_plan *out)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < p->plan->site_cnt; i++)
+		if (p->plan->sites[i].kind == PROBE_GEN_CLOSE)
+			err = add_call(p, out, p->plan->sites[i].vaddr, 0, INLINE_CLOSE);
+	return err;
+}
+
+static int add_dealloc(struct planner *p, struct inline_plan *out)
+{
+	const struct python_version *v = p->table.version;
+	uint64_t at, address;
+	struct elf_symbol type;
+
+	if (elf_file__symbol(p->elf, "PyCode_Type", &type))
+		return -ENOENT;
+	at = type.vaddr + (p->plan->free_threaded ? v->dealloc_nogil : v->dealloc);
+	if (elf_file__pointer(p->elf, at, &address) || !elf_file__is_code(p->elf, address))
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the deallocator of code objects is not where it is in a "
+			       "release build",
+			       v->minor);
+	return add_word(p, out, at, address, INLINE_DEALLOC);
+}
+
+int plan_inline(struct planner *p, struct inline_plan *out)
+{
+	const struct python_version *v = p->table.version;
+	int err;
+
+	if (v->exit != EXIT_CLEAR)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the inline engine knows how frames end from 3.12 on",
+			       v->minor);
+	if (p->plan->free_threaded)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the inline engine needs the GIL, and this build has none",
+			       v->minor);
+	out->minor = v->minor;
+	out->frame_in_slot = p->home.source == PROBE_IN_SLOT;
+	out->frame_reg = p->home.reg;
+	out->frame_disp = p->home.disp;
+	err = find_instr(p, out);
+	if (!err)
+		err = add_handlers(p, out);
+	if (!err)
+		err = add_clears(p, out);
+	if (!err)
+		err = add_closes(p, out);
+	return err ? err : add_dealloc(p, out);
+}
+
+struct answer {
+	int err;
+	struct err e;
+	struct inline_plan plan;
+};
+
+static void look(int fd, const void *arg, void *out)
+{
+	struct answer *a = out;
+	struct elf_file *elf = NULL;
+
+	a->err = elf_file__from_fd(fd, arg, &elf, &a->e);
+	if (!a->err)
+		a->err = plan_make_inline(elf, &a->plan, &a->e);
+}
+
+static bool is_sound(const struct answer *a)
+{
+	const struct inline_plan *p = &a->plan;
+
+	if (a->err)
+		return a->err < 0 && memchr(a->e.what, 0, sizeof(a->e.what)) &&
+		       memchr(a->e.hint, 0, sizeof(a->e.hint));
+	if (p->word_cnt > INLINE_WORDS_MAX || p->call_cnt > INLINE_CALLS_MAX ||
+	    p->frame_reg >= MACHINE_REG_CNT || p->instr_reg >= MACHINE_REG_CNT)
+		return false;
+	for (uint32_t i = 0; i < p->word_cnt; i++)
+		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)
+			return false;
+	for (uint32_t i = 0; i < p->call_cnt; i++)
+		if (p->calls[i].kind > INLINE_DEALLOC)
+			return false;
+	return true;
+}
+
+int inline_plan_load(const char *path, struct inline_plan *out, struct err *e)
+{
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	auto_free struct answer *a = calloc(1, sizeof(*a));
+	char shown[sizeof(a->e.what)];
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	if (!a)
+		return -ENOMEM;
+	err = sandbox_run(look, fd, path, a, sizeof(*a), &sandbox_usual, e);
+	if (err)
+		return err;
+	if (!is_sound(a))
+		return err_set(e, -PYE_EPLAN, "the sandboxed reader's answer makes no sense");
+	if (a->err)
+		return err_set(e, a->err, "%s",
+			       text_escape(shown, sizeof(shown), a->e.what, strlen(a->e.what)));
+	*out = a->plan;
+	return 0;
+}

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "inline"
+#include "inline/engine.h"
+
+#include <cpuid.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "cpython/inline_plan.h"
+#include "inline/stub.h"
+#include "proc/info.h"
+#include "proc/maps.h"
+
+#define PAGE_BYTES    4096ull
+#define REACH	      (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
+#define RESULTS	      (IL_PRIVATE + 0x800)
+#define DEADLINE_SEC  1
+#define OUTSIDE_TRIES 200
+#define OUTSIDE_US    10
+
+uint64_t tsc_now(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t tsc_per_second(void)
+{
+	uint64_t tsc = tsc_now(), ns = now_ns();
+
+	usleep(2000);
+	return (uint64_t)((double)(tsc_now() - tsc) * 1e9 / (double)(now_ns() - ns));
+}
+
+static bool tsc_is_steady(void)
+{
+	unsigned int a, b, c, d;
+
+	return __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8;
+}
+
+static long status_number(pid_t pid, const char *field)
+{
+	char path[40], line[256];
+	auto_fclose FILE *f = NULL;
+	size_t n = strlen(field);
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, field, n) && line[n] == ':')
+			return atol(line + n + 1);
+	return 0;
+}
+
+static int refuse(struct err *e, pid_t pid, const char *why)
+{
+	err_set(e, -PYE_EPLAN, "the inline engine refuses process %d: %s", pid, why);
+	err_hint(e, "--engine auto writes nothing into the target");
+	return -PYE_EPLAN;
+}
+
+/* What a target must not have, before anything is written. */
+static int check_process(pid_t pid, bool held, struct err *e)
+{
+	struct proc_info info;
+
+	if (!tsc_is_steady())
+		return refuse(e, pid, "the processor's time stamp counter is not steady");
+	if (proc_info__read(pid, &info))
+		return err_set(e, -PYE_ETARGET, "process %d is gone", pid);
+	if (info.own_pid != pid)
+		return refuse(e, pid, "it lives in another pid namespace");
+	if (!held && (info.state == 'T' || info.state == 't'))
+		return refuse(e, pid, "it is stopped");
+	if (!held && status_number(pid, "TracerPid"))
+		return refuse(e, pid, "another tracer is attached to it");
+	if (status_number(pid, "Seccomp"))
+		return refuse(e, pid,
+			      "it has a seccomp filter, which may kill it for a system call "
+			      "that it does not make itself");
+	return 0;
+}
+
+bool inline__is_shared(struct inline_engine *e)
+{
+	const struct pye_pylayout *l = &e->in->layout;
+	uint64_t first, next;
+
+	if (!e->in->interpreters || l->is_next == PYE_NO_FIELD ||
+	    remote__read(&e->remote, e->in->interpreters, &first, 8) || !first)
+		return false;
+	return !remote__read(&e->remote, first + l->is_next, &next, 8) && next;
+}
+
+/* Every word is what the file says, else somebody else was here. */
+static int check_words(struct inline_engine *e, const struct inline_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->word_cnt; i++) {
+		uint64_t now;
+
+		if (remote__read(&e->remote, plan->words[i].at + e->in->bias, &now, 8))
+			return -EFAULT;
+		if (now != plan->words[i].target + e->in->bias)
+			return -EEXIST;
+	}
+	for (uint32_t i = 0; i < plan->call_cnt; i++) {
+		const struct inline_call *c = &plan->calls[i];
+		int32_t now;
+
+		if (remote__read(&e->remote, c->at + e->in->bias + 1, &now, 4))
+			return -EFAULT;
+		if (c->at + 5 + (uint64_t)(int64_t)now != c->target)
+			return -EEXIST;
+	}
+	return 0;
+}
+
+/* A text segment rarely ends with its page; what lies behind it there is mapped and not used. */
+static int find_scratch(struct inline_engine *e)
+{
+	Elf64_Ehdr ehdr;
+	Elf64_Phdr phdr;
+
+	if (remote__read(&e->remote, e->in->start, &ehdr, sizeof(ehdr)) ||
+	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0)
+		return -ENOENT;
+	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
+		uint64_t end;
+
+		if (remote__read(&e->remote, e->in->start + ehdr.e_phoff + i * sizeof(phdr), &phdr,
+				 sizeof(phdr)))
+			return -ENOENT;
+		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X))
+			continue;
+		end = (e->in->bias + phdr.p_vaddr + phdr.p_filesz + 15) & ~15ull;
+		if (end % PAGE_BYTES && PAGE_BYTES - end % PAGE_BYTES >= REMOTE_SCRATCH_BYTES) {
+			e->remote.scratch = end;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* Free addresses near the interpreter, and the address of an empty string (in the vdso's ELF header). */
+static int find_place(struct inline_engine *e, uint64_t *empty)
+{
+	uint64_t low = 0x10000, here = e->in->start, best = 0;
+	struct maps maps;
+	int err = maps__read(e->remote.pid, &maps);
+
+	if (err)
+		return err;
+	*empty = 0;
+	for (size_t i = 0; i < maps.cnt; i++) {
+		const struct mapping *m = &maps.items[i];
+		uint64_t want = e->region_bytes + 0x200000, at;
+
+		if (!strcmp(m->path, "[vdso]"))
+			*empty = m->start + 7;
+		if (m->start > low && m->start - low >= want) {
+			at = (m->start - e->region_bytes - 0x100000) & ~(PAGE_BYTES - 1);
+			if (at > here && at - here > REACH) /* its low end may still be near */
+				at = low + 0x100000;
+			if ((at > here ? at - here : here - at) < REACH &&
+			    (!best || (at > here ? at - here : here - at) <
+					      (best > here ? best - here : here - best)))
+				best = at;
+		}
+		low = m->end;
+	}
+	maps__done(&maps);
+	e->base = best;
+	return best && *empty ? 0 : -ENOSPC;
+}
+
+/* What is left of an attach that was killed between its first two stops: a reservation whose first results
+ * say so, and two memfds. */
+static int unreserve(struct inline_engine *e, uint64_t base)
+{
+	uint64_t words[7 * REMOTE_CALLS_MAX], closing = 0;
+	struct remote_call calls[3] = { { .nr = SYS_munmap } };
+	char path[48], link[32];
+
+	if (remote__read(&e->remote, base + RESULTS, words, sizeof(words)) || words[0] != base ||
+	    words[1] != base || words[8] != base + IL_PRIVATE || words[2] < IL_RING ||
+	    words[2] > 1ull << 36)
+		return 0;
+	calls[0].args[0] = base;
+	calls[0].args[1] = words[2];
+	for (unsigned int i = 3; i < 5; i++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", e->remote.pid, (int)words[7 * i]);
+		n = readlink(path, link, sizeof(link));
+		if (n > 7 && !memcmp(link, "/memfd:", 7))
+			calls[++closing] = (struct remote_call){ SYS_close, { words[7 * i] } };
+	}
+	return remote__call(&e->remote, calls, (unsigned int)closing + 1, 0, NULL);
+}
+
+static int unreserve_all(struct inline_engine *e)
+{
+	struct maps maps;
+	int err = maps__read(e->remote.pid, &maps);
+
+	if (err)
+		return err;
+	for (size_t i = 0; !err && i + 1 < maps.cnt; i++) {
+		const struct mapping *m = &maps.items[i], *next = m + 1;
+
+		if (!(m->flags & (MAPPING_READ | MAPPING_WRITE | MAPPING_EXEC)) && !m->ino &&
+		    m->end - m->start == IL_CODE_BYTES && next->start == m->end &&
+		    next->end - next->start == IL_SHARED - IL_PRIVATE)
+			err = unreserve(e, m->start);
+	}
+	maps__done(&maps);
+	return err;
+}
+
+static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, int *ring_fd)
+{
+	uint64_t private_bytes = IL_SHARED - IL_PRIVATE;
+	const struct remote_call calls[] = {
+		{ SYS_mmap,
+		  { e->base, e->region_bytes, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1ull, 0 } },
+		{ SYS_mmap,
+		  { e->base + IL_PRIVATE, private_bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1ull, 0 } },
+		{ SYS_madvise, { e->base + IL_PRIVATE, private_bytes, MADV_WIPEONFORK } },
+		{ SYS_memfd_create, { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
+		{ SYS_memfd_create, { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
+	};
+	int64_t values[REMOTE_CALLS_MAX] = { -1 };
+	int err = remote__call(&e->remote, calls, 5, e->base + RESULTS, values);
+
+	for (int i = 0; !err && i < 5; i++)
+		if (values[i] < 0)
+			err = (int)values[i];
+	e->reserved = !err || (err != -ETIMEDOUT && values[0] >= 0);
+	if (err)
+		return err;
+	*code_fd = (int)values[3];
+	*ring_fd = (int)values[4];
+	return 0;
+}
+
+static int open_fd(pid_t pid, int fd)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int fill_code(const struct inline_engine *e, int fd)
+{
+	if (ftruncate(fd, (off_t)IL_CODE_BYTES) ||
+	    pwrite(fd, e->header, IL_CODE_BYTES, 0) != (ssize_t)IL_CODE_BYTES ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	return 0;
+}
+
+/* Our own view: head and threads, then the ring twice. */
+static int map_ring(struct inline_engine *e, int fd)
+{
+	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes;
+	uint8_t *at;
+
+	if (ftruncate(fd, (off_t)(IL_SHARED_HEAD + e->ring_bytes)) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	at = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	if (mmap(at, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED ||
+	    mmap(at + IL_SHARED_HEAD + e->ring_bytes, e->ring_bytes, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, (off_t)IL_SHARED_HEAD) == MAP_FAILED) {
+		int err = -errno;
+
+		munmap(at, all);
+		return err;
+	}
+	e->shared = (void *)at;
+	e->threads = (const void *)(at + (IL_THREADS - IL_SHARED));
+	e->ring = at + IL_SHARED_HEAD;
+	return 0;
+}
+
+static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
+{
+	const struct remote_call calls[] = {
+		{ SYS_mmap,
+		  { e->base + IL_CODE, IL_CODE_BYTES, PROT_READ | PROT_EXEC,
+		    MAP_PRIVATE | MAP_FIXED, (uint64_t)code_fd, 0 } },
+		{ SYS_mmap,
+		  { e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd, 0 } },
+		{ SYS_mmap,
+		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd, IL_SHARED_HEAD } },
+		{ SYS_close, { (uint64_t)code_fd } },
+		{ SYS_close, { (uint64_t)ring_fd } },
+	};
+	int64_t values[REMOTE_CALLS_MAX];
+	int err = remote__call(&e->remote, calls, 5, e->base + RESULTS, values);
+
+	for (int i = 0; !err && i < 5; i++)
+		if (values[i] < 0)
+			err = (int)values[i];
+	return err;
+}
+
+static void describe(const struct inline_engine *e, const struct inline_opts *opts,
+		     struct il_private *p)
+{
+	const struct pye_pylayout *l = &e->in->layout;
+
+	*p = (struct il_private){
+		.limit = e->ring_bytes - IL_SLACK,
+		.mask = e->ring_bytes - 1,
+		.ring = e->base + IL_RING,
+		.active = 1,
+		.size = e->ring_bytes,
+		.wait = opts->wait,
+		.shared = e->base + IL_SHARED,
+		.threads = e->base + IL_THREADS,
+		.cache = e->base + IL_CACHE,
+		.f_code = l->f_code,
+		.f_previous = l->f_previous,
+		.f_owner = l->f_owner,
+		.f_instr = l->f_instr,
+		.co_filename = l->co_filename,
+		.co_name = l->co_name,
+		.co_qualname = l->co_qualname,
+		.co_firstlineno = l->co_firstlineno,
+		.co_flags = l->co_flags,
+		.co_hidden = l->co_hidden,
+		.str_length = l->str_length,
+		.str_state = l->str_state,
+		.str_ascii_data = l->str_ascii_data,
+		.str_data = l->str_data,
+		.str_kind_mask = l->str_kind_mask,
+		.str_kind_shift = (uint32_t)__builtin_ctz(l->str_kind_mask),
+		.str_compact_mask = l->str_compact_mask,
+		.str_ascii_mask = l->str_ascii_mask,
+		.resume_mask = l->resume_mask,
+		.resume_depth1 = l->resume_depth1,
+	};
+}
+
+static int redirect(struct inline_engine *e)
+{
+	for (uint32_t i = 0; i < e->header->patch_cnt; i++) {
+		const struct il_patch *p = &e->header->patches[i];
+		int err = remote__write(&e->remote, p->at, &p->new, p->size);
+
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* All threads stand still. */
+static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
+		      const struct inline_opts *opts)
+{
+	int err = remote__stop(&e->remote);
+
+	if (err)
+		return err;
+	err = check_words(e, plan);
+	if (!err && opts->stopped)
+		err = opts->stopped(opts->ctx, e);
+	if (!err)
+		err = redirect(e);
+	if (!err && opts->held)
+		err = remote__write(&e->remote, opts->held->entry, opts->held->code,
+				    sizeof(opts->held->code));
+	if (!err) {
+		e->remote.held = 0;
+		remote__resume(&e->remote);
+	}
+	return err;
+}
+
+static void close_fds(struct inline_engine *e, int code_fd, int ring_fd)
+{
+	const struct remote_call calls[] = { { SYS_close, { (uint64_t)code_fd } },
+					     { SYS_close, { (uint64_t)ring_fd } } };
+	int64_t values[REMOTE_CALLS_MAX];
+
+	remote__call(&e->remote, calls, 2, e->base + RESULTS, values);
+}
+
+static int map_all(struct inline_engine *e, const struct inline_plan *plan, struct err *err)
+{
+	auto_close int code = -1, ring = -1;
+	uint64_t empty;
+	int code_fd, ring_fd, ret = find_place(e, &empty);
+
+	if (!ret)
+		ret = stub_image(plan, &e->in->layout, e->in->bias, e->base, (void *)e->header,
+				 err);
+	if (ret)
+		return ret;
+	e->header->magic = IL_MAGIC;
+	e->header->region_bytes = e->region_bytes;
+	e->header->scratch = e->remote.scratch;
+	ret = first_calls(e, empty, &code_fd, &ring_fd);
+	if (ret)
+		return ret;
+	code = open_fd(e->remote.pid, code_fd);
+	ring = open_fd(e->remote.pid, ring_fd);
+	ret = code < 0 ? code : ring < 0 ? ring : 0;
+	if (!ret)
+		ret = fill_code(e, code);
+	if (!ret)
+		ret = map_ring(e, ring);
+	if (ret) {
+		close_fds(e, code_fd, ring_fd);
+		return ret;
+	}
+	ret = second_calls(e, code_fd, ring_fd);
+	return ret;
+}
+
+static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts *opts,
+		   struct inline_plan *plan, struct err *err)
+{
+	size_t ring = IL_RING_MIN;
+	int ret = check_process(pid, opts->held, err);
+
+	if (!ret)
+		ret = inline_plan_load(e->in->open_path, plan, err);
+	if (!ret)
+		ret = remote__open(&e->remote, pid, err);
+	if (ret)
+		return ret;
+	e->remote.held = opts->held ? pid : 0;
+	while (ring < opts->ring_bytes)
+		ring *= 2;
+	e->ring_bytes = ring;
+	e->region_bytes = IL_RING + 2 * ring;
+	e->header = calloc(1, IL_CODE_BYTES);
+	if (!e->header)
+		return -ENOMEM;
+	if (inline__is_shared(e))
+		ret = refuse(err, pid,
+			     "it has several interpreters, which can run at the same time");
+	if (!ret && check_words(e, plan))
+		ret = refuse(
+			err, pid,
+			"its interpreter is not as its file says: something else has changed it");
+	if (!ret && find_scratch(e))
+		ret = refuse(err, pid,
+			     "there is no unused room at the end of its interpreter's code");
+	if (!ret)
+		ret = unreserve_all(e);
+	return ret;
+}
+
+static int failed(struct inline_engine *e, int ret, struct err *err)
+{
+	if (ret <= -PYE_ENOTPYTHON)
+		return ret;
+	if (ret == -EPERM || ret == -EACCES) {
+		err_set(err, -PYE_EPRIV, "process %d may not be stopped: ptrace is not permitted",
+			e->remote.pid);
+		err_hint(
+			err,
+			"the inline engine needs what ptrace needs: a process of your own, or root");
+		return -PYE_EPRIV;
+	}
+	if (ret == -ESRCH)
+		return err_set(err, -PYE_ETARGET, "process %d has ended", e->remote.pid);
+	return err_set(err, -PYE_EPLAN, "the inline engine could not be put into process %d: %s",
+		       e->remote.pid, strerror(-ret));
+}
+
+int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
+		   const struct inline_opts *opts, struct err *err)
+{
+	struct inline_plan plan;
+	struct il_private private;
+	int ret;
+
+	memset(e, 0, sizeof(*e));
+	e->remote.mem = -1;
+	e->in = in;
+	e->tsc_hz = tsc_per_second();
+	ret = prepare(e, pid, opts, &plan, err);
+	if (ret)
+		return failed(e, ret, err);
+	ret = map_all(e, &plan, err);
+	if (!ret) {
+		describe(e, opts, &private);
+		inline__alive(e);
+		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
+	}
+	if (!ret)
+		ret = third_stop(e, &plan, opts);
+	return ret ? failed(e, ret, err) : 0;
+}
+
+void inline__alive(struct inline_engine *e)
+{
+	if (e->shared)
+		__atomic_store_n(&e->shared->deadline, tsc_now() + DEADLINE_SEC * e->tsc_hz,
+				 __ATOMIC_RELAXED);
+}
+
+int inline__stop_outside(struct inline_engine *e)
+{
+	for (int i = 0;; i++) {
+		size_t inside = 0;
+		int err = remote__stop(&e->remote);
+
+		if (err)
+			return err;
+		for (size_t k = 0; k < e->remote.cnt; k++)
+			inside += e->remote.threads[k].pc - e->base < IL_CODE_BYTES;
+		if (!inside || i == OUTSIDE_TRIES)
+			return 0; /* at worst one loss is counted where the next one is */
+		remote__resume(&e->remote);
+		usleep(OUTSIDE_US);
+	}
+}
+
+int inline__restart(struct inline_engine *e)
+{
+	uint64_t at = e->base + IL_PRIVATE, zero = 0, head, limit;
+	auto_free uint8_t *empty = NULL;
+	int err = remote__read(&e->remote, at + offsetof(struct il_private, head), &head, 8);
+
+	limit = head + e->ring_bytes - IL_SLACK;
+	if (!err && e->shared->retire_lost) {
+		empty = calloc(IL_CACHE_CNT, 8);
+		err = empty ? remote__write(&e->remote, e->base + IL_CACHE, empty, 8 * IL_CACHE_CNT)
+			    : -ENOMEM;
+		e->shared->retire_lost = 0;
+	}
+	e->shared->lost_mode = 0;
+	if (!err)
+		err = remote__write(&e->remote, at + offsetof(struct il_private, thread), &zero, 8);
+	if (!err)
+		err = remote__write(&e->remote, at + offsetof(struct il_private, lost_mode), &zero,
+				    8);
+	if (!err)
+		err = remote__write(&e->remote, at + offsetof(struct il_private, limit), &limit, 8);
+	return err;
+}
+
+int inline__detach(struct inline_engine *e)
+{
+	int err;
+
+	if (!e->reserved)
+		return 0;
+	err = inline_undo(&e->remote, e->base, e->header, &e->left_mapped);
+	e->left_mapped &= err != -ESRCH;
+	e->reserved = false;
+	return err;
+}
+
+void inline__done(struct inline_engine *e)
+{
+	if (e->remote.pid)
+		inline__detach(e);
+	if (e->shared)
+		munmap(e->shared, IL_SHARED_HEAD + 2 * e->ring_bytes);
+	free(e->header);
+	if (e->remote.pid)
+		remote__close(&e->remote);
+	memset(e, 0, sizeof(*e));
+}

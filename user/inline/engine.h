@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The inline engine: redirects words of a running interpreter to stubs that append to a ring which the
+ * target and pyebpf share. It writes into the target and stops it for moments; what it does not know to
+ * be safe it refuses before anything is written.
+ *
+ * Attaching takes three stops: one thread makes a reservation and two memfds, one thread maps what was
+ * filled in meanwhile, then all threads stand still while the words are replaced. pyebpf can be killed
+ * anywhere: a half-attached target runs on, its stubs pass through when nobody reads.
+ */
+#ifndef PYEBPF_INLINE_ENGINE_H
+#define PYEBPF_INLINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "cpython/interp.h"
+#include "inline/hold.h"
+#include "inline/region.h"
+#include "inline/remote.h"
+
+struct inline_engine {
+	struct remote remote;
+	const struct interp *in; /* borrowed */
+	uint64_t base; /* of the region in the target; 0: not attached */
+	uint64_t region_bytes;
+	struct il_header *header; /* what was written; owned, IL_CODE_BYTES */
+	struct il_shared *shared; /* our mapping; stays readable when the target has ended */
+	const struct il_thread *threads;
+	const uint8_t *ring; /* ring_bytes, twice in a row */
+	size_t ring_bytes;
+	bool reserved; /* the region is ours, in part or all of it */
+	uint64_t tsc_hz;
+	bool left_mapped; /* after a detach: a thread may still be inside */
+};
+
+struct inline_opts {
+	size_t ring_bytes; /* rounded up to a power of two */
+	bool wait; /* a full ring makes the target wait */
+	const struct held *held; /* our child, at its entry point; it is let go; NULL: none */
+	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error */
+	int (*stopped)(void *ctx, struct inline_engine *e);
+	void *ctx;
+};
+
+/**
+ * inline__attach - redirect a process to a ring
+ * @pid: as /proc shows it
+ * @in:  its interpreter, as interp__find() gave it
+ *
+ * What a pyebpf that was killed has left behind is taken out first.
+ *
+ * Return: 0; -PYE_EPLAN, -PYE_EPRIV, -PYE_ETARGET with the reason. Then nothing is redirected.
+ */
+int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
+		   const struct inline_opts *opts, struct err *err);
+
+/* inline__detach - restore every word that is still ours, unmap when no thread is inside; what the ring
+ * holds stays readable. 0; -ESRCH: it has ended, which is as good. */
+int inline__detach(struct inline_engine *e);
+
+/* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(). */
+int inline__stop_outside(struct inline_engine *e);
+
+/* inline__is_shared - several interpreters that can run at once: what the ring holds cannot be trusted. */
+bool inline__is_shared(struct inline_engine *e);
+
+/* inline__restart - after losses, with all threads stopped and the ring read to its head: write again. */
+int inline__restart(struct inline_engine *e);
+
+/* inline__alive - to be called all the time: says to the stubs that somebody reads. */
+void inline__alive(struct inline_engine *e);
+
+void inline__done(struct inline_engine *e); /* detaches first; a zeroed one is no error */
+
+/**
+ * inline__recover - take out what a pyebpf that was killed has left in a process
+ *
+ * Return: 1 when something was taken out, 0 when there was nothing; -EBUSY when somebody reads its ring;
+ * another negative errno.
+ */
+int inline__recover(pid_t pid);
+
+/* inline_undo - the words back and the region unmapped; threads may be stopped or not, go on after it.
+ * @left: true when it had to stay mapped. 0; -ESRCH; -ETIMEDOUT. */
+int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left);
+
+/* tsc_now, tsc_per_second - the clock of the stubs. */
+uint64_t tsc_now(void);
+uint64_t tsc_per_second(void);
+
+#endif

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A breakpoint at the entry point, set when the program was executed. A program that is given to the
+ * dynamic loader as an argument is mapped by that: there the system calls are watched until it is.
+ */
+#include "inline/hold.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "proc/maps.h"
+
+#define BREAKPOINT 0xcc
+#define HEADERS	   64 /* program headers that are looked at */
+
+struct hold {
+	pid_t pid;
+	int mem;
+	uint64_t entry; /* where the breakpoint is; 0: none */
+	uint8_t code[2];
+	bool watch; /* system calls: the program is not mapped yet */
+};
+
+int hold__seize(pid_t pid)
+{
+	return ptrace(PTRACE_SEIZE, pid, 0,
+		      PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD)
+		       ? -errno
+		       : 0;
+}
+
+static uint64_t auxiliary(pid_t pid, uint64_t type)
+{
+	char path[40];
+	auto_close int fd = -1;
+	uint64_t pair[2];
+
+	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (fd >= 0 && read(fd, pair, sizeof(pair)) == sizeof(pair))
+		if (pair[0] == type)
+			return pair[1];
+	return 0;
+}
+
+static int set_breakpoint(struct hold *h, uint64_t at)
+{
+	static const uint8_t breakpoint = BREAKPOINT;
+
+	if (pread(h->mem, h->code, sizeof(h->code), (off_t)at) != sizeof(h->code) ||
+	    pwrite(h->mem, &breakpoint, 1, (off_t)at) != 1)
+		return -EFAULT;
+	h->entry = at;
+	return 0;
+}
+
+/* The entry point of a program that has its own loader named in it; 0: not one. */
+static uint64_t program_entry(const struct hold *h, uint64_t start)
+{
+	Elf64_Ehdr e;
+	Elf64_Phdr p;
+	uint64_t low = UINT64_MAX;
+	bool interp = false;
+
+	if (pread(h->mem, &e, sizeof(e), (off_t)start) != sizeof(e) ||
+	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 || e.e_ident[EI_CLASS] != ELFCLASS64)
+		return 0;
+	for (unsigned int i = 0; i < e.e_phnum && i < HEADERS; i++) {
+		if (pread(h->mem, &p, sizeof(p), (off_t)(start + e.e_phoff + i * sizeof(p))) !=
+		    sizeof(p))
+			return 0;
+		interp |= p.p_type == PT_INTERP;
+		if (p.p_type == PT_LOAD && p.p_vaddr < low)
+			low = p.p_vaddr;
+	}
+	return interp && low != UINT64_MAX ? start - (low & ~0xfffull) + e.e_entry : 0;
+}
+
+/* Has the loader mapped the program by now? Its code too: the last thing that is. */
+static void look_for_program(struct hold *h)
+{
+	struct maps maps;
+	uint64_t entry = 0;
+
+	if (maps__read(h->pid, &maps))
+		return;
+	for (size_t i = 0; !entry && i < maps.cnt; i++)
+		if (maps.items[i].ino && !maps.items[i].offset)
+			entry = program_entry(h, maps.items[i].start);
+	if (entry) {
+		const struct mapping *code = maps__find(&maps, entry);
+
+		if (code && code->flags & MAPPING_EXEC && !set_breakpoint(h, entry))
+			h->watch = false;
+	}
+	maps__done(&maps);
+}
+
+static void on_exec(struct hold *h)
+{
+	char path[40];
+	uint64_t entry;
+
+	if (h->mem >= 0)
+		close(h->mem);
+	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
+	h->mem = open(path, O_RDWR | O_CLOEXEC);
+	h->entry = 0;
+	h->watch = false;
+	/* without AT_BASE there is no loader: it is one itself, or a static program */
+	if (!auxiliary(h->pid, AT_BASE)) {
+		h->watch = true;
+		return;
+	}
+	entry = auxiliary(h->pid, AT_ENTRY);
+	if (entry)
+		set_breakpoint(h, entry);
+}
+
+/* Is this stop the breakpoint? Then the program is at its entry point again, as if there was none. */
+static bool is_at_entry(struct hold *h)
+{
+	struct user_regs_struct regs;
+
+	if (!h->entry || ptrace(PTRACE_GETREGS, h->pid, 0, &regs) || regs.rip != h->entry + 1)
+		return false;
+	regs.rip = h->entry;
+	ptrace(PTRACE_SETREGS, h->pid, 0, &regs);
+	return pwrite(h->mem, h->code, 1, (off_t)h->entry) == 1;
+}
+
+static int spin(struct hold *h, struct held *out)
+{
+	static const uint8_t self[2] = { 0xeb, 0xfe }; /* jmp to itself */
+
+	if (pwrite(h->mem, self, sizeof(self), (off_t)h->entry) != sizeof(self))
+		return -EFAULT;
+	*out = (struct held){ .pid = h->pid, .entry = h->entry };
+	memcpy(out->code, h->code, sizeof(out->code));
+	return ptrace(PTRACE_CONT, h->pid, 0, 0) ? -errno : 0;
+}
+
+static bool maps_code(const struct hold *h)
+{
+	struct user_regs_struct regs;
+
+	return !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
+	       (regs.orig_rax == SYS_mmap || regs.orig_rax == SYS_mprotect) && regs.rdx & PROT_EXEC;
+}
+
+enum {
+	GO_ON = 1
+};
+
+/* One stop. GO_ON, with the signal that is to be delivered; else the end of the search. */
+static int on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx,
+		   struct held *out, int *sig)
+{
+	int what = status >> 8, err;
+
+	*sig = 0;
+	if (what == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
+		on_exec(h);
+	} else if (what == (SIGTRAP | 0x80)) {
+		if (h->watch && maps_code(h))
+			look_for_program(h);
+	} else if (what == SIGTRAP && is_at_entry(h)) {
+		err = wanted(ctx);
+		if (err != -PYE_ENOTPYTHON)
+			return err ? err : spin(h, out);
+		h->entry = 0;
+	} else if (status >> 16 != PTRACE_EVENT_STOP) {
+		*sig = WSTOPSIG(status);
+	}
+	return GO_ON;
+}
+
+int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out, int *status)
+{
+	struct hold h = { .pid = pid, .mem = -1 };
+	int err, sig;
+
+	for (;;) {
+		if (waitpid(pid, status, __WALL) != pid || !WIFSTOPPED(*status)) {
+			err = -ECHILD;
+			break;
+		}
+		err = on_stop(&h, *status, wanted, ctx, out, &sig);
+		if (err != GO_ON)
+			break;
+		ptrace(h.watch ? PTRACE_SYSCALL : PTRACE_CONT, pid, 0, sig);
+	}
+	if (h.mem >= 0)
+		close(h.mem);
+	return err;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the inline engine maps into a target, in one reservation near its interpreter:
+ *
+ *   IL_CODE     stubs and slow path; read and execute, a private mapping of a sealed memfd
+ *   IL_PRIVATE  struct il_private, then the cache of known code objects; wiped in a forked child
+ *   IL_SHARED   struct il_shared, then the threads' counters: shared with pyebpf
+ *   IL_RING     the ring, shared, mapped twice in a row so that no record wraps
+ *
+ * One thread at a time writes: the one that holds the GIL. A record is 16 bytes, or more where its kind
+ * says so; it is complete before `head` says that it is there. Whatever pyebpf reads here can be
+ * scribbled on by the target.
+ */
+#ifndef PYEBPF_INLINE_REGION_H
+#define PYEBPF_INLINE_REGION_H
+
+#include <stdint.h>
+
+#define IL_MAGIC       0x32304c4e49455950ull /* "PYEINL02" */
+#define IL_CODE	       0x0ull
+#define IL_CODE_BYTES  0x6000ull
+#define IL_PRIVATE     0x6000ull
+#define IL_CACHE       0x7000ull
+#define IL_CACHE_CNT   65536u
+#define IL_SHARED      (IL_CACHE + 8ull * IL_CACHE_CNT)
+#define IL_THREADS     (IL_SHARED + 0x1000)
+#define IL_THREAD_CNT  4096u
+#define IL_RING	       (IL_THREADS + 32ull * IL_THREAD_CNT)
+#define IL_SHARED_HEAD (IL_RING - IL_SHARED) /* bytes of the shared memory before the ring */
+
+/* No call of the slow path writes more than this. */
+#define IL_SLACK    32768u
+#define IL_STR_MAX  4096u /* bytes of one text that travel */
+#define IL_RING_MIN (1u << 18)
+
+/* kind, in the low 3 bits of the second word of a record */
+enum il_kind {
+	IL_CALL = 0,
+	IL_RESUME = 1,
+	IL_RETURN = 2,
+	IL_YIELD = 3,
+	IL_CAUGHT = 4, /* an exception handler of this frame begins */
+	IL_MORE = 7, /* bits 48 and up say what it is, two more words follow */
+};
+
+enum il_more {
+	IL_SWITCH = 1, /* another thread goes on: w2 pthread_self(), w3 gettid() */
+	IL_DEF = 2, /* struct il_def */
+	IL_UNWIND = 3, /* w2: slot of the code | IL_GENERATOR */
+	IL_CLOSE = 4, /* w2: slot of the code */
+	IL_RETIRE = 5, /* w2: address of a code object that is freed */
+};
+
+#define IL_GENERATOR (1ull << 32) /* the frame is a generator's */
+
+/* time: tsc << 16 | (address of the caller's frame >> 3 & 0xffff); what: slot of the code << 48 |
+ * address of the frame | kind */
+struct il_rec {
+	uint64_t time, what;
+};
+
+struct il_more_rec {
+	struct il_rec head;
+	uint64_t w2, w3;
+};
+
+struct il_str {
+	uint64_t addr, length;
+	uint32_t state, bytes, status, pad; /* status: enum pye_str_status */
+};
+
+struct il_def {
+	struct il_rec head;
+	uint64_t code;
+	uint32_t slot, total; /* bytes of the record, data included, a multiple of 16 */
+	uint32_t line, flags;
+	struct il_str str[3]; /* enum pye_str_which */
+	uint8_t data[]; /* of the three, one after the other */
+};
+
+struct il_private {
+	/* read by the stubs */
+	uint64_t head, limit, thread, mask, ring;
+	/* read by the slow path */
+	uint64_t active; /* 0 in a wiped page */
+	uint64_t size, wait, lost_mode;
+	uint64_t shared, threads, cache;
+	uint64_t slot; /* address of the running thread's struct il_thread, with slot_self */
+	uint64_t slot_self;
+	uint32_t f_code, f_previous, f_owner, f_instr;
+	uint32_t co_filename, co_name, co_qualname, co_firstlineno, co_flags, co_hidden;
+	uint32_t str_length, str_state, str_ascii_data, str_data;
+	uint32_t str_kind_mask, str_kind_shift, str_compact_mask, str_ascii_mask;
+	uint32_t resume_mask, resume_depth1;
+};
+
+struct il_shared {
+	uint64_t head; /* written by the target */
+	uint64_t pad0[7];
+	uint64_t tail, deadline; /* by pyebpf; deadline in tsc */
+	uint64_t pad1[6];
+	uint64_t lost_mode, retire_lost, lost_other, slow, waits; /* by the target, rarely */
+	uint64_t pad2[3];
+};
+
+/* A thread's losses since its stack was last known. */
+struct il_thread {
+	uint64_t self, tid, lost, pad;
+};
+
+/* A word that was replaced. At the beginning of the code, so that whoever finds the stubs can undo it. */
+struct il_patch {
+	uint64_t at, old, new; /* run-time address; values in the low `size` bytes */
+	uint32_t size, pad;
+};
+
+#define IL_PATCH_MAX 48
+
+struct il_header {
+	uint64_t magic;
+	uint64_t region_bytes;
+	uint32_t patch_cnt, pad;
+	uint64_t scratch, scratch_bytes; /* where the injected calls ran */
+	struct il_patch patches[IL_PATCH_MAX];
+	uint64_t originals[IL_PATCH_MAX]; /* where each stub goes on */
+};
+
+_Static_assert(sizeof(struct il_private) <= IL_CACHE - IL_PRIVATE, "layout");
+_Static_assert(sizeof(struct il_shared) <= 0x1000, "layout");
+_Static_assert(sizeof(struct il_thread) == 32, "layout");
+_Static_assert(sizeof(struct il_def) + 3 * IL_STR_MAX + 256 < IL_SLACK, "fits");
+
+#endif

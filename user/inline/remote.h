@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stopping the threads of another process for a moment, writing its memory, and having it make system
+ * calls. Nothing here leaves it stopped when pyebpf dies: what ptrace holds goes on by itself, and the
+ * calls are made by code that needs no tracer to come to its end.
+ */
+#ifndef PYEBPF_INLINE_REMOTE_H
+#define PYEBPF_INLINE_REMOTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct remote_thread {
+	pid_t tid;
+	uint64_t pc, sp, self; /* self: pthread_self() */
+	uint64_t regs[15]; /* the others */
+};
+
+struct remote {
+	pid_t pid;
+	int mem; /* /proc/PID/mem, read and write */
+	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run */
+	struct remote_thread *threads; /* those stopped */
+	size_t cnt, size;
+	uint64_t stopped_at; /* since when, ns; 0: not stopped */
+	uint32_t stops, longest_us, all_us; /* so far */
+	bool calling; /* a thread makes calls for us: that counts as stopped */
+	bool ended; /* it was our child, and waitpid() said here how it ended: */
+	int status;
+	pid_t held; /* our child, which we trace all the time: its one thread; 0 = none */
+};
+
+struct remote_call {
+	uint64_t nr, args[6];
+};
+
+#define REMOTE_CALLS_MAX 6
+/* Memory for the results of so many calls. */
+#define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 8)
+#define REMOTE_SCRATCH_BYTES 128
+
+/* remote__open - 0; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
+int remote__open(struct remote *r, pid_t pid, struct err *e);
+
+/* remote__close - the threads that are stopped go on. */
+void remote__close(struct remote *r);
+
+int remote__read(const struct remote *r, uint64_t at, void *to, size_t size); /* 0 or -EFAULT */
+int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size);
+
+/**
+ * remote__stop - stop all threads; those born meanwhile, too
+ *
+ * Interrupted system calls go on afterwards, those included that answer a stop with EINTR.
+ *
+ * Return: 0; -ETIMEDOUT when one does not stop (all go on then); -ESRCH; -EPERM.
+ */
+int remote__stop(struct remote *r);
+void remote__resume(struct remote *r);
+
+/**
+ * remote__call - have a thread make system calls
+ * @results: address of REMOTE_RESULTS_BYTES in the target that may be written when the first call has
+ *	     been made; 0: not wanted, then this does not wait either
+ * @values:  what they returned
+ *
+ * One thread is stopped while its registers are set. It makes the calls whether we live or not.
+ *
+ * Return: 0; -ETIMEDOUT when it did not come to an end; -ESRCH; -EPERM; -EAGAIN.
+ */
+int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		 uint64_t results, int64_t *values);
+
+/* remote__calls_done - wait until no thread is in the scratch code any more, and leave all stopped.
+ * 0; -ETIMEDOUT; -ESRCH; -EPERM. */
+int remote__calls_done(struct remote *r);
+
+#endif

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The slow path of the stubs. It runs in the target: compiled to stand alone (general registers only, no
+ * call and no data outside its own section, tests/unit/test_inline.c looks), it is copied into the code
+ * page. Everything that it reads is alive: it runs in the thread that holds the GIL.
+ */
+#include "inline/slow.h"
+#include "abi/event.h"
+
+#define STUB	   __attribute__((section("pye_inline"), used, noinline))
+#define PART	   __attribute__((always_inline)) static inline
+#define AT(T, a)   (*(T *)(uintptr_t)(a))
+#define NR_yield   24
+#define NR_gettid  186
+#define CLOSE_OVER 3
+
+PART uint64_t tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+PART long call0(long nr)
+{
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result) : "a"(nr) : "rcx", "r11", "memory");
+	return result;
+}
+
+/* Not memcpy(): there is none in the page. */
+PART void copy(void *to, uint64_t from, uint64_t n)
+{
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
+}
+
+PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
+{
+	struct il_shared *h = (void *)(uintptr_t)p->shared;
+	struct il_thread *t;
+	uint64_t tid;
+
+	if (p->slot_self == self)
+		return (void *)(uintptr_t)p->slot;
+	tid = (uint64_t)call0(NR_gettid);
+	t = (struct il_thread *)(uintptr_t)p->threads + (tid & (IL_THREAD_CNT - 1));
+	if (t->tid != tid) {
+		h->lost_other += t->lost;
+		t->lost = 0;
+	}
+	t->tid = tid;
+	t->self = self;
+	p->slot = (uint64_t)(uintptr_t)t;
+	p->slot_self = self;
+	return t;
+}
+
+/* In one instruction: pyebpf sets it to 0 while this thread may be stopped here. */
+PART void count_lost(struct il_thread *t)
+{
+	__asm__ volatile("incq %0" : "+m"(t->lost));
+}
+
+/* Is there room again? */
+PART int refill(struct il_private *p, struct il_shared *h)
+{
+	uint64_t used = p->head - __atomic_load_n(&h->tail, __ATOMIC_ACQUIRE);
+
+	if (used > p->size || used + 2 * (uint64_t)IL_SLACK > p->size)
+		return 0;
+	p->limit = p->head - used + p->size - IL_SLACK;
+	return 1;
+}
+
+/* 0: the event has no room. */
+PART int make_room(struct il_private *p, struct il_shared *h)
+{
+	if (p->head < p->limit)
+		return 1;
+	if (p->lost_mode)
+		return 0;
+	if (refill(p, h))
+		return 1;
+	if (p->wait) {
+		h->waits++;
+		while (tsc() < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
+			call0(NR_yield);
+			if (refill(p, h))
+				return 1;
+		}
+	}
+	/* until pyebpf has read the ring and the stacks anew */
+	p->lost_mode = 1;
+	p->limit = 0;
+	p->thread = 0;
+	h->lost_mode = 1;
+	return 0;
+}
+
+PART uint64_t code_of(const struct il_private *p, uint64_t frame)
+{
+	return AT(uint64_t, frame + p->f_code) & ~7ull;
+}
+
+PART int is_hidden(const struct il_private *p, uint64_t frame)
+{
+	if (AT(uint8_t, frame + p->f_owner) >= CLOSE_OVER)
+		return 1;
+	return p->co_hidden && AT(uint32_t, code_of(p, frame) + p->co_flags) & p->co_hidden;
+}
+
+/* The frame below, entries from C left out. */
+PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
+{
+	uint64_t previous = AT(uint64_t, frame + p->f_previous);
+
+	if (previous && AT(uint8_t, previous + p->f_owner) >= CLOSE_OVER)
+		previous = AT(uint64_t, previous + p->f_previous);
+	return previous >> 3 & 0xffff;
+}
+
+PART uint64_t put_text(const struct il_private *p, uint64_t str, struct il_str *out, uint8_t *data)
+{
+	uint32_t state = AT(uint32_t, str + p->str_state);
+	uint64_t length = AT(uint64_t, str + p->str_length), from, bytes;
+	uint64_t kind = (state & p->str_kind_mask) >> p->str_kind_shift;
+
+	if (state & p->str_compact_mask)
+		from = str + (state & p->str_ascii_mask ? p->str_ascii_data : p->str_data);
+	else
+		from = AT(uint64_t, str + p->str_data);
+	bytes = length * kind;
+	out->addr = str;
+	out->length = length;
+	out->state = state;
+	out->status = PYE_STR_OK;
+	if (length > IL_STR_MAX || bytes > IL_STR_MAX) {
+		/* head and tail, half each */
+		out->status = PYE_STR_CUT;
+		copy(data, from, IL_STR_MAX / 2);
+		copy(data + IL_STR_MAX / 2, from + bytes - IL_STR_MAX / 2, IL_STR_MAX / 2);
+		bytes = IL_STR_MAX;
+	} else {
+		copy(data, from, bytes);
+	}
+	out->bytes = (uint32_t)bytes;
+	return bytes;
+}
+
+PART void put_definition(struct il_private *p, uint64_t code, uint64_t slot, uint64_t time)
+{
+	struct il_def *d = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+	uint8_t *data = d->data;
+
+	d->head.time = time;
+	d->head.what = IL_MORE | (uint64_t)IL_DEF << 48;
+	d->code = code;
+	d->slot = (uint32_t)slot;
+	d->line = AT(uint32_t, code + p->co_firstlineno);
+	d->flags = AT(uint32_t, code + p->co_flags);
+	data += put_text(p, AT(uint64_t, code + p->co_filename), &d->str[PYE_STR_FILE], data);
+	data += put_text(p, AT(uint64_t, code + p->co_name), &d->str[PYE_STR_NAME], data);
+	data += put_text(p, AT(uint64_t, code + p->co_qualname), &d->str[PYE_STR_QUALNAME], data);
+	d->total = (uint32_t)((uint64_t)(data - (uint8_t *)d) + 15) & ~15u;
+	p->head += d->total;
+}
+
+/* The slot of a frame's code object, which is defined if it is not known. */
+PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
+{
+	uint64_t code = code_of(p, frame), slot = code >> 5 & (IL_CACHE_CNT - 1);
+	uint64_t *known = (uint64_t *)(uintptr_t)p->cache + slot;
+
+	if (*known != code) {
+		put_definition(p, code, slot, time);
+		*known = code;
+	}
+	return slot;
+}
+
+PART void put(struct il_private *p, uint64_t time, uint64_t what)
+{
+	struct il_rec *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+
+	r->time = time;
+	r->what = what;
+	p->head += sizeof(*r);
+}
+
+PART void put_more(struct il_private *p, uint64_t time, uint64_t what, uint64_t w2, uint64_t w3)
+{
+	struct il_more_rec *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+
+	r->head.time = time;
+	r->head.what = what;
+	r->w2 = w2;
+	r->w3 = w3;
+	p->head += sizeof(*r);
+}
+
+/* gen_close() clears frames that never started, too: no event. */
+PART int is_closed_running(const struct il_private *p, uint64_t frame)
+{
+	uint64_t instr = AT(uint64_t, frame + p->f_instr);
+
+	return (AT(uint8_t, instr + 1) & p->resume_depth1) != 0;
+}
+
+PART void put_event(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+{
+	uint64_t time = tsc() << 16, slot;
+
+	switch (kind) {
+	case INLINE_ENTRY:
+	case INLINE_CAUGHT:
+		slot = define(p, object, time);
+		put(p, time | caller_bits(p, object),
+		    slot << 48 | object |
+			    (kind == INLINE_CAUGHT    ? (uint64_t)IL_CAUGHT
+			     : oparg & p->resume_mask ? (uint64_t)IL_RESUME
+						      : (uint64_t)IL_CALL));
+		break;
+	case INLINE_YIELD:
+		put(p, time, object | IL_YIELD);
+		break;
+	case INLINE_RETURN:
+		put(p, time, object | IL_RETURN);
+		break;
+	case INLINE_UNWIND:
+		slot = define(p, object, time);
+		if (AT(uint8_t, object + p->f_owner) == PYE_OWNER_GENERATOR)
+			slot |= IL_GENERATOR;
+		put_more(p, time | caller_bits(p, object),
+			 object | IL_MORE | (uint64_t)IL_UNWIND << 48, slot, 0);
+		break;
+	case INLINE_CLOSE:
+		slot = define(p, object, time);
+		put_more(p, time, object | IL_MORE | (uint64_t)IL_CLOSE << 48, slot, 0);
+		break;
+	case INLINE_DEALLOC:
+		put_more(p, time, IL_MORE | (uint64_t)IL_RETIRE << 48, object, 0);
+		break;
+	}
+}
+
+STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+{
+	struct il_thread *t;
+	struct il_shared *h;
+	uint64_t self;
+
+	if (!p->active)
+		return; /* a forked child */
+	if ((kind == INLINE_UNWIND || kind == INLINE_RETURN) && is_hidden(p, object))
+		return;
+	if (kind == INLINE_CLOSE && !is_closed_running(p, object))
+		return;
+	h = (void *)(uintptr_t)p->shared;
+	h->slow++;
+	if (kind == INLINE_DEALLOC) {
+		uint64_t *known =
+			(uint64_t *)(uintptr_t)p->cache + (object >> 5 & (IL_CACHE_CNT - 1));
+
+		if (*known == object)
+			*known = 0;
+	}
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	if (!make_room(p, h)) {
+		if (kind == INLINE_DEALLOC)
+			h->retire_lost = 1;
+		else if (kind != INLINE_CAUGHT)
+			count_lost(thread_slot(p, self));
+		return;
+	}
+	if (p->thread != self) {
+		t = thread_slot(p, self);
+		put_more(p, tsc() << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
+		p->thread = self;
+	}
+	put_event(p, object, oparg, kind);
+	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+}

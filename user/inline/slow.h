@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The slow path (slow.c) as code to be copied. */
+#ifndef PYEBPF_INLINE_SLOW_H
+#define PYEBPF_INLINE_SLOW_H
+
+#include "cpython/inline_plan.h"
+#include "inline/region.h"
+
+/* pye_inline_slow - what a stub does when there is more to do than one record
+ * @object: frame or code object
+ * @oparg:  INLINE_ENTRY: argument of the RESUME
+ * @kind:   enum inline_kind
+ *
+ * Never called in pyebpf but by its tests.
+ */
+void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind);
+
+/* Its bytes, made by the linker; position-independent. */
+extern const uint8_t __start_pye_inline[], __stop_pye_inline[];
+
+#endif

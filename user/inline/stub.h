@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The code page of the inline engine. All knowledge of the machine is in stub_x86_64.c. */
+#ifndef PYEBPF_INLINE_STUB_H
+#define PYEBPF_INLINE_STUB_H
+
+#include "abi/pylayout.h"
+#include "base/err.h"
+#include "cpython/inline_plan.h"
+#include "inline/region.h"
+
+/**
+ * stub_image - make the contents of the code page
+ * @plan: what is redirected
+ * @bias: run-time address = vaddr + bias
+ * @base: where the region will lie; within 2 GiB of every redirected call
+ * @out:  IL_CODE_BYTES; begins with struct il_header, whose patches are filled in
+ *
+ * Return: 0; -PYE_EPLAN when the plan cannot be served.
+ */
+int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
+	       uint64_t base, uint8_t *out, struct err *e);
+
+#endif

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stubs for x86-64, one per redirected word or call.
+ *
+ * At a word of the dispatch table every register is live, flags are not (the compiler cannot carry a
+ * comparison across an indirect jump to any of 200 places), and there may be a red zone: the stub steps
+ * over it and saves what it uses. At a redirected call it is the beginning of a function: the registers
+ * that a call may change are free. No vector register is touched; a stub makes no call but that of the
+ * slow path, which returns.
+ *
+ * An event of the fast path: is there room (one comparison, which also catches a forked child and a full
+ * ring), is it the thread that wrote last, is the code object known; then time stamp and record, and last
+ * the head, which makes it visible (stores stay in order).
+ */
+#include "inline/stub.h"
+
+#include <string.h>
+
+#include "cpython/plan.h"
+#include "inline/slow.h"
+
+#define NONE PREG_NONE
+
+struct out {
+	uint8_t *image;
+	uint32_t at, slow; /* offsets in the image */
+	bool full;
+};
+
+/* How instructions number the registers. */
+static const uint8_t numbers[] = {
+	[PREG_RAX] = 0,	 [PREG_RCX] = 1,  [PREG_RDX] = 2,  [PREG_RBX] = 3,
+	[PREG_RSP] = 4,	 [PREG_RBP] = 5,  [PREG_RSI] = 6,  [PREG_RDI] = 7,
+	[PREG_R8] = 8,	 [PREG_R9] = 9,	  [PREG_R10] = 10, [PREG_R11] = 11,
+	[PREG_R12] = 12, [PREG_R13] = 13, [PREG_R14] = 14, [PREG_R15] = 15
+};
+
+static void byte(struct out *o, unsigned int b)
+{
+	if (o->at >= IL_CODE_BYTES) {
+		o->full = true;
+		return;
+	}
+	o->image[o->at++] = (uint8_t)b;
+}
+
+static void bytes(struct out *o, const char *code, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		byte(o, (uint8_t)code[i]);
+}
+
+#define B(o, code) bytes(o, code, sizeof(code) - 1)
+
+static void imm32(struct out *o, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		byte(o, v >> 8 * i & 0xff);
+}
+
+/* op reg, [base + disp]; @wide: 64 bits */
+static void mem(struct out *o, bool wide, const char *op, size_t n, uint8_t reg, uint8_t base,
+		int32_t disp)
+{
+	uint8_t r = numbers[reg], b = numbers[base];
+	unsigned int rex = (wide ? 0x48u : 0x40u) | (r >> 3) << 2 | b >> 3;
+
+	if (rex != 0x40)
+		byte(o, rex);
+	bytes(o, op, n);
+	byte(o, 0x80u | (r & 7u) << 3 | (b & 7u));
+	if ((b & 7) == 4)
+		byte(o, 0x24);
+	imm32(o, (uint32_t)disp);
+}
+
+/* op reg, [rip + x]: a word of the region */
+static void region(struct out *o, const char *op, size_t n, uint8_t reg, uint64_t offset)
+{
+	uint8_t r = numbers[reg];
+
+	byte(o, 0x48u | (r >> 3) << 2);
+	bytes(o, op, n);
+	byte(o, 0x05u | (r & 7u) << 3);
+	imm32(o, (uint32_t)(offset - (o->at + 4)));
+}
+
+/* op dst, src between registers */
+static void both(struct out *o, const char *op, size_t n, uint8_t reg, uint8_t rm)
+{
+	uint8_t r = numbers[reg], b = numbers[rm];
+
+	byte(o, 0x48u | (r >> 3) << 2 | b >> 3);
+	bytes(o, op, n);
+	byte(o, 0xc0u | (r & 7u) << 3 | (b & 7u));
+}
+
+static void one(struct out *o, uint8_t op, unsigned int ext, uint8_t rm, uint8_t imm)
+{
+	uint8_t b = numbers[rm];
+
+	byte(o, 0x48u | b >> 3);
+	byte(o, op);
+	byte(o, 0xc0u | ext << 3 | (b & 7u));
+	byte(o, imm);
+}
+
+#define LOAD(o, dst, base, disp)  mem(o, true, "\x8b", 1, dst, base, disp)
+#define STORE(o, base, disp, src) mem(o, true, "\x89", 1, src, base, disp)
+#define BYTE(o, dst, base, disp)  mem(o, false, "\x0f\xb6", 2, dst, base, disp)
+#define LEA(o, dst, base, disp)	  mem(o, true, "\x8d", 1, dst, base, disp)
+#define GET(o, dst, offset)	  region(o, "\x8b", 1, dst, offset)
+#define PUT(o, offset, src)	  region(o, "\x89", 1, src, offset)
+#define COMPARE(o, reg, offset)	  region(o, "\x3b", 1, reg, offset)
+#define MOVE(o, dst, src)	  both(o, "\x8b", 1, dst, src)
+#define PRIVATE(member)		  (IL_PRIVATE + __builtin_offsetof(struct il_private, member))
+#define SHARED(member)		  (IL_SHARED + __builtin_offsetof(struct il_shared, member))
+
+static void push(struct out *o, uint8_t reg)
+{
+	if (numbers[reg] >= 8)
+		byte(o, 0x41);
+	byte(o, 0x50u | (numbers[reg] & 7u));
+}
+
+static void pop(struct out *o, uint8_t reg)
+{
+	if (numbers[reg] >= 8)
+		byte(o, 0x41);
+	byte(o, 0x58u | (numbers[reg] & 7u));
+}
+
+/* A forward jump that is not known yet: jcc rel32. */
+static uint32_t jump(struct out *o, unsigned int cond)
+{
+	byte(o, 0x0f);
+	byte(o, 0x80u | cond);
+	imm32(o, 0);
+	return o->at;
+}
+
+#define JAE 3
+#define JE  4
+#define JNE 5
+#define JB  2
+
+static void land(struct out *o, uint32_t from)
+{
+	uint32_t distance = o->at - from;
+
+	if (!o->full)
+		memcpy(o->image + from - 4, &distance, 4);
+}
+
+static void back(struct out *o, uint32_t to)
+{
+	byte(o, 0xe9);
+	imm32(o, to - (o->at + 4));
+}
+
+static void call_slow(struct out *o)
+{
+	byte(o, 0xe8);
+	imm32(o, o->slow - (o->at + 4));
+}
+
+static void jump_original(struct out *o, uint32_t n)
+{
+	uint64_t at = __builtin_offsetof(struct il_header, originals) + 8ull * n;
+
+	B(o, "\xff\x25");
+	imm32(o, (uint32_t)(at - (o->at + 4)));
+}
+
+/* rax = tsc << 16; changes rdx */
+static void time_stamp(struct out *o)
+{
+	B(o, "\x0f\x31" /* rdtsc */
+	     "\x48\xc1\xe2\x20" /* shl rdx, 32 */
+	     "\x48\x09\xd0" /* or rax, rdx */
+	     "\x48\xc1\xe0\x10" /* shl rax, 16 */);
+}
+
+/* The record {rax, what} at the head, which is published. Changes rdx. */
+static void publish(struct out *o, uint8_t head, uint8_t what)
+{
+	MOVE(o, PREG_RDX, head);
+	region(o, "\x23", 1, PREG_RDX, PRIVATE(mask)); /* and */
+	region(o, "\x03", 1, PREG_RDX, PRIVATE(ring)); /* add */
+	STORE(o, PREG_RDX, 0, PREG_RAX);
+	STORE(o, PREG_RDX, 8, what);
+	one(o, 0x83, 0, head, 16); /* add */
+	PUT(o, PRIVATE(head), head);
+	PUT(o, SHARED(head), head);
+}
+
+/* Room, and the thread that wrote last? Changes rax. */
+static void check_room(struct out *o, uint8_t head, uint32_t slow[2])
+{
+	GET(o, head, PRIVATE(head));
+	COMPARE(o, head, PRIVATE(limit));
+	slow[0] = jump(o, JAE);
+	B(o, "\x64\x48\x8b\x04\x25\x00\x00\x00\x00"); /* mov rax, fs:0: pthread_self() */
+	COMPARE(o, PREG_RAX, PRIVATE(thread));
+	slow[1] = jump(o, JNE);
+}
+
+/* What a stub of the dispatch table works with. */
+struct frame {
+	const struct inline_plan *plan;
+	const struct pye_pylayout *l;
+	uint8_t saved[8];
+	unsigned int saved_cnt;
+	uint8_t frame, instr, head, other;
+};
+
+static uint8_t take(struct frame *f)
+{
+	static const uint8_t free_regs[] = { PREG_RCX, PREG_RSI, PREG_RDI,
+					     PREG_R8,  PREG_R9,	 PREG_R10 };
+
+	for (size_t i = 0; i < sizeof(free_regs); i++) {
+		bool used = free_regs[i] == f->plan->frame_reg ||
+			    free_regs[i] == f->plan->instr_reg;
+
+		for (unsigned int k = 0; k < f->saved_cnt; k++)
+			used |= f->saved[k] == free_regs[i];
+		if (!used)
+			return f->saved[f->saved_cnt++] = free_regs[i];
+	}
+	return NONE; /* cannot be: six, of which at most five are in use */
+}
+
+static bool is_scratch(uint8_t reg)
+{
+	return reg == PREG_RAX || reg == PREG_RDX;
+}
+
+static void enter(struct out *o, struct frame *f, bool instr)
+{
+	const struct inline_plan *p = f->plan;
+
+	f->saved[0] = PREG_RAX;
+	f->saved[1] = PREG_RDX;
+	f->saved_cnt = 2;
+	f->head = take(f);
+	f->other = take(f);
+	f->frame = p->frame_in_slot || is_scratch(p->frame_reg) || p->frame_disp ? take(f)
+										 : p->frame_reg;
+	f->instr = instr && is_scratch(p->instr_reg) ? take(f) : p->instr_reg;
+	LEA(o, PREG_RSP, PREG_RSP, -128);
+	for (unsigned int i = 0; i < f->saved_cnt; i++)
+		push(o, f->saved[i]);
+	if (p->frame_in_slot)
+		LOAD(o, f->frame, p->frame_reg,
+		     p->frame_disp +
+			     (p->frame_reg == PREG_RSP ? 128 + 8 * (int32_t)f->saved_cnt : 0));
+	else if (f->frame != p->frame_reg)
+		LEA(o, f->frame, p->frame_reg, p->frame_disp);
+	if (instr && f->instr != p->instr_reg)
+		MOVE(o, f->instr, p->instr_reg);
+}
+
+static void leave(struct out *o, const struct frame *f, uint32_t n)
+{
+	for (unsigned int i = f->saved_cnt; i-- > 0;)
+		pop(o, f->saved[i]);
+	LEA(o, PREG_RSP, PREG_RSP, 128);
+	jump_original(o, n);
+}
+
+/* The registers that a call may change and that are not saved anyway. */
+static const uint8_t volatile_regs[] = { PREG_RCX, PREG_RSI, PREG_RDI, PREG_R8,
+					 PREG_R9,  PREG_R10, PREG_R11 };
+
+static void slow_in_table(struct out *o, const struct frame *f, unsigned int kind)
+{
+	for (size_t i = 0; i < sizeof(volatile_regs); i++)
+		push(o, volatile_regs[i]);
+	MOVE(o, PREG_RAX, f->frame);
+	if (kind == INLINE_ENTRY)
+		BYTE(o, PREG_RDX, f->instr, f->plan->instr_disp + 1);
+	MOVE(o, PREG_RSI, PREG_RAX);
+	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
+	byte(o, 0xb9); /* mov ecx, kind */
+	imm32(o, kind);
+	call_slow(o);
+	for (size_t i = sizeof(volatile_regs); i-- > 0;)
+		pop(o, volatile_regs[i]);
+}
+
+/* rax |= bits of the caller's frame; changes rdx */
+static void caller_bits(struct out *o, const struct frame *f)
+{
+	uint32_t none, python;
+
+	LOAD(o, PREG_RDX, f->frame, f->l->f_previous);
+	B(o, "\x48\x85\xd2"); /* test rdx, rdx */
+	none = jump(o, JE);
+	mem(o, false, "\x80", 1, PREG_RDI /* /7: cmp */, PREG_RDX, f->l->f_owner);
+	byte(o, 3);
+	python = jump(o, JB);
+	LOAD(o, PREG_RDX, PREG_RDX, f->l->f_previous);
+	land(o, python);
+	land(o, none);
+	B(o, "\x48\xc1\xea\x03" /* shr rdx, 3 */
+	     "\x0f\xb7\xd2" /* movzx edx, dx */
+	     "\x48\x09\xd0" /* or rax, rdx */);
+}
+
+/* other = slot of the code << 48 | frame; changes rax, rdx */
+static uint32_t known_code(struct out *o, const struct frame *f)
+{
+	uint8_t n = numbers[f->other];
+	uint32_t unknown;
+
+	LOAD(o, f->other, f->frame, f->l->f_code);
+	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
+	MOVE(o, PREG_RDX, f->other);
+	B(o, "\xc1\xea\x05" /* shr edx, 5 */
+	     "\x0f\xb7\xd2" /* movzx edx, dx */);
+	region(o, "\x8d", 1, PREG_RAX, IL_CACHE);
+	byte(o, 0x48u | (n >> 3) << 2); /* cmp other, [rax + rdx * 8] */
+	byte(o, 0x3b);
+	byte(o, 0x04u | (n & 7u) << 3);
+	byte(o, 0xd0);
+	unknown = jump(o, JNE);
+	MOVE(o, f->other, PREG_RDX);
+	one(o, 0xc1, 4, f->other, 48); /* shl */
+	both(o, "\x03", 1, f->other, f->frame); /* add */
+	return unknown;
+}
+
+static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
+{
+	const struct pye_pylayout *l = f->l;
+	uint32_t slow[2], unknown, skip = 0, done;
+	bool entry = kind == INLINE_ENTRY;
+
+	enter(o, f, entry);
+	if (entry && l->resume_skip != 0xff) {
+		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
+		B(o, "\x83\xe0"); /* and eax, mask */
+		byte(o, l->resume_mask);
+		B(o, "\x83\xf8"); /* cmp eax, skip */
+		byte(o, l->resume_skip);
+		skip = jump(o, JE);
+	}
+	check_room(o, f->head, slow);
+	unknown = known_code(o, f);
+	if (entry) {
+		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
+		B(o, "\x83\xe0");
+		byte(o, l->resume_mask);
+		B(o, "\x83\xf8\x01" /* cmp eax, 1 */
+		     "\x19\xc0" /* sbb eax, eax */
+		     "\xff\xc0" /* inc eax: 0 for a call, 1 for a resume */);
+		both(o, "\x03", 1, f->other, PREG_RAX);
+	} else {
+		one(o, 0x83, 0, f->other, IL_CAUGHT); /* add */
+	}
+	time_stamp(o);
+	caller_bits(o, f);
+	publish(o, f->head, f->other);
+	done = o->at;
+	if (skip)
+		land(o, skip);
+	leave(o, f, n);
+	land(o, slow[0]);
+	land(o, slow[1]);
+	land(o, unknown);
+	slow_in_table(o, f, kind);
+	back(o, done);
+}
+
+static void yield_stub(struct out *o, struct frame *f, uint32_t n)
+{
+	uint32_t slow[2], done;
+
+	enter(o, f, false);
+	check_room(o, f->head, slow);
+	LEA(o, f->other, f->frame, IL_YIELD);
+	time_stamp(o);
+	publish(o, f->head, f->other);
+	done = o->at;
+	leave(o, f, n);
+	land(o, slow[0]);
+	land(o, slow[1]);
+	slow_in_table(o, f, INLINE_YIELD);
+	back(o, done);
+}
+
+/* At the beginning of a function: its second argument is the frame, or its first one. */
+static void slow_in_call(struct out *o, unsigned int kind)
+{
+	push(o, PREG_RDI);
+	push(o, PREG_RSI);
+	if (kind == INLINE_CLOSE || kind == INLINE_DEALLOC)
+		MOVE(o, PREG_RSI, PREG_RDI);
+	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE);
+	B(o, "\x31\xd2"); /* xor edx, edx */
+	byte(o, 0xb9);
+	imm32(o, kind);
+	call_slow(o);
+	pop(o, PREG_RSI);
+	pop(o, PREG_RDI);
+}
+
+static void return_stub(struct out *o, uint32_t n)
+{
+	uint32_t slow[2];
+
+	check_room(o, PREG_RCX, slow);
+	LEA(o, PREG_R8, PREG_RSI, IL_RETURN);
+	time_stamp(o);
+	publish(o, PREG_RCX, PREG_R8);
+	jump_original(o, n);
+	land(o, slow[0]);
+	land(o, slow[1]);
+	slow_in_call(o, INLINE_RETURN);
+	jump_original(o, n);
+}
+
+static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
+		     unsigned int kind, uint32_t n)
+{
+	struct frame f = { .plan = plan, .l = l };
+	uint32_t start;
+
+	while (o->at % 16)
+		byte(o, 0xcc);
+	start = o->at;
+	B(o, "\xf3\x0f\x1e\xfa"); /* endbr64 */
+	switch (kind) {
+	case INLINE_ENTRY:
+	case INLINE_CAUGHT:
+		with_code(o, &f, kind, n);
+		break;
+	case INLINE_YIELD:
+		yield_stub(o, &f, n);
+		break;
+	case INLINE_RETURN:
+		return_stub(o, n);
+		break;
+	default:
+		slow_in_call(o, kind);
+		jump_original(o, n);
+	}
+	return start;
+}
+
+static int copy_slow(struct out *o, struct err *e)
+{
+	size_t size = (size_t)(__stop_pye_inline - __start_pye_inline);
+
+	o->at = (uint32_t)((sizeof(struct il_header) + 63) & ~63ul);
+	if (size > IL_CODE_BYTES - o->at)
+		return err_set(e, -PYE_EPLAN, "the inline engine's code does not fit");
+	memcpy(o->image + o->at, __start_pye_inline, size);
+	o->slow = o->at +
+		  (uint32_t)((const uint8_t *)(uintptr_t)pye_inline_slow - __start_pye_inline);
+	o->at += (uint32_t)size;
+	return 0;
+}
+
+static void patch_word(struct il_header *h, const struct inline_word *w, uint64_t bias,
+		       uint64_t base, uint32_t start)
+{
+	h->originals[h->patch_cnt] = w->target + bias;
+	h->patches[h->patch_cnt++] = (struct il_patch){
+		.at = w->at + bias, .old = w->target + bias, .new = base + start, .size = 8
+	};
+}
+
+static int patch_call(struct il_header *h, const struct inline_call *c, uint64_t bias,
+		      uint64_t base, uint32_t start, struct err *e)
+{
+	uint64_t after = c->at + bias + 5;
+	int64_t distance = (int64_t)(base + start - after);
+
+	if (distance != (int32_t)distance)
+		return err_set(e, -PYE_EPLAN,
+			       "there is no room for the stubs near the interpreter's code");
+	h->originals[h->patch_cnt] = c->target + bias;
+	h->patches[h->patch_cnt++] = (struct il_patch){ .at = c->at + bias + 1,
+							.old = (uint32_t)(c->target + bias - after),
+							.new = (uint32_t)distance,
+							.size = 4 };
+	return 0;
+}
+
+int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
+	       uint64_t base, uint8_t *out, struct err *e)
+{
+	struct il_header *h = (void *)out;
+	struct out o = { .image = out };
+	int err;
+
+	memset(out, 0xcc, IL_CODE_BYTES);
+	memset(h, 0, sizeof(*h));
+	err = copy_slow(&o, e);
+	for (uint32_t i = 0; !err && i < plan->word_cnt; i++) {
+		const struct inline_word *w = &plan->words[i];
+
+		patch_word(h, w, bias, base, stub(&o, plan, layout, w->kind, h->patch_cnt));
+	}
+	for (uint32_t i = 0; !err && i < plan->call_cnt; i++) {
+		const struct inline_call *c = &plan->calls[i];
+
+		err = patch_call(h, c, bias, base, stub(&o, plan, layout, c->kind, h->patch_cnt),
+				 e);
+	}
+	if (!err && o.full)
+		err = err_set(e, -PYE_EPLAN, "the inline engine's stubs do not fit");
+	return err;
+}
