@@ -13,10 +13,30 @@ static void print_line(const char *before, const char *text, size_t len)
 	fprintf(stderr, "%s%s\n", before, text_escape(shown, sizeof(shown), text, len));
 }
 
+/* What to do where the one who failed knows nothing better. */
+static const char *usual_hint(int code)
+{
+	switch (-code) {
+	case PYE_ETARGET:
+	case PYE_ENOTPYTHON:
+		return "pyebpf list shows every Python process";
+	case PYE_EVERSION:
+	case PYE_EPLAN:
+		return "pyebpf list says which engine takes a process, pyebpf list --probes PID what was found in it";
+	case PYE_EKERNEL:
+	case PYE_EPRIV:
+		return "pyebpf doctor says what is missing here, and how to get it";
+	case PYE_EOUTPUT:
+		return "choose another place with -o";
+	default:
+		return "";
+	}
+}
+
 int cmd_fail(const char *name, int code, const struct err *e)
 {
 	const char *what = e && e->what[0] ? e->what : err_str(code);
-	const char *line = e ? e->hint : "";
+	const char *line = e && e->hint[0] ? e->hint : usual_hint(code);
 	char before[64];
 
 	snprintf(before, sizeof(before), "pyebpf %s: ", name);

@@ -93,7 +93,9 @@ static void remark_text(const struct probe_site *s, char *out, size_t size)
 		snprintf(cond, sizeof(cond), " if %s", cond_name(s->cond));
 	if (s->value_reg != PREG_NONE)
 		snprintf(value, sizeof(value), " %s=%s",
-			 s->kind == PROBE_EVAL_ENTRY ? "throwflag" : "value",
+			 s->kind == PROBE_EVAL_ENTRY ? "throwflag"
+			 : s->kind == PROBE_CLEAR    ? "thread-state"
+						     : "value",
 			 reg_name(s->value_reg));
 	if (s->semaphore)
 		snprintf(semaphore, sizeof(semaphore), " semaphore=0x%" PRIx64, s->semaphore);

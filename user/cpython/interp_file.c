@@ -79,7 +79,8 @@ static int describe(const struct elf_file *elf, const char *engine, struct inter
 		    !elf_file__symbol(elf, "PyString_FromString", &sym))
 			return err_set(&out->e, -PYE_EVERSION, "it is Python 2; known are %s",
 				       layout_names());
-		return -PYE_ENOTPYTHON;
+		return err_set(&out->e, -PYE_ENOTPYTHON,
+			       "the file holds no CPython interpreter loop");
 	}
 	err = plan_make(elf, engine, &out->plan, &out->e);
 	if (!err)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "cpython/interp_file.h"
 #include "cpython/layouts.h"
 
@@ -20,6 +21,18 @@ static bool vet_text(char *text, size_t size)
 	for (; *text; text++)
 		if ((unsigned char)*text < ' ' || *text == 0x7f)
 			*text = '?';
+	return true;
+}
+
+/* A sentence names files, which can have any name. */
+static bool vet_sentence(struct err *e)
+{
+	char shown[sizeof(e->what)];
+
+	if (!memchr(e->what, '\0', sizeof(e->what)) || !vet_text(e->hint, sizeof(e->hint)))
+		return false;
+	text_escape(shown, sizeof(shown), e->what, strlen(e->what));
+	memcpy(e->what, shown, sizeof(shown));
 	return true;
 }
 
@@ -95,8 +108,7 @@ static bool vet_err(int err)
 
 int interp_file__vet(struct interp_file *file, int fd, const char *engine)
 {
-	if (!vet_err(file->err) || !vet_text(file->e.what, sizeof(file->e.what)) ||
-	    !vet_text(file->e.hint, sizeof(file->e.hint)) ||
+	if (!vet_err(file->err) || !vet_sentence(&file->e) ||
 	    !vet_text(file->version, sizeof(file->version)))
 		return -EBADMSG;
 	if (file->err)

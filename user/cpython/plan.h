@@ -79,7 +79,8 @@ struct probe_site {
 	int32_t disp;
 	uint8_t cond; /* enum probe_cond */
 	uint8_t value_reg; /* PROBE_EVAL_EXIT: register with the value returned (0 = unwind), or
-				 * PREG_NONE: NULL is returned. PROBE_EVAL_ENTRY: with throwflag */
+				 * PREG_NONE: NULL is returned. PROBE_EVAL_ENTRY: with throwflag. PROBE_CLEAR: with the
+				 * thread state, where PROBE_GEN_CLOSE needs it */
 	bool single_step; /* the kernel cannot emulate the instruction: dear, and said */
 	char name[40]; /* "RESUME_CHECK", "_PyEval_FrameClearAndPop" */
 	char insn[64]; /* "je 0x1234" */
