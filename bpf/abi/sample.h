@@ -72,7 +72,7 @@ struct pye_waiter {
 };
 
 _Static_assert(sizeof(struct pye_sample_frame) == 16, "ABI");
-_Static_assert(sizeof(struct pye_sample_rec) == PYE_SAMPLE_HEAD + 16 * PYE_SAMPLE_FRAMES, "ABI");
+_Static_assert(sizeof(struct pye_sample_rec) == PYE_SAMPLE_HEAD + 16UL * PYE_SAMPLE_FRAMES, "ABI");
 _Static_assert(sizeof(struct pye_wait_rec) == 40, "ABI");
 _Static_assert(sizeof(struct pye_waiter) == 48, "ABI");
 

@@ -68,7 +68,7 @@ static void test_good_ones(void **state)
 	f.err = -PYE_EPLAN;
 	strcpy(f.e.what, "what\x1b[31m\nnext");
 	assert_int_equal(vet(&f), 0);
-	assert_string_equal(f.e.what, "what?[31m?next");
+	assert_string_equal(f.e.what, "what\\x1b[31m\\x0anext");
 }
 
 #define REFUSED(change)                              \

@@ -60,9 +60,9 @@ int assembler__watch(struct assembler *a, const char *function, uint64_t over_ns
 	return (int)w->spec_cnt++;
 }
 
-const struct assembler_slow *assembler__slow(const struct assembler *a, int spec)
+const struct assembler_slow *assembler__slow(const struct assembler *a, int watch)
 {
-	return &a->watch->slow[spec];
+	return &a->watch->slow[watch];
 }
 
 void asm_watch_func(struct assembler *a, const struct trace_func *func)
@@ -101,6 +101,7 @@ static struct watched_call *find_call(const struct assembler *a, const struct as
 	struct call_key key = { .frame = frame, .pix = t->process->pix };
 	struct watched_call *c;
 
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): uthash reads the key by bytes */
 	HASH_FIND(hh, a->watch->calls, &key, sizeof(key), c);
 	return c;
 }

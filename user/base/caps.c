@@ -69,7 +69,7 @@ static int set_sets(const struct cap_sets *sets)
 
 static uint64_t effective(void)
 {
-	struct cap_sets sets;
+	struct cap_sets sets = { 0 };
 
 	return get_sets(&sets) ? 0 : sets.effective;
 }
@@ -84,7 +84,7 @@ static void bound(uint64_t keep)
 
 int caps_keep(uint64_t keep, bool test)
 {
-	struct cap_sets sets, now;
+	struct cap_sets sets = { 0 }, now = { 0 };
 	int err = get_sets(&sets);
 
 	if (err)

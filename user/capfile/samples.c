@@ -9,7 +9,7 @@
 
 #include "capfile/writer_priv.h"
 
-#define HEAD_BYTES_MAX (3 * VARINT_MAX)
+#define HEAD_BYTES_MAX (3UL * VARINT_MAX)
 
 void capw_sample_forget(struct capw *w, struct wthread *t)
 {

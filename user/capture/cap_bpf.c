@@ -502,7 +502,7 @@ static int describe_file(struct cap_bpf *c, const struct interp *in, struct pye_
 			 struct err *e)
 {
 	uint64_t delta;
-	uint16_t layout;
+	uint16_t layout = 0;
 	int err = segment(&in->plan, &delta);
 
 	if (err)

@@ -257,7 +257,7 @@ static void send_definition(struct cap_inline *c, const struct il_def *d, uint32
 /* A definition; its size, or 0 when it is none. @in: in the ring, can change under us. */
 static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uint64_t room)
 {
-	_Alignas(8) uint8_t copy[sizeof(struct il_def) + 3 * IL_STR_MAX + 16];
+	_Alignas(8) uint8_t copy[sizeof(struct il_def) + 3UL * IL_STR_MAX + 16];
 	const struct il_def *d = (const void *)copy;
 	uint32_t total = in->total, id;
 	uint64_t bytes = sizeof(*d);

@@ -347,6 +347,7 @@ struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)
 {
 	struct track key = { .key = { self, tid } }, *t;
 
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): uthash reads the key by bytes */
 	HASH_FIND(hh, c->threads, &key.key, sizeof(key.key), t);
 	if (t)
 		return t;

@@ -12,7 +12,7 @@
 #include "cmd/session_priv.h"
 
 #define KEEP_MIN_NS	  100000000ull
-#define KEEP_MAX_NS	  (24 * 3600 * 1000000000ull)
+#define KEEP_MAX_NS	  (24ull * 3600 * 1000000000)
 #define BYTES_MIN	  (1u << 20)
 #define FLUSH_NS	  1000000000ull
 #define TRIGGER_FILES_MAX 100u /* of a run: more are a way to fill a disk */

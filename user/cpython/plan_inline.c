@@ -96,7 +96,7 @@ static int add_handlers(struct planner *p, struct inline_plan *out)
 	int err = 0;
 
 	for (const struct opcode_handler *op = v->handlers; !err && op->name; op++) {
-		uint64_t at = p->table.vaddr + 8u * op->number;
+		uint64_t at = p->table.vaddr + 8UL * op->number;
 
 		if (op->kind == PROBE_RESUME)
 			err = add_word(p, out, at, p->table.targets[op->number], INLINE_ENTRY);
@@ -106,7 +106,7 @@ static int add_handlers(struct planner *p, struct inline_plan *out)
 			err = add_word(p, out, at, p->table.targets[op->number], INLINE_RETURN);
 	}
 	for (size_t i = 0; !err && i < sizeof(v->caught) && v->caught[i]; i++)
-		err = add_word(p, out, p->table.vaddr + 8u * v->caught[i],
+		err = add_word(p, out, p->table.vaddr + 8UL * v->caught[i],
 			       p->table.targets[v->caught[i]], INLINE_CAUGHT);
 	return err;
 }

@@ -279,7 +279,7 @@ int elf_file__open(const char *path, struct elf_file **out, struct err *e)
 	}
 	err = elf_file__from_fd(fd, path, out, e);
 	if (!err)
-		fd = -1;
+		fd = -1; /* NOLINT(clang-analyzer-deadcode.DeadStores): auto_close reads it */
 	return err;
 }
 

@@ -286,7 +286,7 @@ static int put_events(struct outbuf *b, const struct events *e)
 			  close[] = "{\"type\":\"C\",\"frame\":";
 	const unsigned char *at = e->data, *end = e->data + e->len;
 	uint32_t *stack = NULL, depth = 0, cap = 0;
-	uint64_t ns = e->first_ns, step, frame;
+	uint64_t ns = e->first_ns, step = 0, frame = 0;
 	int err = 0;
 
 	while (at < end) {
@@ -308,7 +308,7 @@ static int put_events(struct outbuf *b, const struct events *e)
 			}
 			stack[depth++] = (uint32_t)frame;
 		} else {
-			frame = stack[--depth];
+			frame = depth ? stack[--depth] : 0; /* never: each was opened */
 		}
 		ns += step >> 1;
 		memcpy(text, step & 1 ? open : close, sizeof(open) - 1);

@@ -66,7 +66,7 @@ static long status_number(pid_t pid, const char *field)
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (!strncmp(line, field, n) && line[n] == ':')
-			return atol(line + n + 1);
+			return strtol(line + n + 1, NULL, 10);
 	return 0;
 }
 
@@ -208,10 +208,10 @@ static int unreserve(struct inline_engine *e, uint64_t base)
 	for (unsigned int i = 3; i < 5; i++) {
 		ssize_t n;
 
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", e->remote.pid, (int)words[7 * i]);
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", e->remote.pid, (int)words[7UL * i]);
 		n = readlink(path, link, sizeof(link));
 		if (n > 7 && !memcmp(link, "/memfd:", 7))
-			calls[++closing] = (struct remote_call){ SYS_close, { words[7 * i] } };
+			calls[++closing] = (struct remote_call){ SYS_close, { words[7UL * i] } };
 	}
 	return remote__call(&e->remote, calls, (unsigned int)closing + 1, 0, NULL);
 }
@@ -557,7 +557,8 @@ int inline__restart(struct inline_engine *e)
 	limit = head + e->ring_bytes - IL_SLACK;
 	if (!err && e->shared->retire_lost) {
 		empty = calloc(IL_CACHE_CNT, 8);
-		err = empty ? remote__write(&e->remote, e->base + IL_CACHE, empty, 8 * IL_CACHE_CNT)
+		err = empty ? remote__write(&e->remote, e->base + IL_CACHE, empty,
+					    8UL * IL_CACHE_CNT)
 			    : -ENOMEM;
 		e->shared->retire_lost = 0;
 	}

@@ -128,6 +128,6 @@ struct il_header {
 _Static_assert(sizeof(struct il_private) <= IL_CACHE - IL_PRIVATE, "layout");
 _Static_assert(sizeof(struct il_shared) <= 0x1000, "layout");
 _Static_assert(sizeof(struct il_thread) == 32, "layout");
-_Static_assert(sizeof(struct il_def) + 3 * IL_STR_MAX + 256 < IL_SLACK, "fits");
+_Static_assert(sizeof(struct il_def) + 3UL * IL_STR_MAX + 256 < IL_SLACK, "fits");
 
 #endif

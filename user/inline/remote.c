@@ -139,14 +139,13 @@ static bool has_signal(const struct remote *r, pid_t tid)
 {
 	char path[64], line[256];
 	auto_fclose FILE *f = NULL;
-	unsigned long long mask, any = 0;
+	unsigned long long any = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", r->pid, tid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "SigPnd: %llx", &mask) == 1 ||
-		    sscanf(line, "ShdPnd: %llx", &mask) == 1)
-			any |= mask;
+		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
+			any |= strtoull(line + 7, NULL, 16);
 	return any;
 }
 
@@ -248,7 +247,7 @@ static int seize_new(struct remote *r, size_t limit)
 	if (!dir)
 		return -ESRCH;
 	while (!err && r->cnt < limit && (entry = readdir(dir))) {
-		pid_t tid = (pid_t)atoi(entry->d_name);
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
 		if (tid <= 0 || is_known(r, tid))
 			continue;
@@ -395,7 +394,7 @@ static void restart_by_hand(struct user_regs_struct *regs)
 static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, unsigned int cnt,
 		  uint64_t results)
 {
-	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56 * cnt;
+	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
 	struct user_regs_struct regs, run;
 	uint8_t code[REMOTE_SCRATCH_BYTES];
 	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at;
@@ -406,17 +405,17 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	run = regs;
 	restart_by_hand(&regs);
 	memcpy(words, calls, table_bytes);
-	memcpy(words + 7 * cnt,
+	memcpy(words + 7UL * cnt,
 	       (uint64_t[16]){ regs.r15, regs.r14, regs.r13, regs.r12, regs.r11, regs.r10, regs.r9,
 			       regs.r8, regs.rdi, regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rcx,
 			       regs.rax, regs.eflags },
-	       16 * 8);
-	at = regs.rsp - RED_ZONE - table_bytes - 16 * 8;
+	       16UL * 8);
+	at = regs.rsp - RED_ZONE - table_bytes - 16UL * 8;
 	memcpy(code, pye_chain_start, code_bytes);
 	memcpy(code + (pye_chain_back - pye_chain_start), &regs.rip, 8);
 	err = remote__write(r, r->scratch, code, code_bytes);
 	if (!err)
-		err = remote__write(r, at, words, table_bytes + 16 * 8);
+		err = remote__write(r, at, words, table_bytes + 16UL * 8);
 	if (err)
 		return err;
 	run.rip = r->scratch;
@@ -434,14 +433,14 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 {
 	uint64_t words[7 * REMOTE_CALLS_MAX + 1], deadline = now_ns() + CALL_NS, zero = 0;
 
-	while (remote__read(r, results, words, 56 * cnt + 8) || words[7 * cnt] != 1) {
+	while (remote__read(r, results, words, 56UL * cnt + 8) || words[7UL * cnt] != 1) {
 		if (now_ns() > deadline)
 			return -ETIMEDOUT;
 		sched_yield();
 	}
 	for (unsigned int i = 0; i < cnt; i++)
-		values[i] = (int64_t)words[7 * i];
-	return remote__write(r, results + 56 * cnt, &zero, 8);
+		values[i] = (int64_t)words[7UL * i];
+	return remote__write(r, results + 56UL * cnt, &zero, 8);
 }
 
 static bool in_scratch(const struct remote *r)

@@ -15,7 +15,8 @@
  */
 void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind);
 
-/* Its bytes, made by the linker; position-independent. */
+/* Its bytes, made by the linker, which has these names; position-independent. */
+/* NOLINTNEXTLINE(bugprone-reserved-identifier) */
 extern const uint8_t __start_pye_inline[], __stop_pye_inline[];
 
 #endif
