@@ -75,7 +75,7 @@ USAGE = [
     (["trace", "-p", "1", "--ring", "100T"], "--ring: at most 16G"),
     (["trace", "-p", "1", "--ring", "9" * 30], "--ring 9+: the number is too large"),
     (["trace", "-p", "1", "--engine", "x"],
-     "--engine x: no engine is called x: auto, uprobe or usdt"),
+     "--engine x: no engine is called x: auto, uprobe, usdt or inline"),
     (["trace", "-p", "1", "-f", "x"],
      "no format is called x; there are firefox, .*, ndjson"),
     (["trace", "-p", "1", "--nope"], "--nope is not an option of this command"),
