@@ -40,6 +40,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     for line in ("slow: takes more than 20 s; not with --quick",
+                 "alone: measures time or looks at other tracers; run by itself, not beside other tests",
                  "needs_root: skipped without root"):
         config.addinivalue_line("markers", line)
 

@@ -229,6 +229,7 @@ def test_no_tracefs(doctor):
     assert said.code == 0 and said.checks["tracefs"]["text"] == "not to be seen here, and not needed"
 
 
+@pytest.mark.alone
 def test_another_tracer_is_named(doctor, pyebpf, public_tmp, any_python):
     evil = public_tmp / "tr\x1b[31m"
     shutil.copy(pyebpf.path, evil)

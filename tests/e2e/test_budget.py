@@ -59,7 +59,8 @@ def check_stacks(seen):
             stack.append(e["name"])
 
 
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.13t", "3.14"))
+@pytest.mark.alone
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
 def test_a_dense_program_keeps_its_speed(name, tmp_path):
     """Alone, then with a budget of 10 %: it makes a third of the calls at least (fully traced it is less than a tenth)."""
     alone, out, capture = tmp_path / "alone", tmp_path / "out", tmp_path / "t.pyebpf"
@@ -76,6 +77,7 @@ def test_a_dense_program_keeps_its_speed(name, tmp_path):
     check_stacks(seen)
 
 
+@pytest.mark.alone
 def test_more_windows_with_more_budget(tmp_path):
     """They come and go, and each begins with the right stack."""
     name = lib.pick("3.12")[0]
@@ -87,6 +89,7 @@ def test_more_windows_with_more_budget(tmp_path):
     check_stacks(seen)
 
 
+@pytest.mark.alone
 def test_a_busy_process_does_not_starve_a_quiet_one(tmp_path):
     """Both in one trace: only the one that calls without a pause has gaps."""
     name = lib.pick("3.11")[0]

@@ -12,7 +12,7 @@ import pytest
 
 import pythons
 
-pytestmark = pytest.mark.needs_root
+pytestmark = [pytest.mark.needs_root, pytest.mark.alone]
 
 PROGRAM = pathlib.Path(__file__).resolve().parent / "programs" / "known_cost.py"
 CALLS = 1500

@@ -226,6 +226,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
 def test_a_process_beside_the_traced_one_pays_nothing(name, tmp_path):
     """Same interpreter file, not traced: a probe costs 30 times a call, so a factor of 2 tells. Interleaved, least of many."""

@@ -190,6 +190,7 @@ def batch(process):
     return float(process.stdout.readline())
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.14"))
 def test_a_stranger_runs_at_full_speed(name, tmp_path):
     """A process of the same file beside a traced one: its calls cost what they cost without. That the measure would see a

@@ -26,8 +26,6 @@ static const char *usual_hint(int code)
 	case PYE_EKERNEL:
 	case PYE_EPRIV:
 		return "pyebpf doctor says what is missing here, and how to get it";
-	case PYE_EOUTPUT:
-		return "choose another place with -o";
 	default:
 		return "";
 	}
