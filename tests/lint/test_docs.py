@@ -138,3 +138,19 @@ def test_exit_codes_are_in_the_manual():
 if __name__ == "__main__":
     for name in COMMANDS:
         page(name).write_text(with_options(page(name).read_text("utf-8"), name), "utf-8")
+
+
+def test_reliability_names_tests_that_are_there():
+    """`test_x.py::test_y`, `test_z` of the same file, or `unit/test_x.c`; each row has one at least."""
+    rows = [line.split("|") for line in source.text("docs/reliability.md").splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for row in rows:
+        names, file = re.findall(r"`([^`]+)`", row[3]), None
+        assert names, row
+        for name in names:
+            if name.endswith(".c"):
+                assert (source.ROOT / "tests" / name).exists(), name
+                continue
+            where, _, test = name.rpartition("::")
+            file = next(source.ROOT.glob("tests/*/" + where)) if where else file
+            assert re.search(r"^def %s\(" % test, file.read_text("utf-8"), re.M), name
