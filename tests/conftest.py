@@ -28,6 +28,7 @@ TIMEOUT_S = 120
 
 sys.path.insert(0, str(TESTS / "e2e"))
 sys.path.insert(0, str(TESTS / "accept"))
+import lib  # noqa: E402 pylint: disable=wrong-import-position
 import pythons  # noqa: E402 pylint: disable=wrong-import-position
 
 
@@ -185,19 +186,13 @@ def pinned():
     return {path for path in found if not path.endswith((".debug", "/maps.debug", "/progs.debug"))}
 
 
-def is_owned(line):
-    """Whether a line of uprobe_events names a process in its group that lives: another test run's."""
-    owner = re.match(r"[pr]\d*:\w+?_(\d+)", line)
-    return owner and int(owner[1]) != os.getpid() and os.path.exists("/proc/" + owner[1])
-
-
 def traced():
     """Lines of uprobe_events: probes that outlive the process that made them."""
     lines = set()
     for mount in mounts("tracefs"):
         with contextlib.suppress(OSError):
             lines.update(pathlib.Path(mount, "uprobe_events").read_text("utf-8").splitlines())
-    return {line for line in lines if not is_owned(line)}
+    return {line for line in lines if not lib.is_owned(line)}
 
 
 @pytest.fixture(scope="session")

@@ -26,14 +26,22 @@ UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 Run = collections.namedtuple("Run", "untraced traced capture summary")
 
 
+def probe_ns(pyebpf, capture):
+    return pyebpf.events(capture)[1]["probe_ns"]
+
+
 @pytest.fixture(scope="module", params=PYTHONS)
 def run(request, pyebpf, tmp_path_factory):
-    """The program with and without us, and the capture of it."""
+    """The program with and without us, and the capture of it. The cost is measured within some 10 ms at the start, in which
+    a busy machine can be slow all the time: of three traces that with the middle one counts."""
     command = [*pythons.found()[request.param], str(PROGRAM), str(CALLS)]
-    untraced = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    capture = tmp_path_factory.mktemp("cost") / "x.pyebpf"
-    done = pyebpf.ok("trace", "-o", capture, "--", *command)
-    return Run(untraced, json.loads(done.stdout), capture, done.stderr)
+    runs = []
+    for n in range(3):
+        untraced = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        capture = tmp_path_factory.mktemp("cost") / ("x%d.pyebpf" % n)
+        done = pyebpf.ok("trace", "-o", capture, "--", *command)
+        runs.append(Run(untraced, json.loads(done.stdout), capture, done.stderr))
+    return sorted(runs, key=lambda one: probe_ns(pyebpf, one.capture))[1]
 
 
 def summary_rows(text):

@@ -115,7 +115,8 @@ def embedder(request, tmp_path):
     assert done.returncode == 0, done.stderr
     more = [str(libs / "libpython3.11.so.1.0")] if request.param == "loaded" else []
     program = tmp_path / "p.py"
-    program.write_text("def work(n): return n\nfor i in range(200): work(i)\n")
+    program.write_text("def work(n): return n\nfor i in range(200): work(i)\n"
+                       "import time\ntime.sleep(0.3)\n")  # long enough to be looked at
     env = dict(os.environ, LD_LIBRARY_PATH=str(libs))
     return lambda interpreters: ([str(tmp_path / "server"), str(program), str(interpreters)] + more, env, program)
 
