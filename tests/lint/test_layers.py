@@ -17,7 +17,7 @@ EDGES = {
     "profile": "base",
     "capfile": "base profile",
     # profile: the kinds and reasons of events are the model's, so that nobody translates them
-    "capture": "base cpython inline profile abi",
+    "capture": "base proc cpython inline profile abi",
     "assemble": "base capture capfile cpython proc profile abi",
     # needs no privilege and no live process: sees neither capture nor cpython
     "decode": "base capfile profile",

@@ -61,7 +61,7 @@ def machine_paths():
 
 
 def forbidden():
-    """What is not found behind other parts of a path: $PWD/work/ is no machine's."""
+    """What is not found behind other parts of a path: a folder of that name below the checkout is no machine's."""
     words = [*machine_paths(), *registry_hosts()]
     return re.compile(r"(?<![\w}])(%s)" % "|".join(map(re.escape, words)))
 

@@ -2,6 +2,8 @@
 #include "base/outbuf.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int outbuf__init(struct outbuf *b, size_t size, outbuf_write_fn write, void *ctx)
@@ -55,6 +57,17 @@ void outbuf__put_slow(struct outbuf *b, const void *data, size_t len)
 	}
 	memcpy(b->at, data, len);
 	b->at += len;
+}
+
+void outbuf__printf(struct outbuf *b, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	outbuf__puts(b, text);
 }
 
 int membuf__write(void *membuf, const void *data, size_t len)

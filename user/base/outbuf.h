@@ -86,6 +86,9 @@ static inline void outbuf__puts(struct outbuf *b, const char *s)
 	outbuf__put(b, s, strlen(s));
 }
 
+/* outbuf__printf - append formatted text, at most 511 bytes of it. */
+void outbuf__printf(struct outbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 static inline void outbuf__putc(struct outbuf *b, char c)
 {
 	*outbuf__room(b, 1) = c;

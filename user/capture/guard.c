@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -20,6 +19,7 @@
 #include "abi/limits.h"
 #include "abi/proc.h"
 #include "base/caps.h"
+#include "proc/info.h"
 
 enum {
 	FD_LIFE = 3,
@@ -31,19 +31,9 @@ enum {
 
 static bool is_stopped(uint32_t pid)
 {
-	char path[64], text[512], *end;
-	FILE *f;
-	size_t n;
+	struct proc_info info;
 
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = 0;
-	end = strrchr(text, ')'); /* the name before it can hold anything */
-	return end && end[1] == ' ' && end[2] == 'T';
+	return !proc_info__read((pid_t)pid, &info) && info.state == 'T';
 }
 
 static void let_go(int procs_fd)

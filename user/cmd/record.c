@@ -13,8 +13,7 @@
 #include "cmd/run.h"
 #include "cmd/session.h"
 
-#define RATE_MAX       10000u
-#define RING_BYTES_MAX (16ull << 30)
+#define RATE_MAX 10000u
 
 enum mode {
 	MODE_WALL,
@@ -156,17 +155,14 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 
 static int check(struct record_opts *o, const struct opt_rest *rest)
 {
-	struct err e = { 0 };
-
-	for (int i = 0; i < rest->operand_cnt; i++)
-		if (run_parse_pids(&o->pids, rest->operands[i], &e))
-			return options_usage(&command, "%s", e.what);
+	if (run_operands(&command, rest, &o->pids))
+		return -PYE_EUSAGE;
 	if (!o->pids.cnt == !rest->command_cnt)
 		return options_usage(
 			&command, "want processes (-p PID) or a command (-- CMD), one of the two");
 	if (!o->rate || o->rate > RATE_MAX)
 		return options_usage(&command, "--rate: 1 to %u", RATE_MAX);
-	if (o->ring_bytes > RING_BYTES_MAX)
+	if (o->ring_bytes > RUN_RING_BYTES_MAX)
 		return options_usage(&command, "--ring: at most 16G");
 	return 0;
 }
@@ -190,12 +186,5 @@ int cmd_record(int argc, char **argv)
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = record(&opts, &rest, arguments, &run, &e);
-	if (err == -PYE_EUSAGE)
-		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
-	if (err) {
-		int code = cmd_fail(command.name, err, &e);
-
-		return !rest.command ? code : run.child_status ? run_exit_code(&run) : 125;
-	}
-	return rest.command ? run_exit_code(&run) : 0;
+	return run_finish(&command, &rest, &run, err, &e);
 }

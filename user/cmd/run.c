@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/run.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 
 #include "base/text.h"
+#include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/session.h"
 
@@ -47,9 +51,52 @@ int run_refusal_code(const struct opt_rest *rest, int err)
 	return rest->command_cnt ? 125 : err_exit_code(err);
 }
 
-int run_exit_code(const struct session_result *run)
+int run_operands(const struct opt_command *command, const struct opt_rest *rest,
+		 struct pid_list *pids)
+{
+	struct err e = { 0 };
+
+	for (int i = 0; i < rest->operand_cnt; i++)
+		if (run_parse_pids(pids, rest->operands[i], &e))
+			return options_usage(command, "%s", e.what);
+	return 0;
+}
+
+int run_signals(bool usr1)
+{
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	if (usr1)
+		sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+static int command_code(const struct session_result *run)
 {
 	if (WIFSIGNALED(run->child_status))
 		return 128 + WTERMSIG(run->child_status);
 	return WEXITSTATUS(run->child_status);
+}
+
+int run_finish(const struct opt_command *command, const struct opt_rest *rest,
+	       const struct session_result *run, int err, const struct err *e)
+{
+	int code;
+
+	if (err == -PYE_EUSAGE)
+		return run_refusal_code(rest, options_usage(command, "%s", e->what));
+	if (!err)
+		return rest->command ? command_code(run) : 0;
+	code = cmd_fail(command->name, err, e);
+	/* what could not be executed has said so by its status: 126 or 127 */
+	return !rest->command ? code : run->child_status ? command_code(run) : 125;
 }

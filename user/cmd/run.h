@@ -3,13 +3,17 @@
 #ifndef PYEBPF_CMD_RUN_H
 #define PYEBPF_CMD_RUN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 #include "base/err.h"
 
 #define RUN_PIDS_MAX 256
+/* What --ring takes at most. */
+#define RUN_RING_BYTES_MAX (16ull << 30)
 
+struct opt_command;
 struct opt_rest;
 struct session_result;
 
@@ -28,7 +32,21 @@ void run_arguments(int argc, char **argv, char *out, size_t size);
 /* run_refusal_code - the exit code when we fail before a command ran: 125 with one, as of env and timeout. */
 int run_refusal_code(const struct opt_rest *rest, int err);
 
-/* run_exit_code - that of the command. */
-int run_exit_code(const struct session_result *run);
+/* run_operands - "12,34 56" behind the options, into the list of -p. 0 or -PYE_EUSAGE, said. */
+int run_operands(const struct opt_command *command, const struct opt_rest *rest,
+		 struct pid_list *pids);
+
+/* run_signals - hear of what ends a run, of children and (@usr1) of SIGUSR1 by a signalfd; no death by SIGPIPE.
+ * The descriptor, or a negative errno. */
+int run_signals(bool usr1);
+
+/**
+ * run_finish - the exit code of a run that is over
+ * @err: 0, or why it failed, with its sentence in @e: it is said here
+ *
+ * With a command its own status goes through; 125 when we have failed.
+ */
+int run_finish(const struct opt_command *command, const struct opt_rest *rest,
+	       const struct session_result *run, int err, const struct err *e);
 
 #endif

@@ -17,6 +17,7 @@
 #include "base/caps.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
 
@@ -47,19 +48,12 @@ static int64_t wall_ns(void)
 static int watch_signals(struct session *s)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
-	sigset_t set;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	sigaddset(&set, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->signal_fd = run_signals(true);
+	if (s->signal_fd < 0)
+		return s->signal_fd;
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (s->signal_fd < 0 || s->epoll_fd < 0)
+	if (s->epoll_fd < 0)
 		return -errno;
 	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->signal_fd, &ev) ||
 	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, cap_bpf__control_fd(s->cap), &ev))

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "capture/cap_inline.h"
 #include "capture/launch.h"
+#include "cmd/run.h"
 #include "cpython/code_read.h"
 #include "cpython/interp.h"
 #include "cpython/walk_outside.h"
@@ -420,21 +421,6 @@ static void report_oddities(const struct run *r)
 		  (unsigned long long)r->engine.shared->waits);
 }
 
-static int watch_signals(struct run *r)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return r->signal_fd < 0 ? -errno : 0;
-}
-
 static int check_options(const struct session_opts *o, struct err *e)
 {
 	if (!o->command && o->pid_cnt != 1)
@@ -516,8 +502,10 @@ static int begin(struct run *r, int fd)
 				  .held = r->opts->command ? &r->held : NULL,
 				  .stopped = take_stacks,
 				  .ctx = r };
-	int err = watch_signals(r);
+	int err;
 
+	r->signal_fd = run_signals(false);
+	err = r->signal_fd < 0 ? r->signal_fd : 0;
 	if (!err)
 		err = r->opts->command ? start_command(r) : start_process(r);
 	if (err)

@@ -19,8 +19,6 @@
 #include "cmd/session.h"
 #include "cmd/session_inline.h"
 
-#define RING_BYTES_MAX (16ull << 30)
-
 struct trace_opts {
 	struct pid_list pids;
 	struct select_args select;
@@ -306,25 +304,16 @@ int cmd_trace(int argc, char **argv)
 	err = options_parse(&command, argc, argv, &opts, &rest);
 	if (err)
 		return err == OPTIONS_DONE ? 0 : run_refusal_code(&rest, err);
-	for (int i = 0; i < rest.operand_cnt; i++)
-		if (run_parse_pids(&opts.pids, rest.operands[i], &e))
-			return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
+	if (run_operands(&command, &rest, &opts.pids))
+		return run_refusal_code(&rest, -PYE_EUSAGE);
 	if (check_targets(&opts, &rest))
 		return run_refusal_code(&rest, -PYE_EUSAGE);
 	if (limits_check(&opts.limits, opts.output.path && !strcmp(opts.output.path, "-"), &e))
 		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
-	if (opts.ring_bytes > RING_BYTES_MAX)
+	if (opts.ring_bytes > RUN_RING_BYTES_MAX)
 		return run_refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = trace(&opts, &rest, arguments, &run, &e);
-	if (err == -PYE_EUSAGE)
-		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
-	if (err) {
-		int code = cmd_fail(command.name, err, &e);
-
-		/* what could not be executed has said so by its status: 126 or 127 */
-		return !rest.command ? code : run.child_status ? run_exit_code(&run) : 125;
-	}
-	return rest.command ? run_exit_code(&run) : 0;
+	return run_finish(&command, &rest, &run, err, &e);
 }

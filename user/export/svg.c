@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,17 +66,6 @@ static int svg__new(void **self, const struct export_opts *opts, const struct ex
 	return 0;
 }
 
-static void __attribute__((format(printf, 2, 3))) put(struct outbuf *b, const char *fmt, ...)
-{
-	char text[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	outbuf__puts(b, text);
-}
-
 /* Text that was through text_escape(), as XML; U+FFFE and U+FFFF are the last that it cannot hold. */
 static void put_xml(struct outbuf *b, const char *s, size_t len)
 {
@@ -105,7 +93,7 @@ static void put_xml(struct outbuf *b, const char *s, size_t len)
 			break;
 		case 0xfffe:
 		case 0xffff:
-			put(b, "\\u%04x", cp);
+			outbuf__printf(b, "\\u%04x", cp);
 			break;
 		default:
 			outbuf__put(b, s + i, n);
@@ -227,13 +215,13 @@ static void put_figures(struct outbuf *b, const struct agg_result *r, const stru
 {
 	char ns[16], self[16];
 
-	put(b, "\n%s (%.2f %%)", summary_duration(ns, sizeof(ns), box->ns),
-	    all_ns ? 100.0 * (double)box->ns / (double)all_ns : 0);
+	outbuf__printf(b, "\n%s (%.2f %%)", summary_duration(ns, sizeof(ns), box->ns),
+		       all_ns ? 100.0 * (double)box->ns / (double)all_ns : 0);
 	if (box->kind == SVG_FRAME)
-		put(b, ", self %s, %" PRIu64 " %s%s",
-		    summary_duration(self, sizeof(self), r->stacks[box->index].self_ns),
-		    r->stacks[box->index].calls, r->sample_ns ? "sample" : "call",
-		    r->stacks[box->index].calls == 1 ? "" : "s");
+		outbuf__printf(b, ", self %s, %" PRIu64 " %s%s",
+			       summary_duration(self, sizeof(self), r->stacks[box->index].self_ns),
+			       r->stacks[box->index].calls, r->sample_ns ? "sample" : "call",
+			       r->stacks[box->index].calls == 1 ? "" : "s");
 }
 
 static void put_box(struct outbuf *b, const struct agg_result *r, const struct svg_box *box,
@@ -248,18 +236,19 @@ static void put_box(struct outbuf *b, const struct agg_result *r, const struct s
 	size_t len;
 
 	name_of(r, box, name, sizeof(name));
-	put(b,
-	    "<g class=\"b %s s%u\" data-s=\"%" PRIu64 "\" data-n=\"%" PRIu64 "\" data-r=\"%" PRIu32
-	    "\"><title>",
-	    class, shade_of(name), box->start_ns, box->ns, box->row);
+	outbuf__printf(b,
+		       "<g class=\"b %s s%u\" data-s=\"%" PRIu64 "\" data-n=\"%" PRIu64
+		       "\" data-r=\"%" PRIu32 "\"><title>",
+		       class, shade_of(name), box->start_ns, box->ns, box->row);
 	put_xml(b, name, strlen(name));
 	put_figures(b, r, box, all_ns);
-	put(b, "</title><rect x=\"%.3f\" y=\"%" PRIu32 "\" width=\"%.3f\" height=\"%d\"/>", x, y,
-	    px, ROW - 1);
-	put(b, "<text x=\"%.3f\" y=\"%" PRIu32 "\">", x + 3, y + 12);
+	outbuf__printf(b,
+		       "</title><rect x=\"%.3f\" y=\"%" PRIu32 "\" width=\"%.3f\" height=\"%d\"/>",
+		       x, y, px, ROW - 1);
+	outbuf__printf(b, "<text x=\"%.3f\" y=\"%" PRIu32 "\">", x + 3, y + 12);
 	len = fitting(name, px, &whole);
 	put_xml(b, name, len);
-	put(b, "%s</text></g>\n", len && !whole ? ".." : "");
+	outbuf__printf(b, "%s</text></g>\n", len && !whole ? ".." : "");
 }
 
 static const char style[] =
@@ -278,7 +267,7 @@ static const char style[] =
 
 static void put_line(struct outbuf *b, int y, const char *class, const char *text)
 {
-	put(b, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class, LEFT, y);
+	outbuf__printf(b, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class, LEFT, y);
 	put_xml(b, text, strlen(text));
 	outbuf__puts(b, "</text>\n");
 }
@@ -311,10 +300,11 @@ static void put_title(struct outbuf *b, const struct agg_result *r)
 		 r->gap_cnt, summary_duration(first, sizeof(first), summary_gap_ns(r)), own,
 		 r->totals.complete ? "" : "; the capture ends before its proper end");
 	put_line(b, 44, "l", line);
-	put(b,
-	    "<text class=\"l\" id=\"details\" x=\"%d\" y=\"62\">"
-	    "A click zooms in, Esc resets; who is called lies below its caller.</text>\n",
-	    LEFT);
+	outbuf__printf(
+		b,
+		"<text class=\"l\" id=\"details\" x=\"%d\" y=\"62\">"
+		"A click zooms in, Esc resets; who is called lies below its caller.</text>\n",
+		LEFT);
 }
 
 static void put_legend(struct outbuf *b, const struct svg_layout *l, uint32_t y)
@@ -331,11 +321,12 @@ static void put_legend(struct outbuf *b, const struct svg_layout *l, uint32_t y)
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		unsigned int x = LEFT + (unsigned int)i * 150;
 
-		put(b,
-		    "<g class=\"%s\"><rect x=\"%u\" y=\"%" PRIu32
-		    "\" width=\"12\" height=\"12\"/><text class=\"l\" x=\"%u\" y=\"%" PRIu32
-		    "\">%s</text></g>\n",
-		    kinds[i].class, x, y, x + 18, y + 10, kinds[i].text);
+		outbuf__printf(
+			b,
+			"<g class=\"%s\"><rect x=\"%u\" y=\"%" PRIu32
+			"\" width=\"12\" height=\"12\"/><text class=\"l\" x=\"%u\" y=\"%" PRIu32
+			"\">%s</text></g>\n",
+			kinds[i].class, x, y, x + 18, y + 10, kinds[i].text);
 	}
 	if (!l->left_out_cnt)
 		return;
@@ -348,21 +339,22 @@ static void put_svg(struct outbuf *b, const struct agg_result *r, const struct s
 {
 	uint32_t bottom = TOP + l->row_cnt * ROW, height = bottom + BELOW;
 
-	put(b,
-	    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-	    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%" PRIu32
-	    "\" viewBox=\"0 0 %d %" PRIu32
-	    "\" data-left=\"%d\" data-width=\"%d\" data-cell=\"%.1f\">\n",
-	    WIDTH, height, WIDTH, height, LEFT, DRAWN, CELL_PX);
+	outbuf__printf(b,
+		       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+		       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%" PRIu32
+		       "\" viewBox=\"0 0 %d %" PRIu32
+		       "\" data-left=\"%d\" data-width=\"%d\" data-cell=\"%.1f\">\n",
+		       WIDTH, height, WIDTH, height, LEFT, DRAWN, CELL_PX);
 	outbuf__puts(b, "<title>pyebpf flame graph</title>\n<style>");
 	outbuf__puts(b, style);
 	outbuf__puts(b, "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
 	put_title(b, r);
-	put(b,
-	    "<text class=\"l\" id=\"reset\" x=\"%d\" y=\"44\" text-anchor=\"end\" "
-	    "style=\"display:none\">reset zoom</text>\n"
-	    "<text class=\"l\" id=\"found\" x=\"%d\" y=\"62\" text-anchor=\"end\"></text>\n",
-	    WIDTH - LEFT, WIDTH - LEFT);
+	outbuf__printf(
+		b,
+		"<text class=\"l\" id=\"reset\" x=\"%d\" y=\"44\" text-anchor=\"end\" "
+		"style=\"display:none\">reset zoom</text>\n"
+		"<text class=\"l\" id=\"found\" x=\"%d\" y=\"62\" text-anchor=\"end\"></text>\n",
+		WIDTH - LEFT, WIDTH - LEFT);
 	for (uint32_t i = 0; i < l->cnt; i++)
 		put_box(b, r, &l->boxes[i], l->boxes[0].ns);
 	put_legend(b, l, bottom + 12);

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,17 +68,6 @@ static int text__new(void **self, const struct export_opts *opts, const struct e
 	}
 	*self = t;
 	return 0;
-}
-
-static void __attribute__((format(printf, 2, 3))) put(struct outbuf *b, const char *fmt, ...)
-{
-	char piece[512];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(piece, sizeof(piece), fmt, ap);
-	va_end(ap);
-	outbuf__puts(b, piece);
 }
 
 static void put_escaped(struct outbuf *b, const char *s)
@@ -155,7 +143,7 @@ static void put_name(struct outbuf *b, const struct agg_result *r, const struct 
 		return;
 	}
 	put_escaped(b, file);
-	put(b, ":%" PRIu32, f->line);
+	outbuf__printf(b, ":%" PRIu32, f->line);
 	if (by == RANKING_LINE)
 		return;
 	outbuf__putc(b, '(');
@@ -172,16 +160,16 @@ static void put_row(struct outbuf *b, const struct callgraph_sums *s)
 	else
 		snprintf(calls, sizeof(calls), "%" PRIu64 "/%" PRIu64, s->calls,
 			 s->primitive_calls);
-	put(b, "%17s %12.6f ", calls, seconds(s->self_ns));
+	outbuf__printf(b, "%17s %12.6f ", calls, seconds(s->self_ns));
 	if (s->calls)
-		put(b, "%12.9f ", seconds(s->self_ns) / (double)s->calls);
+		outbuf__printf(b, "%12.9f ", seconds(s->self_ns) / (double)s->calls);
 	else
-		put(b, "%12s ", "");
-	put(b, "%12.6f ", seconds(s->total_ns));
+		outbuf__printf(b, "%12s ", "");
+	outbuf__printf(b, "%12.6f ", seconds(s->total_ns));
 	if (s->primitive_calls)
-		put(b, "%12.9f  ", seconds(s->total_ns) / (double)s->primitive_calls);
+		outbuf__printf(b, "%12.9f  ", seconds(s->total_ns) / (double)s->primitive_calls);
 	else
-		put(b, "%12s  ", "");
+		outbuf__printf(b, "%12s  ", "");
 }
 
 static void put_table(struct outbuf *b, const struct agg_result *r, const struct table *table,
@@ -193,8 +181,8 @@ static void put_table(struct outbuf *b, const struct agg_result *r, const struct
 		[RANKING_LINE] = "filename:lineno",
 	};
 
-	put(b, "\n%17s %12s %12s %12s %12s  %s\n", "ncalls", "tottime", "percall", "cumtime",
-	    "percall", titles[by]);
+	outbuf__printf(b, "\n%17s %12s %12s %12s %12s  %s\n", "ncalls", "tottime", "percall",
+		       "cumtime", "percall", titles[by]);
 	for (uint32_t i = 0; i < table->cnt; i++) {
 		const struct row *row = &table->rows[i];
 
@@ -217,16 +205,17 @@ static void put_head(struct outbuf *b, const struct agg_result *r, const struct 
 	}
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		lost += t->lost[i];
-	put(b, "%" PRIu64 " function calls (%" PRIu64 " primitive calls) in %.6f seconds\n", calls,
-	    primitive_calls, seconds(r->self_ns));
-	put(b, "events written: %" PRIu64 ", lost: %" PRIu64, t->written, lost);
+	outbuf__printf(b,
+		       "%" PRIu64 " function calls (%" PRIu64 " primitive calls) in %.6f seconds\n",
+		       calls, primitive_calls, seconds(r->self_ns));
+	outbuf__printf(b, "events written: %" PRIu64 ", lost: %" PRIu64, t->written, lost);
 	for (unsigned int i = 0; lost && i < LOSS_CNT; i++)
-		put(b, "%s %s %" PRIu64, i ? "," : " =", trace_loss_name(i), t->lost[i]);
-	put(b, "; gaps in which a stack is not known: %" PRIu64 "\n", r->gap_cnt);
-	put(b, "cost of the profiler: %.6f seconds, %s\n", seconds(r->own_ns),
-	    r->raw ? "still in the times" : "taken out of the times");
+		outbuf__printf(b, "%s %s %" PRIu64, i ? "," : " =", trace_loss_name(i), t->lost[i]);
+	outbuf__printf(b, "; gaps in which a stack is not known: %" PRIu64 "\n", r->gap_cnt);
+	outbuf__printf(b, "cost of the profiler: %.6f seconds, %s\n", seconds(r->own_ns),
+		       r->raw ? "still in the times" : "taken out of the times");
 	if (r->cut_cnt)
-		put(b, "calls whose callers are [truncated]: %" PRIu64 "\n", r->cut_cnt);
+		outbuf__printf(b, "calls whose callers are [truncated]: %" PRIu64 "\n", r->cut_cnt);
 	if (!t->complete)
 		outbuf__puts(b, "the capture ends before its proper end\n");
 	outbuf__puts(b, r->self_ns ? "times in seconds, most tottime first\n"
