@@ -108,7 +108,8 @@ def test_samples_and_calls_do_not_mix(capture, tmp_path):
 
 
 def test_timelines_show_the_samples(capture):
-    """speedscope and Chrome's trace events have the same slices; no function has more time than its samples."""
+    """speedscope and Chrome's trace events have the same slices. A function has the time of its samples, and less
+    than a tick before each, when the tick came late."""
     for extension in (".speedscope.json", ".trace.json"):
         r = run("convert", capture, "--force", "-q", "-o", capture.with_suffix(extension))
         assert r.returncode == 0, r.stderr
@@ -118,9 +119,9 @@ def test_timelines_show_the_samples(capture):
     for frame, (count, _, total_ns) in speedscope.sums(group).items():
         assert count > 0
         total[names[frame]] = total.get(names[frame], 0) + total_ns
-    want = {r["function"]: r["total_ns"] for r in own(stats(capture))}
-    for function in ("spin", "nap"):
-        assert 0 < total[function] <= 1.01 * want[function]
+    got = stats(capture)
+    for r in own(got):
+        assert 0 < total[r["function"]] <= r["total_ns"] + got["calls"] * got["sample_ns"]
     slices = sorted((b, e, d, names[f]) for p in group["profiles"] for f, b, e, d in speedscope.evented(p))
     trace = json.loads(capture.with_suffix(".trace.json").read_text())
     assert slices == sorted((b, e, d, n.rsplit(" (", 1)[0] if n.endswith(")") else n)

@@ -28,11 +28,11 @@ static void take_note(void *ctx, const char *sentence)
 	snprintf(n->text, sizeof(n->text), "%s", sentence);
 }
 
-static struct push start(const struct exporter *x, struct note *n, struct export_out *out,
-			 uint64_t max_events)
+static struct push start_sampled(const struct exporter *x, struct note *n, struct export_out *out,
+				 uint64_t max_events, uint64_t sample_ns)
 {
 	const struct export_opts opts = { .plain = true, .max_events = max_events };
-	struct push p = { .to = &x->consumer };
+	struct push p = { .to = &x->consumer, .sample_ns = sample_ns };
 
 	*out = (struct export_out){ .ctx = n, .write = membuf__write, .note = take_note };
 	assert_int_equal(x->new (&p.self, &opts, out), 0);
@@ -42,6 +42,12 @@ static struct push start(const struct exporter *x, struct note *n, struct export
 	push_func(&p, 1, 1, "<module>", "/usr/lib/python3.12/a.py", 1);
 	push_func(&p, 2, 1, "</script>\xff\n\"", "", 2);
 	return p;
+}
+
+static struct push start(const struct exporter *x, struct note *n, struct export_out *out,
+			 uint64_t max_events)
+{
+	return start_sampled(x, n, out, max_events, 0);
 }
 
 /* Ends the text, so that it can be compared. */
@@ -103,29 +109,36 @@ static void test_speedscope__every_kind_of_slice(void **state)
 	finish(&export_speedscope, &p, &n);
 }
 
-static void sample(struct push *p, uint64_t ts_ns, uint32_t cnt, uint32_t outer, uint32_t inner)
+static void sample(struct push *p, uint64_t ts_ns, uint64_t weight_ns, uint32_t cnt, uint32_t outer,
+		   uint32_t inner)
 {
 	const struct trace_frame frames[] = { { .func = outer }, { .func = inner } };
 	const struct trace_sample s = {
-		.ts_ns = ts_ns, .weight_ns = 100, .frames = frames, .frame_cnt = cnt, .thread = 1
+		.ts_ns = ts_ns,
+		.weight_ns = weight_ns,
+		.frames = frames,
+		.frame_cnt = cnt,
+		.thread = 1,
 	};
 
 	assert_int_equal(p->to->sample(p->self, &s), 0);
 }
 
-/* Frames that samples share go on; not over a time without samples, nor to the end of the trace. */
+/* Frames that samples share go on over less than a tick; not over a time without samples, however much
+ * the next one stands for, nor to the end of the trace. */
 static void test_speedscope__samples(void **state)
 {
 	struct note n = { 0 };
 	struct export_out out;
-	struct push p = start(&export_speedscope, &n, &out, 0);
+	struct push p = start_sampled(&export_speedscope, &n, &out, 0, 100);
 
 	(void)state;
-	sample(&p, 1100, 2, 1, 2);
-	sample(&p, 1200, 2, 1, 2);
-	sample(&p, 1305, 1, 1, 0);
-	sample(&p, 1900, 2, 2, 1);
-	push_end(&p, 3000, 4, 0);
+	sample(&p, 1100, 100, 2, 1, 2);
+	sample(&p, 1200, 100, 2, 1, 2);
+	sample(&p, 1305, 100, 1, 1, 0);
+	sample(&p, 1900, 100, 2, 2, 1);
+	sample(&p, 2500, 450, 2, 2, 1);
+	push_end(&p, 3000, 5, 0);
 	assert_non_null(strstr(text_of(&n), "[{\"type\":\"O\",\"frame\":0,\"at\":0},"
 					    "{\"type\":\"O\",\"frame\":1,\"at\":0},"
 					    "{\"type\":\"C\",\"frame\":1,\"at\":205},"
@@ -133,7 +146,11 @@ static void test_speedscope__samples(void **state)
 					    "{\"type\":\"O\",\"frame\":1,\"at\":800},"
 					    "{\"type\":\"O\",\"frame\":0,\"at\":800},"
 					    "{\"type\":\"C\",\"frame\":0,\"at\":900},"
-					    "{\"type\":\"C\",\"frame\":1,\"at\":900}]"));
+					    "{\"type\":\"C\",\"frame\":1,\"at\":900},"
+					    "{\"type\":\"O\",\"frame\":1,\"at\":1050},"
+					    "{\"type\":\"O\",\"frame\":0,\"at\":1050},"
+					    "{\"type\":\"C\",\"frame\":0,\"at\":1500},"
+					    "{\"type\":\"C\",\"frame\":1,\"at\":1500}]"));
 	finish(&export_speedscope, &p, &n);
 }
 

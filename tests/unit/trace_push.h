@@ -15,6 +15,7 @@ enum {
 struct push {
 	const struct trace_consumer *to;
 	void *self;
+	uint64_t sample_ns; /* of struct trace_info */
 	uint32_t depth[PUSH_THREADS]; /* by thread id */
 };
 
@@ -31,6 +32,7 @@ static inline void push_begin(struct push *p, struct trace_cost cost)
 		.cpu_cnt = 2,
 		.arguments = "pyebpf trace -p 1",
 		.cost = cost,
+		.sample_ns = p->sample_ns,
 	};
 
 	assert_int_equal(p->to->begin(p->self, &info), 0);

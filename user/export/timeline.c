@@ -48,6 +48,7 @@ static int reserve(void *array, uint32_t *cap, uint32_t cnt, size_t size)
 int timeline_begin(struct timeline *t, const struct trace_info *info)
 {
 	t->start_ns = t->newest_ns = info->start_ns;
+	t->sample_ns = info->sample_ns;
 	return 0;
 }
 
@@ -205,8 +206,8 @@ int timeline_sample(struct timeline *t, const struct trace_sample *sample)
 	if (i == IDMAP_NONE)
 		return -EINVAL;
 	live = &t->threads[i];
-	/* clocks of samples jitter: less than a sample's worth between two is no hole */
-	if (live->in_gap || known_until(live, start_ns) + sample->weight_ns < start_ns)
+	/* ticks come late, and what runs for less than one is not seen: that is no hole */
+	if (live->in_gap || known_until(live, start_ns) + t->sample_ns < start_ns)
 		err = close_all(t, i, known_until(live, start_ns));
 	while (common < live->depth && common < sample->frame_cnt &&
 	       live->open[common] == idmap__find(&t->func_ids, sample->frames[common].func))

@@ -65,6 +65,7 @@ struct timeline {
 	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
 	struct strpool strings;
 	uint64_t start_ns;
+	uint64_t sample_ns; /* of struct trace_info */
 	uint64_t newest_ns; /* of all threads */
 };
 
