@@ -1,70 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #define LOG_DOMAIN "capture"
-#include "capture/cap_bpf.h"
+#include "capture/cap_bpf_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/membarrier.h>
 
-#include "abi/select.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "capture/attach.h"
-#include "capture/bpf_load.h"
-#include "capture/calibrate.h"
-#include "capture/guard.h"
 #include "capture/iterate.h"
 #include "capture/pause.h"
-#include "capture/ring.h"
-#include "capture/sampler.h"
-#include "capture/sweep.h"
 #include "trace.skel.h"
 
 #define RING_BYTES_DEFAULT ((size_t)64 << 20)
 #define BATCH_BYTES	   ((size_t)256 << 10)
-
-struct cap_bpf {
-	struct bpf_loaded bpf;
-	struct ring rings[PYE_RINGS_MAX], control, defs;
-	struct capture_batch ready; /* events that wait until the definitions they use are read */
-	unsigned long defs_end; /* position up to which these must be read first */
-	struct capture_batch control_batch;
-	size_t control_at;
-	struct sweep sweep;
-	uint32_t turn; /* ring that is read next */
-	uint32_t round; /* of capture.h */
-	unsigned long round_end[PYE_RINGS_MAX]; /* where the rings ended at its beginning */
-	unsigned long round_defs_end;
-	struct attached *attached;
-	size_t attached_cnt;
-	struct calibration calibration;
-	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
-	uint32_t layout_cnt;
-	bool select;
-	uint32_t file_cnt; /* interpreter files with a number, from 1 on */
-	struct bpf_link *life[4], *hold[2];
-	size_t life_cnt, hold_cnt;
-	struct guard guard;
-	uint64_t sample_ns;
-	bool on_cpu, off_cpu;
-	struct sampler sampler;
-};
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 enum pye_counter {
 #define PYE_COUNTER(name, number, text) CNT_##name = (number),
@@ -226,7 +182,7 @@ void cap_bpf__cost(const struct cap_bpf *c, const struct probe_plan *plan, struc
 	calibration_apply(&c->calibration, plan, out);
 }
 
-static int layout_index(struct cap_bpf *c, const struct pye_pylayout *layout, uint16_t *index)
+int cap_layout(struct cap_bpf *c, const struct pye_pylayout *layout, uint16_t *index)
 {
 	uint32_t i;
 
@@ -257,7 +213,7 @@ int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32
 	uint32_t key = (uint32_t)pid;
 	int err;
 
-	err = layout_index(c, &in->layout, &proc.layout);
+	err = cap_layout(c, &in->layout, &proc.layout);
 	if (err)
 		return err;
 	if (in->plan.tstate_current)
@@ -302,7 +258,7 @@ void cap_bpf__gone(struct cap_bpf *c, pid_t pid)
 	}
 }
 
-static void set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
+void cap_set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
 {
 	uint32_t key = (uint32_t)pid;
 	struct pye_proc proc;
@@ -327,7 +283,7 @@ void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in)
 
 void cap_bpf__settle(struct cap_bpf *c, pid_t pid)
 {
-	set_flags(c, pid, 0, PYE_PROC_WATCH_MAP);
+	cap_set_flags(c, pid, 0, PYE_PROC_WATCH_MAP);
 }
 
 uint64_t cap_bpf__needs(const struct cap_bpf *c)
@@ -349,8 +305,8 @@ bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in)
 	return false;
 }
 
-static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint32_t file,
-		 struct err *e)
+int cap_place(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint32_t file,
+	      struct err *e)
 {
 	struct attached *more;
 	int err;
@@ -371,56 +327,6 @@ static int place(struct cap_bpf *c, const struct interp *in, uint32_t filter, ui
 	return err;
 }
 
-static int start_clocks(struct cap_bpf *c, struct err *e)
-{
-	int err = 0;
-
-	if (c->on_cpu && !c->sampler.links)
-		err = sampler__start(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns);
-	if (err)
-		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the clocks");
-	if (c->off_cpu && !c->sampler.off) {
-		c->sampler.off = bpf_program__attach(c->bpf.skel->progs.on_switch);
-		err = c->sampler.off ? 0 : -errno;
-	}
-	if (err)
-		return bpf_refused(e, err, CAPS_BPF,
-				   "the kernel refused to tell when threads wait");
-	return 0;
-}
-
-/* The only probe of a sampled process: it tells when the addresses in samples change their meaning. */
-static int watch_codes(struct cap_bpf *c, const struct interp *in, uint32_t filter, struct err *e)
-{
-	auto_free struct interp *only = malloc(sizeof(*only));
-	uint32_t cnt = 0;
-
-	if (!only)
-		return -ENOMEM;
-	*only = *in;
-	for (uint32_t i = 0; i < in->plan.site_cnt; i++)
-		if (in->plan.sites[i].kind == PROBE_CODE_DEALLOC)
-			only->plan.sites[cnt++] = in->plan.sites[i];
-	only->plan.site_cnt = cnt;
-	return cnt ? place(c, only, filter, 0, e) : 0;
-}
-
-static int sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t filter,
-		  struct err *e)
-{
-	int err = start_clocks(c, e);
-
-	if (err)
-		return err;
-	err = watch_codes(c, in, filter, e);
-	if (err == -PYE_ETARGET)
-		return err;
-	if (err) /* names are compared with what is there now and then, too */
-		log_debug("freed code objects are not noticed at once: %s", e->what);
-	set_flags(c, pid, PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SAMPLED, 0);
-	return 0;
-}
-
 int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared,
 		    struct err *e)
 {
@@ -429,11 +335,11 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 
 	c->bpf.skel->bss->stopped = 0;
 	if (c->sample_ns)
-		return sample(c, in, pid, filter, e);
-	err = place(c, in, filter, 0, e);
+		return cap_sample(c, in, pid, filter, e);
+	err = cap_place(c, in, filter, 0, e);
 	/* only now: with a part of the probes there are exits without entries */
 	if (!err)
-		set_flags(c, pid, PYE_PROC_TRACED | (filter ? 0u : PYE_PROC_SHARED), 0);
+		cap_set_flags(c, pid, PYE_PROC_TRACED | (filter ? 0u : PYE_PROC_SHARED), 0);
 	return err;
 }
 
@@ -457,92 +363,6 @@ int cap_bpf__resume(struct cap_bpf *c, const struct interp *in, pid_t pid, uint6
 	struct attached *a = own_probes(c, pid);
 
 	return a ? pause_end(&c->bpf, in, a, since_ns) : -ESRCH;
-}
-
-int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
-{
-	struct trace_bpf *skel = c->bpf.skel;
-	uint32_t yes = 1;
-
-	for (size_t i = 0; i < rule->comm_cnt; i++) {
-		char comm[PYE_COMM] = { 0 };
-
-		memcpy(comm, rule->comms[i], strnlen(rule->comms[i], sizeof(comm) - 1));
-		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_comms), comm, &yes, BPF_ANY))
-			return -errno;
-	}
-	for (size_t i = 0; i < rule->cgroup_cnt; i++)
-		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_cgroups), &rule->cgroups[i],
-					&yes, BPF_ANY))
-			return -errno;
-	skel->bss->select_by = (rule->all ? PYE_SELECT_ALL : 0u) |
-			       (rule->comm_cnt ? PYE_SELECT_COMM : 0u) |
-			       (rule->cgroup_cnt ? PYE_SELECT_CGROUP : 0u);
-	skel->bss->select_flags = rule->follow ? PYE_PROC_FOLLOW | PYE_PROC_STAYS : 0;
-	__atomic_store_n(&skel->bss->select_on, PYE_SELECT_EXECS, __ATOMIC_RELEASE);
-	return 0;
-}
-
-void cap_bpf__take_calls(struct cap_bpf *c)
-{
-	__atomic_store_n(&c->bpf.skel->bss->select_on, PYE_SELECT_CALLS, __ATOMIC_RELEASE);
-}
-
-/* One load address for all sites, from any of them. */
-static int segment(const struct probe_plan *plan, uint64_t *delta)
-{
-	*delta = plan->sites[0].vaddr - plan->sites[0].offset;
-	for (uint32_t i = 1; plan->tstate_current && i < plan->site_cnt; i++)
-		if (plan->sites[i].vaddr - plan->sites[i].offset != *delta)
-			return -PYE_EPLAN;
-	return 0;
-}
-
-static int describe_file(struct cap_bpf *c, const struct interp *in, struct pye_file *file,
-			 struct err *e)
-{
-	uint64_t delta;
-	uint16_t layout = 0;
-	int err = segment(&in->plan, &delta);
-
-	if (err)
-		return err_set(e, err, "the interpreter's code lies in several segments");
-	file->segment = delta;
-	err = layout_index(c, &in->layout, &layout);
-	if (!err && c->file_cnt + 1 >= PYE_FILES_MAX)
-		err = -E2BIG;
-	if (err)
-		return err_set(e, err, "too many Python versions or files are traced at once");
-	file->layout = layout;
-	file->tstate_current = in->plan.tstate_current;
-	return 0;
-}
-
-int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *number, struct err *e)
-{
-	struct pye_file file = { 0 };
-	int err = describe_file(c, in, &file, e);
-
-	if (err)
-		return err;
-	c->bpf.skel->bss->stopped = 0;
-	*number = c->file_cnt + 1;
-	err = place(c, in, 0, *number, e);
-	if (err)
-		return err;
-	c->file_cnt++;
-	file.ready_ns = now_ns();
-	if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.files), number, &file, BPF_ANY))
-		return err_set(e, -errno, "the file's probes cannot be told to the kernel");
-	return 0;
-}
-
-void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays)
-{
-	set_flags(c, pid,
-		  PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SELECTED |
-			  (stays ? PYE_PROC_STAYS : 0u),
-		  0);
 }
 
 /* Events first, but they wait in `ready`: a definition they use was written before them, so it is
@@ -639,27 +459,6 @@ unsigned int cap_bpf__backlog(const struct cap_bpf *c)
 	return most;
 }
 
-struct pids {
-	int (*cb)(void *ctx, pid_t pid);
-	void *ctx;
-};
-
-static int pid_one(void *ctx, const void *rec)
-{
-	const struct pids *p = ctx;
-	uint32_t pid;
-
-	memcpy(&pid, rec, sizeof(pid));
-	return p->cb(p->ctx, (pid_t)pid);
-}
-
-int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx)
-{
-	struct pids p = { cb, ctx };
-
-	return bpf_iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
-}
-
 struct finals {
 	void (*cb)(void *ctx, uint32_t tix, uint32_t seq);
 	void *ctx;
@@ -672,48 +471,6 @@ static int final_one(void *ctx, const void *rec)
 
 	f->cb(f->ctx, pair[0], pair[1]);
 	return 0;
-}
-
-struct tasks {
-	int (*cb)(void *ctx, const struct pye_task_rec *task);
-	void *ctx;
-};
-
-static int task_one(void *ctx, const void *rec)
-{
-	const struct tasks *t = ctx;
-
-	return t->cb(t->ctx, rec);
-}
-
-int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task),
-		   void *ctx)
-{
-	struct tasks t = { cb, ctx };
-
-	return bpf_iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one,
-			   &t);
-}
-
-struct waiting {
-	int (*cb)(void *ctx, const struct pye_waiter *wait);
-	void *ctx;
-};
-
-static int waiting_one(void *ctx, const void *rec)
-{
-	const struct waiting *w = ctx;
-
-	return w->cb(w->ctx, rec);
-}
-
-int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
-		     void *ctx)
-{
-	struct waiting w = { cb, ctx };
-
-	return bpf_iterate(c->bpf.skel->progs.list_waiting, sizeof(struct pye_waiter), waiting_one,
-			   &w);
 }
 
 uint32_t cap_bpf__new_thread(struct cap_bpf *c)

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+
+#include <bpf/libbpf.h>
+
+#include "abi/sample.h"
+#include "capture/cap_bpf_priv.h"
+#include "capture/iterate.h"
+#include "trace.skel.h"
+
+struct pids {
+	int (*cb)(void *ctx, pid_t pid);
+	void *ctx;
+};
+
+static int pid_one(void *ctx, const void *rec)
+{
+	const struct pids *p = ctx;
+	uint32_t pid;
+
+	memcpy(&pid, rec, sizeof(pid));
+	return p->cb(p->ctx, (pid_t)pid);
+}
+
+int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx)
+{
+	struct pids p = { cb, ctx };
+
+	return bpf_iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
+}
+
+struct tasks {
+	int (*cb)(void *ctx, const struct pye_task_rec *task);
+	void *ctx;
+};
+
+static int task_one(void *ctx, const void *rec)
+{
+	const struct tasks *t = ctx;
+
+	return t->cb(t->ctx, rec);
+}
+
+int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task_rec *task),
+		   void *ctx)
+{
+	struct tasks t = { cb, ctx };
+
+	return bpf_iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one,
+			   &t);
+}
+
+struct waiting {
+	int (*cb)(void *ctx, const struct pye_waiter *wait);
+	void *ctx;
+};
+
+static int waiting_one(void *ctx, const void *rec)
+{
+	const struct waiting *w = ctx;
+
+	return w->cb(w->ctx, rec);
+}
+
+int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
+		     void *ctx)
+{
+	struct waiting w = { cb, ctx };
+
+	return bpf_iterate(c->bpf.skel->progs.list_waiting, sizeof(struct pye_waiter), waiting_one,
+			   &w);
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include "abi/select.h"
+#include "capture/cap_bpf_priv.h"
+#include "trace.skel.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
+{
+	struct trace_bpf *skel = c->bpf.skel;
+	uint32_t yes = 1;
+
+	for (size_t i = 0; i < rule->comm_cnt; i++) {
+		char comm[PYE_COMM] = { 0 };
+
+		memcpy(comm, rule->comms[i], strnlen(rule->comms[i], sizeof(comm) - 1));
+		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_comms), comm, &yes, BPF_ANY))
+			return -errno;
+	}
+	for (size_t i = 0; i < rule->cgroup_cnt; i++)
+		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_cgroups), &rule->cgroups[i],
+					&yes, BPF_ANY))
+			return -errno;
+	skel->bss->select_by = (rule->all ? PYE_SELECT_ALL : 0u) |
+			       (rule->comm_cnt ? PYE_SELECT_COMM : 0u) |
+			       (rule->cgroup_cnt ? PYE_SELECT_CGROUP : 0u);
+	skel->bss->select_flags = rule->follow ? PYE_PROC_FOLLOW | PYE_PROC_STAYS : 0;
+	__atomic_store_n(&skel->bss->select_on, PYE_SELECT_EXECS, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void cap_bpf__take_calls(struct cap_bpf *c)
+{
+	__atomic_store_n(&c->bpf.skel->bss->select_on, PYE_SELECT_CALLS, __ATOMIC_RELEASE);
+}
+
+/* One load address for all sites, from any of them. */
+static int segment(const struct probe_plan *plan, uint64_t *delta)
+{
+	*delta = plan->sites[0].vaddr - plan->sites[0].offset;
+	for (uint32_t i = 1; plan->tstate_current && i < plan->site_cnt; i++)
+		if (plan->sites[i].vaddr - plan->sites[i].offset != *delta)
+			return -PYE_EPLAN;
+	return 0;
+}
+
+static int describe_file(struct cap_bpf *c, const struct interp *in, struct pye_file *file,
+			 struct err *e)
+{
+	uint64_t delta;
+	uint16_t layout = 0;
+	int err = segment(&in->plan, &delta);
+
+	if (err)
+		return err_set(e, err, "the interpreter's code lies in several segments");
+	file->segment = delta;
+	err = cap_layout(c, &in->layout, &layout);
+	if (!err && c->file_cnt + 1 >= PYE_FILES_MAX)
+		err = -E2BIG;
+	if (err)
+		return err_set(e, err, "too many Python versions or files are traced at once");
+	file->layout = layout;
+	file->tstate_current = in->plan.tstate_current;
+	return 0;
+}
+
+int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *number, struct err *e)
+{
+	struct pye_file file = { 0 };
+	int err = describe_file(c, in, &file, e);
+
+	if (err)
+		return err;
+	c->bpf.skel->bss->stopped = 0;
+	*number = c->file_cnt + 1;
+	err = cap_place(c, in, 0, *number, e);
+	if (err)
+		return err;
+	c->file_cnt++;
+	file.ready_ns = now_ns();
+	if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.files), number, &file, BPF_ANY))
+		return err_set(e, -errno, "the file's probes cannot be told to the kernel");
+	return 0;
+}
+
+void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays)
+{
+	cap_set_flags(c, pid,
+		      PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SELECTED |
+			      (stays ? PYE_PROC_STAYS : 0u),
+		      0);
+}
