@@ -6,6 +6,7 @@
 #include "base/err.h"
 
 int cmd_convert(int argc, char **argv);
+int cmd_detach(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_list(int argc, char **argv);

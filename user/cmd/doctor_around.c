@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,11 +11,14 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "cmd/doctor_check.h"
+#include "inline/engine.h"
+#include "proc/info.h"
 #include "proc/pid.h"
 #include "proc/tracers.h"
 
 #define GROUP	    "surroundings"
 #define TRACERS_MAX 8
+#define STUBS_MAX   4 /* processes that are named */
 
 static const char *host_pids(enum where where)
 {
@@ -128,10 +132,40 @@ static void check_tracers(struct checkup *c)
 			hidden);
 }
 
+/* Stubs of an inline engine that was killed: the one thing of pyebpf's that can stay behind. */
+static void check_stubs(struct checkup *c)
+{
+	auto_free pid_t *pids = NULL;
+	unsigned int left = 0;
+	size_t cnt = 0;
+	bool has_reader;
+
+	if (proc_pids(&pids, &cnt))
+		return;
+	for (size_t i = 0; i < cnt; i++) {
+		struct check *check;
+
+		if (!inline__is_left(pids[i], &has_reader) || has_reader || left++ >= STUBS_MAX)
+			continue;
+		check = checkup__add(c, GROUP, "stubs", CHECK_NOTE,
+				     "PID %d has stubs of an inline engine that was killed: it "
+				     "runs on, a little slower",
+				     pids[i]);
+		check_fix(check, "to take them out: pyebpf detach %d", pids[i]);
+	}
+	if (!left)
+		checkup__add(c, GROUP, "stubs", CHECK_OK,
+			     "no inline engine that was killed has left any");
+	else if (left > STUBS_MAX)
+		checkup__add(c, GROUP, "stubs", CHECK_NOTE, "and %u more processes",
+			     left - STUBS_MAX);
+}
+
 void checkup__around(struct checkup *c)
 {
 	check_place(c);
 	check_tracefs(c);
 	check_memlock(c);
 	check_tracers(c);
+	check_stubs(c);
 }

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cpython/interp_names.h"
 #include "export/json.h"
+#include "inline/engine.h"
 
 /* Of a command line in the table; all of it is in the JSON. */
 #define COMMAND_SHOWN 256
@@ -32,6 +33,7 @@ static void describe(struct list_row *row)
 	proc_container(row->info.pid, row->container, sizeof(row->container));
 	proc_info_own_ns(&mnt_ns, &pid_ns);
 	row->other_mounts = row->info.mnt_ns && mnt_ns && row->info.mnt_ns != mnt_ns;
+	row->has_stubs = inline__is_left(row->info.pid, &row->stubs_read);
 	row->other_pids = row->info.pid_ns && pid_ns && row->info.pid_ns != pid_ns;
 }
 
@@ -150,6 +152,12 @@ void list_row__print(const struct list_row *row, FILE *out)
 	if (row->err)
 		fprintf(out, "%9swhy not: %s%s%s\n", "", row->e.what, row->e.hint[0] ? "; " : "",
 			row->e.hint);
+	if (row->has_stubs && row->stubs_read)
+		fprintf(out, "%9sthe inline engine of a pyebpf is at work on it\n", "");
+	else if (row->has_stubs)
+		fprintf(out,
+			"%9sa pyebpf that was killed has left its stubs there: pyebpf detach %d\n",
+			"", row->info.pid);
 }
 
 static void key(struct outbuf *out, const char *name)
@@ -234,6 +242,8 @@ void list_row__json(const struct list_row *row, struct outbuf *out)
 	boolean(out, "other_mount_namespace", row->other_mounts);
 	boolean(out, "other_pid_namespace", row->other_pids);
 	boolean(out, "supported", !row->err);
+	if (row->has_stubs)
+		string(out, "inline_engine", row->stubs_read ? "at work" : "left behind");
 	if (row->err) {
 		number(out, "exit_code", err_exit_code(row->err));
 		string(out, "why_not", row->e.what);

@@ -480,15 +480,14 @@ static int start_command(struct run *r)
 
 static int start_process(struct run *r)
 {
-	int err = proc_pid__open(r->opts->pids[0], &r->pid, r->e), old;
+	int err = proc_pid__open(r->opts->pids[0], &r->pid, r->e);
+	struct inline_found found;
 
+	if (!err)
+		err = inline__recover(r->pid.pid, &found, r->e);
 	if (err)
 		return err;
-	old = inline__recover(r->pid.pid);
-	if (old == -EBUSY)
-		return err_set(r->e, -PYE_EPLAN,
-			       "another pyebpf traces process %d with this engine", r->pid.given);
-	if (old > 0)
+	if (found.taken_out)
 		log_info("took out what a pyebpf that was killed had left in process %d",
 			 r->pid.given);
 	return interp__find(r->pid.pid, "uprobe", &r->in, r->e);

@@ -23,7 +23,6 @@
 
 #define PAGE_BYTES    4096ull
 #define REACH	      (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
-#define RESULTS	      (IL_PRIVATE + 0x800)
 #define DEADLINE_SEC  1
 #define OUTSIDE_TRIES 200
 #define OUTSIDE_US    10
@@ -191,50 +190,6 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	return best && *empty ? 0 : -ENOSPC;
 }
 
-/* What is left of an attach that was killed between its first two stops: a reservation whose first results
- * say so, and two memfds. */
-static int unreserve(struct inline_engine *e, uint64_t base)
-{
-	uint64_t words[7 * REMOTE_CALLS_MAX], closing = 0;
-	struct remote_call calls[3] = { { .nr = SYS_munmap } };
-	char path[48], link[32];
-
-	if (remote__read(&e->remote, base + RESULTS, words, sizeof(words)) || words[0] != base ||
-	    words[1] != base || words[8] != base + IL_PRIVATE || words[2] < IL_RING ||
-	    words[2] > 1ull << 36)
-		return 0;
-	calls[0].args[0] = base;
-	calls[0].args[1] = words[2];
-	for (unsigned int i = 3; i < 5; i++) {
-		ssize_t n;
-
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", e->remote.pid, (int)words[7UL * i]);
-		n = readlink(path, link, sizeof(link));
-		if (n > 7 && !memcmp(link, "/memfd:", 7))
-			calls[++closing] = (struct remote_call){ SYS_close, { words[7UL * i] } };
-	}
-	return remote__call(&e->remote, calls, (unsigned int)closing + 1, 0, NULL);
-}
-
-static int unreserve_all(struct inline_engine *e)
-{
-	struct maps maps;
-	int err = maps__read(e->remote.pid, &maps);
-
-	if (err)
-		return err;
-	for (size_t i = 0; !err && i + 1 < maps.cnt; i++) {
-		const struct mapping *m = &maps.items[i], *next = m + 1;
-
-		if (!(m->flags & (MAPPING_READ | MAPPING_WRITE | MAPPING_EXEC)) && !m->ino &&
-		    m->end - m->start == IL_CODE_BYTES && next->start == m->end &&
-		    next->end - next->start == IL_SHARED - IL_PRIVATE)
-			err = unreserve(e, m->start);
-	}
-	maps__done(&maps);
-	return err;
-}
-
 static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, int *ring_fd)
 {
 	uint64_t private_bytes = IL_SHARED - IL_PRIVATE;
@@ -245,12 +200,14 @@ static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, in
 		{ SYS_mmap,
 		  { e->base + IL_PRIVATE, private_bytes, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1ull, 0 } },
-		{ SYS_madvise, { e->base + IL_PRIVATE, private_bytes, MADV_WIPEONFORK } },
+		{ SYS_madvise,
+		  { e->base + IL_PRIVATE, private_bytes, MADV_WIPEONFORK, 0, 0,
+		    e->remote.scratch } },
 		{ SYS_memfd_create, { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
 		{ SYS_memfd_create, { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
 	};
 	int64_t values[REMOTE_CALLS_MAX] = { -1 };
-	int err = remote__call(&e->remote, calls, 5, e->base + RESULTS, values);
+	int err = remote__call(&e->remote, calls, 5, e->base + IL_RESULTS, values);
 
 	for (int i = 0; !err && i < 5; i++)
 		if (values[i] < 0)
@@ -324,7 +281,7 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 		{ SYS_close, { (uint64_t)ring_fd } },
 	};
 	int64_t values[REMOTE_CALLS_MAX];
-	int err = remote__call(&e->remote, calls, 5, e->base + RESULTS, values);
+	int err = remote__call(&e->remote, calls, 5, e->base + IL_RESULTS, values);
 
 	for (int i = 0; !err && i < 5; i++)
 		if (values[i] < 0)
@@ -411,7 +368,7 @@ static void close_fds(struct inline_engine *e, int code_fd, int ring_fd)
 					     { SYS_close, { (uint64_t)ring_fd } } };
 	int64_t values[REMOTE_CALLS_MAX];
 
-	remote__call(&e->remote, calls, 2, e->base + RESULTS, values);
+	remote__call(&e->remote, calls, 2, e->base + IL_RESULTS, values);
 }
 
 static int map_all(struct inline_engine *e, const struct inline_plan *plan, struct err *err)
@@ -476,27 +433,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (!ret && find_scratch(e))
 		ret = refuse(err, pid,
 			     "there is no unused room at the end of its interpreter's code");
-	if (!ret)
-		ret = unreserve_all(e);
 	return ret;
-}
-
-static int failed(struct inline_engine *e, int ret, struct err *err)
-{
-	if (ret <= -PYE_ENOTPYTHON)
-		return ret;
-	if (ret == -EPERM || ret == -EACCES) {
-		err_set(err, -PYE_EPRIV, "process %d may not be stopped: ptrace is not permitted",
-			e->remote.pid);
-		err_hint(
-			err,
-			"the inline engine needs what ptrace needs: a process of your own, or root");
-		return -PYE_EPRIV;
-	}
-	if (ret == -ESRCH)
-		return err_set(err, -PYE_ETARGET, "process %d has ended", e->remote.pid);
-	return err_set(err, -PYE_EPLAN, "the inline engine could not be put into process %d: %s",
-		       e->remote.pid, strerror(-ret));
 }
 
 int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
@@ -512,7 +449,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	e->tsc_hz = tsc_per_second();
 	ret = prepare(e, pid, opts, &plan, err);
 	if (ret)
-		return failed(e, ret, err);
+		return inline_failed(pid, ret, err);
 	ret = map_all(e, &plan, err);
 	if (!ret) {
 		describe(e, opts, &private);
@@ -521,7 +458,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	}
 	if (!ret)
 		ret = third_stop(e, &plan, opts);
-	return ret ? failed(e, ret, err) : 0;
+	return ret ? inline_failed(pid, ret, err) : 0;
 }
 
 void inline__alive(struct inline_engine *e)

@@ -51,7 +51,7 @@ struct inline_opts {
  * @pid: as /proc shows it
  * @in:  its interpreter, as interp__find() gave it
  *
- * What a pyebpf that was killed has left behind is taken out first.
+ * What a pyebpf that was killed has left behind has to be taken out first: inline__recover().
  *
  * Return: 0; -PYE_EPLAN, -PYE_EPRIV, -PYE_ETARGET with the reason. Then nothing is redirected.
  */
@@ -76,13 +76,27 @@ void inline__alive(struct inline_engine *e);
 
 void inline__done(struct inline_engine *e); /* detaches first; a zeroed one is no error */
 
+struct inline_found {
+	unsigned int taken_out; /* attaches, whole or half */
+	unsigned int
+		left_mapped; /* of these: restored, but a thread is on its way through the stubs */
+	uint32_t stops, longest_us;
+};
+
 /**
  * inline__recover - take out what a pyebpf that was killed has left in a process
  *
- * Return: 1 when something was taken out, 0 when there was nothing; -EBUSY when somebody reads its ring;
- * another negative errno.
+ * Return: 0, with what was there in @found; -PYE_EPLAN when another pyebpf is at work on it; -PYE_EPRIV,
+ * -PYE_ETARGET; each with the sentence.
  */
-int inline__recover(pid_t pid);
+int inline__recover(pid_t pid, struct inline_found *found, struct err *e);
+
+/* inline__is_left - are there stubs of ours in a process? Only reads. @has_reader: and somebody reads. False
+ * too when it may not be looked at. Takes a second when one was killed just now. */
+bool inline__is_left(pid_t pid, bool *has_reader);
+
+/* inline_failed - the sentence of a negative errno; what is a cause already stays. Returns the cause. */
+int inline_failed(pid_t pid, int err, struct err *e);
 
 /* inline_undo - the words back and the region unmapped; threads may be stopped or not, go on after it.
  * @left: true when it had to stay mapped. 0; -ESRCH; -ETIMEDOUT. */

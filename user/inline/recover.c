@@ -6,6 +6,8 @@
  * a stub, and its handler runs now).
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -80,19 +82,8 @@ static void stop_waiting(const struct remote *r, uint64_t base)
 static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 {
 	struct remote_call call = { SYS_munmap, { base, h->region_bytes } };
-	uint8_t byte, zeros[REMOTE_SCRATCH_BYTES] = { 0 };
-	int err = remote__call(r, &call, 1, 0, NULL);
 
-	for (int i = 0; !err && i < 20000 && !remote__read(r, base, &byte, 1); i++)
-		usleep(50);
-	if (!err && !remote__read(r, base, &byte, 1))
-		err = -ETIMEDOUT;
-	if (!err)
-		err = remote__calls_done(r);
-	if (!err)
-		remote__write(r, r->scratch, zeros, sizeof(zeros));
-	remote__resume(r);
-	return err;
+	return remote__finish(r, &call, 1, base);
 }
 
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left)
@@ -136,8 +127,11 @@ static bool read_header(const struct remote *r, uint64_t base, struct il_header 
 static bool has_reader(const struct remote *r, uint64_t base)
 {
 	uint64_t at = base + IL_SHARED + offsetof(struct il_shared, deadline), first, now;
+	uint64_t active;
 
-	if (remote__read(r, at, &first, 8))
+	/* a forked child has its parent's stubs, which pass through */
+	if (remote__read(r, base + IL_PRIVATE + offsetof(struct il_private, active), &active, 8) ||
+	    !active || remote__read(r, at, &first, 8))
 		return false;
 	for (int i = 0; i < READER_TRIES && first > tsc_now(); i++) {
 		usleep(READER_US);
@@ -147,39 +141,146 @@ static bool has_reader(const struct remote *r, uint64_t base)
 	return false;
 }
 
-static int recover_at(struct remote *r, uint64_t base, const struct il_header *h)
+/* A mapping that begins with the stubs of an attach that came to its second stop? */
+static bool is_region(const struct remote *r, const struct mapping *m, struct il_header *h)
 {
-	bool left;
-	int err;
-
-	if (has_reader(r, base))
-		return -EBUSY;
-	err = inline_undo(r, base, h, &left);
-	return err ? err : 1;
+	return m->flags & MAPPING_EXEC && m->end - m->start == IL_CODE_BYTES && m->ino &&
+	       read_header(r, m->start, h);
 }
 
-int inline__recover(pid_t pid)
+/* A reservation of one that came to its first: the results of its calls lie in it. */
+static bool is_reservation(const struct remote *r, const struct maps *maps, size_t i,
+			   uint64_t *words)
+{
+	const struct mapping *m = &maps->items[i], *next = m + 1;
+
+	return i + 1 < maps->cnt && !m->ino && m->end - m->start == IL_CODE_BYTES &&
+	       !(m->flags & (MAPPING_READ | MAPPING_WRITE | MAPPING_EXEC)) &&
+	       next->start == m->end && next->end - next->start == IL_SHARED - IL_PRIVATE &&
+	       !remote__read(r, m->start + IL_RESULTS, words, IL_RESULTS_BYTES) &&
+	       words[0] == m->start && words[1] == m->start && words[8] == m->start + IL_PRIVATE &&
+	       words[2] >= IL_RING && words[2] <= 1ull << 36;
+}
+
+static bool is_memfd(pid_t pid, int fd)
+{
+	char path[48], link[32];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	n = readlink(path, link, sizeof(link));
+	return n > 7 && !memcmp(link, "/memfd:", 7);
+}
+
+/* No word was replaced: the reservation goes, and two memfds. */
+static int unreserve(struct remote *r, const struct maps *maps, uint64_t base,
+		     const uint64_t *words)
+{
+	struct remote_call calls[3] = { { SYS_munmap, { base, words[2] } } };
+	const struct mapping *code = maps__find(maps, words[IL_RESULT_SCRATCH]);
+	unsigned int cnt = 1;
+
+	if (!code || !(code->flags & MAPPING_EXEC))
+		return 0;
+	for (unsigned int i = IL_RESULT_MEMFD; i < IL_RESULT_MEMFD + 2; i++)
+		if (is_memfd(r->pid, (int)words[7UL * i]))
+			calls[cnt++] = (struct remote_call){ SYS_close, { words[7UL * i] } };
+	r->scratch = words[IL_RESULT_SCRATCH];
+	return remote__finish(r, calls, cnt, base + IL_PRIVATE);
+}
+
+static int recover_at(struct remote *r, const struct maps *maps, size_t i, struct il_header *h,
+		      struct inline_found *found)
+{
+	uint64_t base = maps->items[i].start, words[IL_RESULTS_BYTES / 8];
+	bool left = false;
+	int err;
+
+	if (is_region(r, &maps->items[i], h)) {
+		if (has_reader(r, base))
+			return -EBUSY;
+		err = inline_undo(r, base, h, &left);
+	} else if (is_reservation(r, maps, i, words)) {
+		err = unreserve(r, maps, base, words);
+	} else {
+		return 0;
+	}
+	found->taken_out += !err;
+	found->left_mapped += left;
+	return err;
+}
+
+int inline_failed(pid_t pid, int err, struct err *e)
+{
+	if (err <= -PYE_ENOTPYTHON)
+		return err;
+	if (err == -EBUSY) {
+		err_set(e, -PYE_EPLAN,
+			"another pyebpf is at work on process %d with the inline engine", pid);
+		err_hint(e, "end that one first");
+		return -PYE_EPLAN;
+	}
+	if (err == -EPERM || err == -EACCES) {
+		err_set(e, -PYE_EPRIV, "process %d may not be stopped: ptrace is not permitted",
+			pid);
+		err_hint(
+			e,
+			"the inline engine needs what ptrace needs: a process of your own, or root");
+		return -PYE_EPRIV;
+	}
+	if (err == -ESRCH)
+		return err_set(e, -PYE_ETARGET, "process %d has ended", pid);
+	return err_set(e, -PYE_EPLAN, "process %d could not be changed by the inline engine: %s",
+		       pid, strerror(-err));
+}
+
+int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
 	struct remote r;
 	struct maps maps;
-	struct err e;
-	int err = h ? remote__open(&r, pid, &e) : -ENOMEM;
+	int err = h ? remote__open(&r, pid, e) : -ENOMEM;
 
+	memset(found, 0, sizeof(*found));
 	if (err)
-		return err;
+		return inline_failed(pid, err, e);
 	err = maps__read(pid, &maps);
-	for (size_t i = 0; !err && i < maps.cnt; i++) {
-		const struct mapping *m = &maps.items[i];
-
-		if (m->flags & MAPPING_EXEC && m->end - m->start == IL_CODE_BYTES && m->ino &&
-		    read_header(&r, m->start, h)) {
-			err = recover_at(&r, m->start, h);
-			break;
-		}
-	}
-	if (err != -ESRCH)
+	if (!err) {
+		for (size_t i = 0; !err && i < maps.cnt; i++)
+			err = recover_at(&r, &maps, i, h, found);
 		maps__done(&maps);
+	}
+	found->stops = r.stops;
+	found->longest_us = r.longest_us;
 	remote__close(&r);
-	return err;
+	return err ? inline_failed(pid, err, e) : 0;
+}
+
+bool inline__is_left(pid_t pid, bool *has_a_reader)
+{
+	auto_free struct il_header *h = malloc(sizeof(*h));
+	struct remote r = { .pid = pid };
+	uint64_t words[IL_RESULTS_BYTES / 8];
+	bool found = false;
+	struct maps maps;
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	r.mem = open(path, O_RDONLY | O_CLOEXEC);
+	*has_a_reader = false;
+	if (!h || r.mem < 0 || maps__read(pid, &maps)) {
+		if (r.mem >= 0)
+			close(r.mem);
+		return false;
+	}
+	for (size_t i = 0; i < maps.cnt; i++) {
+		if (is_region(&r, &maps.items[i], h))
+			*has_a_reader |= has_reader(&r, maps.items[i].start);
+		else if (!is_reservation(&r, &maps, i, words))
+			continue;
+		found = true;
+	}
+	maps__done(&maps);
+	close(r.mem);
+	return found;
 }

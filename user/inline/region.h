@@ -28,6 +28,12 @@
 #define IL_RING	       (IL_THREADS + 32ull * IL_THREAD_CNT)
 #define IL_SHARED_HEAD (IL_RING - IL_SHARED) /* bytes of the shared memory before the ring */
 
+/* In the private page until it is described: the calls of the first stop, {result, six arguments} each. */
+#define IL_RESULTS	  (IL_PRIVATE + 0x800)
+#define IL_RESULTS_BYTES  (56ull * 5)
+#define IL_RESULT_MEMFD	  3 /* this call and the next one made a memfd */
+#define IL_RESULT_SCRATCH (7 * 2 + 6) /* word: an argument that madvise() does not have */
+
 /* No call of the slow path writes more than this. */
 #define IL_SLACK    32768u
 #define IL_STR_MAX  4096u /* bytes of one text that travel */

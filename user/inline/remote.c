@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -102,6 +103,11 @@ int remote__open(struct remote *r, pid_t pid, struct err *e)
 	r->pid = pid;
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 	r->mem = open(path, O_RDWR | O_CLOEXEC);
+	if (r->mem >= 0 && flock(r->mem, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+		close(r->mem);
+		r->mem = -1;
+		return -EBUSY;
+	}
 	if (r->mem >= 0)
 		return 0;
 	if (errno == EACCES || errno == EPERM) {
@@ -507,4 +513,24 @@ int remote__calls_done(struct remote *r)
 		usleep(20);
 	}
 	return -ETIMEDOUT;
+}
+
+int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		   uint64_t gone)
+{
+	uint8_t byte, zeros[REMOTE_SCRATCH_BYTES] = { 0 };
+	uint64_t deadline = now_ns() + CALL_NS;
+	int err = remote__call(r, calls, cnt, 0, NULL);
+
+	while (!err && !remote__read(r, gone, &byte, 1)) {
+		if (now_ns() > deadline)
+			err = -ETIMEDOUT;
+		usleep(50);
+	}
+	if (!err)
+		err = remote__calls_done(r);
+	if (!err)
+		remote__write(r, r->scratch, zeros, sizeof(zeros));
+	remote__resume(r);
+	return err;
 }

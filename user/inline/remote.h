@@ -43,7 +43,7 @@ struct remote_call {
 #define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 8)
 #define REMOTE_SCRATCH_BYTES 128
 
-/* remote__open - 0; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
+/* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
 int remote__open(struct remote *r, pid_t pid, struct err *e);
 
 /* remote__close - the threads that are stopped go on. */
@@ -74,6 +74,17 @@ void remote__resume(struct remote *r);
  */
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		 uint64_t results, int64_t *values);
+
+/**
+ * remote__finish - the last calls: the first unmaps @gone
+ *
+ * The results are not wanted, but that they were made is waited for, and that no thread is in the scratch
+ * code any more, which is zeroed. All threads go on.
+ *
+ * Return: as remote__call().
+ */
+int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		   uint64_t gone);
 
 /* remote__calls_done - wait until no thread is in the scratch code any more, and leave all stopped.
  * 0; -ETIMEDOUT; -ESRCH; -EPERM. */

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inline engine when things go wrong: what a killed pyebpf leaves is found and taken out, whatever fails the target goes on."""
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+import lib
+from test_inline import BUSY, FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, memfds
+
+QUIET = ("import sys, time\n"
+         "def f(): time.sleep(0.001)\n"
+         "print('up', flush=True)\n"
+         "while 1: f()\n")
+SHORT = ["--ring", "256K"]
+
+
+def maps(pid):
+    return pathlib.Path("/proc/%d/maps" % pid).read_text()
+
+
+def detach(*pids):
+    done = lib.sh([lib.BINARY, "detach", *pids])
+    return done.returncode, lib.text(done.stderr)
+
+
+@contextlib.contextmanager
+def quiet(name):
+    """A target whose mappings do not change by themselves any more."""
+    with lib.started(lib.command(name) + ["-c", QUIET]) as target:
+        assert target.stdout.readline() == b"up\n"
+        yield target
+
+
+def shared(pid):
+    """Where a target has the memory that it shares with pyebpf; None: it has none."""
+    found = [line for line in maps(pid).splitlines() if " rw-s " in line and "/memfd:" in line]
+    return int(found[0].split("-")[0], 16) if found else None
+
+
+def head(pid):
+    """Bytes that the stubs have written."""
+    at = shared(pid)
+    if at is None:
+        return 0
+    with open("/proc/%d/mem" % pid, "rb") as f:
+        f.seek(at)
+        return int.from_bytes(f.read(8), "little")
+
+
+@contextlib.contextmanager
+def inline(pid, out, *options):
+    """pyebpf that has replaced the words of a process."""
+    with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", out, *INLINE, *options, "-p", pid], stderr=-1) as tracer:
+        lib.until(lambda: head(pid), "the first events")
+        yield tracer
+
+
+def killed(pid, out, *options):
+    with inline(pid, out, *options) as tracer:
+        tracer.kill()
+        assert tracer.wait() == -signal.SIGKILL
+
+
+# --- pyebpf detach ---
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_detach_after_a_kill(name, tmp_path):
+    with quiet(name) as target:
+        attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms")  # what the target allocates on the way is allocated
+        before = maps(target.pid)
+        killed(target.pid, tmp_path / "t.pyebpf", *SHORT)
+        assert memfds(target.pid)
+        listed = lib.sh([lib.BINARY, "list", target.pid]).stdout
+        assert b"pyebpf detach %d" % target.pid in listed
+        assert json.loads(lib.sh([lib.BINARY, "list", "--json", target.pid]).stdout)[0]["inline_engine"] == "left behind"
+        assert b"pyebpf detach %d" % target.pid in lib.sh([lib.BINARY, "doctor"]).stdout
+        code, said = detach(target.pid)
+        assert code == 0 and "as it was before" in said, said
+        assert maps(target.pid) == before
+        assert "detach" not in lib.text(lib.sh([lib.BINARY, "list", target.pid]).stdout)
+        assert detach(target.pid) == (0, "pyebpf: nothing of pyebpf is in process %d\n" % target.pid)
+        assert target.poll() is None
+
+
+def test_detach_leaves_a_living_one_alone(tmp_path):
+    with quiet(ONE) as target, inline(target.pid, tmp_path / "t.pyebpf") as tracer:
+        code, said = detach(target.pid)
+        assert code == 5 and "another pyebpf" in said, said
+        assert b"is at work" in lib.sh([lib.BINARY, "list", target.pid]).stdout
+        lib.stop(tracer)
+        assert lib.Trace(tmp_path / "t.pyebpf").whole().events
+
+
+def test_detach_of_a_child(tmp_path):
+    """A child that was forked while its parent was traced has the stubs, which pass through; its parent goes on being traced."""
+    code = ("import os, time\n"
+            "def f(): time.sleep(0.001)\n"
+            "print('up', flush=True)\n"
+            "input()\n"
+            "pid = os.fork()\n"
+            "if pid: print(pid, flush=True)\n"
+            "while 1: f()\n")
+    with lib.started(lib.command(ONE) + ["-u", "-c", code], stdin=-1) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: memfds(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            child = int(target.stdout.readline())
+            try:
+                assert memfds(child)
+                code, said = detach(child)
+                assert code == 0 and "as it was" in said, said
+                assert not memfds(child) and memfds(target.pid)
+                done = attach_for(child, tmp_path / "child.pyebpf", "-d", "200ms")
+                assert done.returncode == 0 and lib.Trace(tmp_path / "child.pyebpf").whole().count("<string>", "call")["f"] > 1
+            finally:
+                os.kill(child, signal.SIGKILL)
+            lib.stop(tracer)
+    assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["f"] > 1
+
+
+def test_detach_of_what_is_not_there():
+    code, said = detach(2**22 + 1)
+    assert code == 4 and "no process" in said, said
