@@ -2,6 +2,7 @@
 """Interpreters in unusual places: deleted, replaced, renamed, embedded, in other namespaces; and strangers beside a target."""
 import collections
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -146,6 +147,31 @@ def test_embedded_later(embedder, tmp_path):
         works = collections.Counter(e["pid"] for e in seen.of(program) if e["ev"] == "call" and e["name"] == "work")
         assert {pid: works[pid] for pid in later[1:]} == {pid: 200 for pid in later[1:]}
     inside()
+
+
+def test_two_libraries_in_one_process(tmp_path):
+    """One is traced; that the other one is not is said, by trace and by list."""
+    if not os.path.exists(LIBRARY):
+        pytest.skip("no libpython to load")
+    libs = [tmp_path / "one.so", tmp_path / "two.so"]
+    for copy in libs:
+        shutil.copy(LIBRARY, copy)
+    done = lib.sh(["cc", "-o", tmp_path / "twins", lib.PROGRAMS / "twins.c", "-ldl"])
+    assert done.returncode == 0, done.stderr
+    program = tmp_path / "p.py"
+    program.write_text("def work(n): return n\nfor i in range(200): work(i)\n")
+    with lib.started([tmp_path / "twins", program, *libs], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"ready\n"
+        row = json.loads(lib.sh([lib.BINARY, "list", "--json", target.pid]).stdout)[0]
+        assert {row["file"], row["left_out"]} == set(map(str, libs))
+        assert row["left_out"] in lib.text(lib.sh([lib.BINARY, "list", target.pid]).stdout)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            target.stdin.write(b"x")
+            target.stdin.close()
+            said = lib.finish(tracer)
+    assert "a second interpreter that is left out: %s\n" % row["left_out"] in said
+    assert lib.Trace(tmp_path / "t.pyebpf").whole().count(program, "call")["work"] == 200
 
 
 # --- other namespaces ---

@@ -158,6 +158,8 @@ void list_row__print(const struct list_row *row, FILE *out)
 		fprintf(out,
 			"%9sa pyebpf that was killed has left its stubs there: pyebpf detach %d\n",
 			"", row->info.pid);
+	if (!row->err && row->in.other[0])
+		fprintf(out, "%9sleft out: a second interpreter in it, %s\n", "", row->in.other);
 }
 
 static void key(struct outbuf *out, const char *name)
@@ -211,6 +213,8 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 	if (!row->err) {
 		string(out, "engine", in->plan.engine);
 		string(out, "record_engine", "sample");
+		if (row->in.other[0])
+			string(out, "left_out", row->in.other);
 	}
 	boolean(out, "shared", !in->in_executable);
 	boolean(out, "debug", in->plan.debug);

@@ -105,6 +105,9 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	err = session_tell(s, &p);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
+	else if (t->in.other[0])
+		log_warn("process %d has a second interpreter that is left out: %s", t->pid.given,
+			 t->in.other);
 	return err;
 }
 

@@ -54,6 +54,8 @@ struct search {
 	struct maps maps;
 	struct proc_mem mem;
 	struct candidate best;
+	const char *
+		other_path; /* of an interpreter that runs beside the best one; borrowed from the maps */
 	int file_err; /* of a file that holds an interpreter but cannot be used; 0 = none */
 	struct err file_e;
 	const char *file_path; /* borrowed from the maps */
@@ -93,24 +95,28 @@ static bool has_started(const struct search *s, const struct interp_file *file, 
 }
 
 /* One file can be mapped twice (dlmopen), so all places are tried; the started one is the best. */
-static bool place(const struct search *s, const struct mapping *of, struct candidate *c)
+static bool place(struct search *s, const struct mapping *of, struct candidate *c)
 {
 	const struct probe_site *site = &c->file->plan.sites[0];
 	bool found = false;
 
-	for (size_t i = 0; i < s->maps.cnt && !c->started; i++) {
+	for (size_t i = 0; i < s->maps.cnt; i++) {
 		const struct mapping *m = &s->maps.items[i];
+		bool started;
 		uint64_t bias;
 
 		if (!is_code(m) || !mapping_same_file(m, of) || site->offset < m->offset ||
 		    site->offset - m->offset >= m->end - m->start)
 			continue;
 		bias = m->start + (site->offset - m->offset) - site->vaddr;
-		if (found && !has_started(s, c->file, bias))
+		started = has_started(s, c->file, bias);
+		if (started && c->started)
+			s->other_path = m->path;
+		if (found && (c->started || !started))
 			continue;
 		c->code = m;
 		c->bias = bias;
-		c->started = has_started(s, c->file, bias);
+		c->started = started;
 		found = true;
 	}
 	return found;
@@ -121,6 +127,19 @@ static bool better(const struct candidate *a, const struct candidate *b)
 	if (!b->file || a->started != b->started)
 		return !b->file || a->started;
 	return a->file->is_executable && !b->file->is_executable;
+}
+
+/* Takes @c as the best one, or lets go of it. */
+static void rank(struct search *s, struct candidate *c)
+{
+	bool wins = better(c, &s->best);
+	struct candidate *loser = wins ? &s->best : c;
+
+	if (loser->started)
+		s->other_path = loser->code->path;
+	mapped_file__close(&loser->open);
+	if (wins)
+		s->best = *c;
 }
 
 static void keep_refusal(struct search *s, const struct interp_file *file, const struct mapping *m)
@@ -145,10 +164,8 @@ static int consider(struct search *s, const struct mapping *m)
 	}
 	c.file = interp_file__get(s->cache, c.open.path, s->engine);
 	s->interpreter_cnt += c.file && c.file->err != -PYE_ENOTPYTHON;
-	if (c.file && !c.file->err && c.file->plan.site_cnt && place(s, m, &c) &&
-	    better(&c, &s->best)) {
-		mapped_file__close(&s->best.open);
-		s->best = c;
+	if (c.file && !c.file->err && c.file->plan.site_cnt && place(s, m, &c)) {
+		rank(s, &c);
 		return 0;
 	}
 	if (c.file && c.file->err && c.file->err != -PYE_ENOTPYTHON)
@@ -321,6 +338,8 @@ static void fill(struct search *s, struct interp *out)
 	out->in_executable = file->is_executable;
 	out->started = c->started;
 	out->has_jit = file->has_jit;
+	if (s->other_path)
+		interp_show_path(s->other_path, out->other, sizeof(out->other));
 	snprintf(out->version, sizeof(out->version), "%s", file->version);
 	out->plan = file->plan;
 	out->layout = file->layout;

@@ -28,6 +28,7 @@ struct interp {
 	bool in_executable; /* not in a shared library */
 	bool started; /* there was a PyInterpreterState */
 	bool has_jit; /* was built with a JIT, active or not */
+	char other[256]; /* for messages: where another interpreter lies that runs too; "" = none */
 	char version[24]; /* "3.12.1"; "3.12" when the file does not say more */
 	struct probe_plan plan;
 	struct pye_pylayout layout;
