@@ -194,6 +194,50 @@ def probes(tracer):
     return out
 
 
+def kernel_objects(pid):
+    """{("prog", id), ...}: the programs, maps and links of BPF that a process holds."""
+    out = set()
+    for path in pathlib.Path("/proc/%d/fdinfo" % pid).glob("*"):
+        with contextlib.suppress(OSError):
+            out |= set(re.findall(r"^(prog|map|link)_id:\s*(\d+)$", path.read_text(errors="surrogateescape"), re.M))
+    return {(kind, int(number)) for kind, number in out}
+
+
+def all_kernel_objects():
+    """The same of the whole machine."""
+    out = set()
+    for kind in ("prog", "map", "link"):
+        done = sh(["bpftool", "-j", kind, "list"])
+        assert done.returncode == 0, done.stderr
+        out |= {(kind, row["id"]) for row in json.loads(done.stdout)}
+    return out
+
+
+def mapped_code(pid):
+    """[(start, end, file offset, file)] of executable mappings of files."""
+    out = []
+    for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines():
+        m = re.match(r"([0-9a-f]+)-([0-9a-f]+) r-xp ([0-9a-f]+) \S+ \d+ +(/.*)", line)
+        if m and "python" in m.group(4):
+            out.append((int(m.group(1), 16), int(m.group(2), 16), int(m.group(3), 16), m.group(4)))
+    return out
+
+
+def code_differs(pid):
+    """Places where the code in memory is not that of the file."""
+    bad = []
+    with open("/proc/%d/mem" % pid, "rb") as mem:
+        for start, end, offset, file in mapped_code(pid):
+            mem.seek(start)
+            have = mem.read(end - start)
+            with open(file, "rb") as f:
+                f.seek(offset)
+                want = f.read(end - start)
+            if have[:len(want)] != want:
+                bad += [(file, offset + i) for i in range(len(want)) if have[i] != want[i]]
+    return bad
+
+
 def wait_attached(tracer, *pids):
     """Until this pyebpf (a Popen) has all its probes in these processes: their number does not grow any more."""
     def look():

@@ -48,37 +48,12 @@ def steady(name):
         yield Steady(process)
 
 
-def mapped_code(pid):
-    """[(start, end, file offset, file)] of executable mappings of files."""
-    out = []
-    for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines():
-        m = re.match(r"([0-9a-f]+)-([0-9a-f]+) r-xp ([0-9a-f]+) \S+ \d+ +(/.*)", line)
-        if m and "python" in m.group(4):
-            out.append((int(m.group(1), 16), int(m.group(2), 16), int(m.group(3), 16), m.group(4)))
-    return out
-
-
-def code_differs(pid):
-    """Places where the code in memory is not that of the file."""
-    bad = []
-    with open("/proc/%d/mem" % pid, "rb") as mem:
-        for start, end, offset, file in mapped_code(pid):
-            mem.seek(start)
-            have = mem.read(end - start)
-            with open(file, "rb") as f:
-                f.seek(offset)
-                want = f.read(end - start)
-            if have[:len(want)] != want:
-                bad += [(file, offset + i) for i in range(len(want)) if have[i] != want[i]]
-    return bad
-
-
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
 def test_killed_at_any_moment(name, tmp_path):
     chance = random.Random(7)
     capture = tmp_path / "t.pyebpf"
     with steady(name) as target:
-        assert code_differs(target.pid) == []
+        assert lib.code_differs(target.pid) == []
         seen_probes = readable = 0
         whole = 3.0
         for n in range(KILLS // len(lib.pick("3.8", "3.12")) + 1):
@@ -92,11 +67,11 @@ def test_killed_at_any_moment(name, tmp_path):
                 if n == 0:
                     lib.wait_attached(tracer, target.pid)
                     whole = (time.monotonic() - begun) * 1.3 + 0.2
-                    assert code_differs(target.pid), "no probes"
+                    assert lib.code_differs(target.pid), "no probes"
                 assert tracer.poll() is None
                 tracer.kill()
                 tracer.wait(60)
-            lib.until(lambda: code_differs(target.pid) == [], "the code as it was", 10)
+            lib.until(lambda: lib.code_differs(target.pid) == [], "the code as it was", 10)
             target.goes_on()
             lib.nothing_left()
             if capture.exists() and capture.stat().st_size:
@@ -170,13 +145,13 @@ def mine(pid, mark):
 @pytest.mark.parametrize("name", lib.pick("3.10", "3.13"))
 def test_the_code_is_as_before_after_a_clean_end(name, tmp_path):
     with steady(name) as target:
-        before = code_differs(target.pid)
+        before = lib.code_differs(target.pid)
         with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
             lib.wait_attached(tracer, target.pid)
             placed = {at for pid, _, at in lib.probes(tracer.pid) if pid == target.pid}
-            assert {at for _, at in code_differs(target.pid)} <= placed
+            assert {at for _, at in lib.code_differs(target.pid)} <= placed
             lib.stop(tracer)
-        assert before == code_differs(target.pid) == []
+        assert before == lib.code_differs(target.pid) == []
         target.goes_on()
 
 
@@ -244,7 +219,7 @@ def test_a_process_beside_the_traced_one_pays_nothing(name, tmp_path):
         alone = least(beside)
         with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
             lib.wait_attached(tracer, target.pid)
-            assert code_differs(target.pid) and not code_differs(beside.pid)
+            assert lib.code_differs(target.pid) and not lib.code_differs(beside.pid)
             traced = least(beside)
             with lib.attach(beside.pid, tmp_path / "u.pyebpf") as second:
                 lib.wait_attached(second, beside.pid)
