@@ -211,14 +211,14 @@ static int run(const struct block *b, const struct opts *o, struct sink *sink)
 
 	if (!cursors)
 		return -ENOMEM;
-	err = export_firefox.new(&self, &opts, &out);
+	err = exporter__new(&export_firefox, &self, &opts, &out);
 	if (!err) {
 		err = define(to, self, o->threads, b->per_level * LEVELS);
 		if (!err)
 			err = push(to, self, b, cursors, o, &totals.end_ns);
 		if (!err)
 			err = to->end(self, &totals);
-		export_firefox.free(self);
+		exporter__free(&export_firefox, self);
 	}
 	free(cursors);
 	return err;

@@ -18,7 +18,7 @@ static const struct command {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
 	{ "record", NULL, cmd_record, "sample the stacks of running programs" },
 	{ "convert", NULL, cmd_convert,
-	  "turn a capture into firefox, pprof, collapsed, svg or ndjson" },
+	  "turn a capture into firefox, pprof, svg, html or another format" },
 	{ "merge", NULL, cmd_merge,
 	  "add up captures into one pprof, collapsed, svg, pstats or text file" },
 	{ "diff", NULL, cmd_diff, "say what changed between two captures, and what is noise" },

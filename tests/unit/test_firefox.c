@@ -98,9 +98,9 @@ static void export_to(feed_fn feed, uint64_t split_events, bool can_split, struc
 	struct push p = { .to = &export_firefox.consumer };
 
 	*parts = (struct parts){ .cnt = 1, .fail_after = -1 };
-	assert_int_equal(export_firefox.new(&p.self, &opts, &out), 0);
+	assert_int_equal(exporter__new(&export_firefox, &p.self, &opts, &out), 0);
 	feed(&p);
-	export_firefox.free(p.self);
+	exporter__free(&export_firefox, p.self);
 }
 
 static char *export_one(feed_fn feed)
@@ -432,13 +432,13 @@ static void test_errors(void **state)
 	struct push p = { .to = &export_firefox.consumer };
 
 	(void)state;
-	assert_int_equal(export_firefox.new(&p.self, &opts, &out), 0);
+	assert_int_equal(exporter__new(&export_firefox, &p.self, &opts, &out), 0);
 	begin_one_thread(&p);
 	assert_true(p.to->event(p.self, &event) < 0);
 	assert_int_equal(p.to->end(p.self, &totals), -ENOSPC);
-	export_firefox.free(p.self);
+	exporter__free(&export_firefox, p.self);
 	parts_free(&parts);
-	export_firefox.free(NULL);
+	exporter__free(&export_firefox, NULL);
 }
 
 static void test_place(void **state)
@@ -553,10 +553,10 @@ static int write_file(const char *path, const char *name, feed_fn feed, uint64_t
 	const struct export_out out = { .ctx = &f, .write = folder_write, .next = folder_next };
 	struct push p = { .to = &format->consumer };
 
-	if (folder_next(&f) || format->new (&p.self, &opts, &out))
+	if (folder_next(&f) || exporter__new(format, &p.self, &opts, &out))
 		return 1;
 	feed(&p);
-	format->free(p.self);
+	exporter__free(format, p.self);
 	return close(f.fd);
 }
 

@@ -25,7 +25,7 @@ static struct push start(const struct exporter *x, struct membuf *got, struct ex
 	struct push p = { .to = &x->consumer };
 
 	*out = (struct export_out){ .ctx = got, .write = membuf__write };
-	assert_int_equal(x->new (&p.self, &opts, out), 0);
+	assert_int_equal(exporter__new(x, &p.self, &opts, out), 0);
 	push_begin(&p, (struct trace_cost){ 0 });
 	push_process(&p, 1, 77, "python3");
 	push_thread(&p, 1, 1, 78, "a;b\n", 0);
@@ -51,7 +51,7 @@ static void test_collapsed__lines(void **state)
 			    "python3-77;a\\x3bb\\x0a-78;<module> (/a.py:1) 107\n"
 			    "python3-77;a\\x3bb\\x0a-78;<module> (/a.py:1);f\\x3b\\x1b g 3\n"
 			    "python3-77;a\\x3bb\\x0a-78;[lost 5] 90\n");
-	export_collapsed.free(p.self);
+	exporter__free(&export_collapsed, p.self);
 	membuf__done(&got);
 }
 
@@ -78,7 +78,7 @@ static void test_collapsed__deep_recursion(void **state)
 	}
 	assert_int_equal(sum, 2 * DEEP - 1);
 	assert_int_equal(lines, 257);
-	export_collapsed.free(p.self);
+	exporter__free(&export_collapsed, p.self);
 	membuf__done(&got);
 }
 
@@ -101,8 +101,8 @@ static void test_pstats__big_numbers_and_gaps(void **state)
 	assert_non_null(memmem(got.data, got.len, big, sizeof(big) - 1));
 	assert_true(got.len > sizeof(lost) - 1);
 	assert_memory_equal(got.data + got.len - (sizeof(lost) - 1), lost, sizeof(lost) - 1);
-	export_pstats.free(p.self);
-	export_pstats.free(NULL);
+	exporter__free(&export_pstats, p.self);
+	exporter__free(&export_pstats, NULL);
 	membuf__done(&got);
 }
 
@@ -143,8 +143,8 @@ static void test_text__tables(void **state)
 	push_end(&p, 6000000, 5, 5);
 	membuf__write(&got, "", 1);
 	assert_string_equal(got.data, want);
-	export_text.free(p.self);
-	export_text.free(NULL);
+	exporter__free(&export_text, p.self);
+	exporter__free(&export_text, NULL);
 	membuf__done(&got);
 }
 
@@ -159,10 +159,10 @@ static void test_pprof__deep_recursion(void **state)
 		push_event(&p, 1, 1000 + i, TRACE_CALL, 1);
 	push_end(&p, 1000 + DEEP, DEEP, 0);
 	assert_true(got.len > 100 && got.len < 20000);
-	export_pprof.free(p.self);
+	exporter__free(&export_pprof, p.self);
 	membuf__done(&got);
-	export_pprof.free(NULL);
-	export_collapsed.free(NULL);
+	exporter__free(&export_pprof, NULL);
+	exporter__free(&export_collapsed, NULL);
 }
 
 static int count(void *ctx, const struct folded_stack *stack)

@@ -34,7 +34,7 @@ static void test_ndjson__every_kind_of_line(void **state)
 	struct push p = { .to = &export_ndjson.consumer };
 
 	(void)state;
-	assert_int_equal(export_ndjson.new(&p.self, &opts, &out), 0);
+	assert_int_equal(exporter__new(&export_ndjson, &p.self, &opts, &out), 0);
 	push_begin(&p, (struct trace_cost){ 10, 5, 20, 15 });
 	push_process(&p, 1, 77, "python3");
 	push_thread(&p, 1, 1, 78, "main", 0);
@@ -47,8 +47,8 @@ static void test_ndjson__every_kind_of_line(void **state)
 	push_end(&p, 3000, 2, 5);
 	membuf__write(&got, "", 1);
 	assert_string_equal(got.data, want);
-	export_ndjson.free(p.self);
-	export_ndjson.free(NULL);
+	exporter__free(&export_ndjson, p.self);
+	exporter__free(&export_ndjson, NULL);
 	membuf__done(&got);
 }
 
@@ -67,7 +67,7 @@ static void test_ndjson__stops_when_the_disk_is_full(void **state)
 	int err = 0;
 
 	(void)state;
-	assert_int_equal(export_ndjson.new(&p.self, &opts, &out), 0);
+	assert_int_equal(exporter__new(&export_ndjson, &p.self, &opts, &out), 0);
 	push_begin(&p, (struct trace_cost){ 0 });
 	push_process(&p, 1, 77, "python3");
 	push_thread(&p, 1, 1, 78, "main", 0);
@@ -75,7 +75,7 @@ static void test_ndjson__stops_when_the_disk_is_full(void **state)
 	for (int i = 0; i < 100000 && !err; i++)
 		err = p.to->event(p.self, &event);
 	assert_int_equal(err, -28);
-	export_ndjson.free(p.self);
+	exporter__free(&export_ndjson, p.self);
 }
 
 static void test_exporters__by_name_and_path(void **state)

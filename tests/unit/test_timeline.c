@@ -35,7 +35,7 @@ static struct push start_sampled(const struct exporter *x, struct note *n, struc
 	struct push p = { .to = &x->consumer, .sample_ns = sample_ns };
 
 	*out = (struct export_out){ .ctx = n, .write = membuf__write, .note = take_note };
-	assert_int_equal(x->new (&p.self, &opts, out), 0);
+	assert_int_equal(exporter__new(x, &p.self, &opts, out), 0);
 	push_begin(&p, (struct trace_cost){ 0 });
 	push_process(&p, 1, 77, "py\"thon");
 	push_thread(&p, 1, 1, 78, "a\x1b\xed\xb2\x80", 0);
@@ -59,8 +59,8 @@ static const char *text_of(struct note *n)
 
 static void finish(const struct exporter *x, struct push *p, struct note *n)
 {
-	x->free(p->self);
-	x->free(NULL);
+	exporter__free(x, p->self);
+	exporter__free(x, NULL);
 	membuf__done(&n->got);
 }
 
@@ -308,10 +308,10 @@ static void test_all__stop_when_the_disk_is_full(void **state)
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
 		struct push p = { .to = &all[i]->consumer };
 
-		assert_int_equal(all[i]->new (&p.self, &opts, &out), 0);
+		assert_int_equal(exporter__new(all[i], &p.self, &opts, &out), 0);
 		push_begin(&p, (struct trace_cost){ 0 });
 		assert_int_equal(p.to->end(p.self, &totals), -28);
-		all[i]->free(p.self);
+		exporter__free(all[i], p.self);
 	}
 }
 

@@ -18,7 +18,7 @@ const struct opt_row output_rows[] = {
 	{ 'o', "output", "FILE", OPT_STRING, offsetof(struct output_opts, path), NULL,
 	  "where to write, - for stdout", false, NULL },
 	{ 'f', "format", "NAME", OPT_STRING, offsetof(struct output_opts, format), NULL,
-	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, pstats, text or ndjson "
+	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, html, pstats, text or ndjson "
 	  "(default: by the extension of FILE, else firefox)",
 	  false, NULL },
 	{ 0, "force", NULL, OPT_FLAG, offsetof(struct output_opts, force), NULL,
@@ -54,12 +54,14 @@ int emit_format(const struct output_opts *opts, const char *path, const struct e
 	const struct exporter *found;
 	char names[256] = "";
 
-	if (!opts->format) {
+	if (opts->format) {
+		found = exporter_by_name(opts->format);
+	} else {
 		found = path && strcmp(path, "-") != 0 ? exporter_by_path(path) : NULL;
-		*format = found ? found : exporter_at(0);
-		return 0;
+		found = found ? found : exporter_at(0);
 	}
-	found = exporter_by_name(opts->format);
+	if (found && found->missing)
+		return err_set(e, -PYE_EUSAGE, "cannot write %s: %s", found->name, found->missing);
 	if (found) {
 		*format = found;
 		return 0;
@@ -201,7 +203,7 @@ static int convert(struct emit *m, int fd)
 					.note = note };
 	int err = begin_part(m);
 
-	err = err ? err : m->format->new (&m->exporter, &opts, &out);
+	err = err ? err : exporter__new(m->format, &m->exporter, &opts, &out);
 	err = err ? err : decode_file(fd, &tee, m, m->e);
 	return err ? err : end_part(m);
 }
@@ -220,7 +222,7 @@ int emit_capture(int fd, const struct output_opts *opts, const char *path,
 	err = convert(&m, fd);
 	if (err && e && !e->what[0])
 		err_set(e, err, "the conversion failed: %s", err_str(err));
-	format->free(m.exporter);
+	exporter__free(format, m.exporter);
 	outfile__free(m.file);
 	return err;
 }

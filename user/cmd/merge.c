@@ -94,7 +94,7 @@ static int write_format(struct aggregate *all, const struct exporter *format, vo
 {
 	const struct export_opts export_opts = { .raw = opts->output.raw };
 	const struct export_out out = { .ctx = file, .write = write_out };
-	int err = format->new (self, &export_opts, &out);
+	int err = exporter__new(format, self, &export_opts, &out);
 
 	if (err)
 		return err;
@@ -112,7 +112,7 @@ static int write_file(struct aggregate *all, const struct exporter *format, cons
 	if (err)
 		return err;
 	err = write_format(all, format, &self, file, opts);
-	format->free(self);
+	exporter__free(format, self);
 	if (err)
 		return err == -ENOMEM ? err : outfile__explain(file, e);
 	err = outfile__commit(file, e);

@@ -35,12 +35,10 @@ struct chrometrace {
 	uint32_t about; /* the capture; a fragment */
 };
 
-static void chrometrace__free(void *self)
+static void chrometrace__done(void *self)
 {
 	struct chrometrace *c = self;
 
-	if (!c)
-		return;
 	timeline__done(&c->timeline);
 	gzip__free(c->gzip);
 	outbuf__done(&c->out);
@@ -49,7 +47,6 @@ static void chrometrace__free(void *self)
 	idmap__done(&c->owners);
 	free(c->thread_fragments);
 	free(c->func_fragments);
-	free(c);
 }
 
 /* An outbuf onto the scratch memory; fragment_done() makes a fragment of it. */
@@ -213,27 +210,16 @@ static const struct timeline_ops timeline_ops = {
 	.close = on_close,
 };
 
-static int chrometrace__new(void **self, const struct export_opts *opts,
-			    const struct export_out *out)
+static int chrometrace__init(void *self, const struct export_opts *opts,
+			     const struct export_out *out)
 {
-	struct chrometrace *c = calloc(1, sizeof(*c));
+	struct chrometrace *c = self;
 	int err;
 
-	if (!c)
-		return -ENOMEM;
 	err = timeline__init(&c->timeline, &timeline_ops, c);
 	err = err ? err : strpool__init(&c->fragments);
-	if (!err && !opts->plain)
-		err = gzip__new(&c->gzip, GZIP_FASTEST, out->write, out->ctx);
-	if (!err)
-		err = c->gzip ? outbuf__init(&c->out, BUFFER_BYTES, gzip__write, c->gzip)
-			      : outbuf__init(&c->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		chrometrace__free(c);
-		return err;
-	}
-	*self = c;
-	return 0;
+	return err ? err
+		   : gzip_front(&c->gzip, opts->plain, &c->out, BUFFER_BYTES, out->write, out->ctx);
 }
 
 static void put_text(struct outbuf *b, const char *member, const char *text)
@@ -347,8 +333,7 @@ static int on_end(void *self, const struct trace_totals *totals)
 		return err;
 	put_names(c);
 	put_totals(c, totals);
-	err = outbuf__flush(&c->out);
-	return err || !c->gzip ? err : gzip__finish(c->gzip);
+	return gzip_front_end(c->gzip, &c->out);
 }
 
 const struct exporter export_chrometrace = {
@@ -357,7 +342,8 @@ const struct exporter export_chrometrace = {
 	.extensions = (const char *const[]){ ".trace.json.gz", ".trace.json", NULL },
 	.help = "Chrome's trace events, for Perfetto: every call in its place in time",
 	.hint = "open https://ui.perfetto.dev and drop @ onto it",
-	.new = chrometrace__new,
+	.size = sizeof(struct chrometrace),
+	.init = chrometrace__init,
 	.consumer = {
 		.begin = on_begin,
 		.process = on_process,
@@ -368,5 +354,5 @@ const struct exporter export_chrometrace = {
 		.gap = on_gap,
 		.end = on_end,
 	},
-	.free = chrometrace__free,
+	.done = chrometrace__done,
 };

@@ -25,35 +25,25 @@ struct collapsed {
 	uint32_t *label_of; /* by function */
 };
 
-static void collapsed__free(void *self)
+static void collapsed__done(void *self)
 {
 	struct collapsed *c = self;
 
-	if (!c)
-		return;
 	folding__done(&c->folding);
 	outbuf__done(&c->out);
 	strpool__done(&c->labels);
 	free(c->label_of);
-	free(c);
 }
 
-static int collapsed__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int collapsed__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct collapsed *c = calloc(1, sizeof(*c));
+	struct collapsed *c = self;
 	int err;
 
-	if (!c)
-		return -ENOMEM;
 	err = folding__init(&c->folding, opts);
 	err = err ? err : strpool__init(&c->labels);
 	err = err ? err : outbuf__init(&c->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		collapsed__free(c);
-		return err;
-	}
-	*self = c;
-	return 0;
+	return err;
 }
 
 /* A name as part of a frame: what separates frames or is no plain text is escaped. */
@@ -192,7 +182,8 @@ const struct exporter export_collapsed = {
 	.help = "a line per stack with its self time in ns, for flame graphs",
 	.folds = true,
 	.hint = "flamegraph.pl @ > flame.svg",
-	.new = collapsed__new,
+	.size = sizeof(struct collapsed),
+	.init = collapsed__init,
 	.consumer = {
 		.begin = folding_begin,
 		.process = folding_process,
@@ -203,5 +194,5 @@ const struct exporter export_collapsed = {
 		.gap = folding_gap,
 		.end = on_end,
 	},
-	.free = collapsed__free,
+	.done = collapsed__done,
 };

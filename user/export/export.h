@@ -43,9 +43,11 @@ struct export_out {
  * @folds:           its self begins with a struct folding: it can write an aggregate of several traces
  * @hint:            what to do with the file, after "next: "; @ stands for its name, quoted
  * @binary:          not for a terminal
- * @new:             makes the consumer's self; @out and @opts are borrowed for its life
+ * @missing:         why this build cannot write it, and how one gets a build that can; NULL: it can
+ * @size:            bytes of the consumer's self
+ * @init:            of a zeroed self; @out and @opts are borrowed for its life
  * @consumer:        end() has written everything when it returns 0
- * @free:            NULL is fine
+ * @done:            releases what a self holds, also one whose init failed
  */
 struct exporter {
 	const char *name;
@@ -55,14 +57,28 @@ struct exporter {
 	bool folds;
 	const char *hint;
 	bool binary;
-	int (*new)(void **self, const struct export_opts *opts, const struct export_out *out);
+	const char *missing;
+	size_t size;
+	int (*init)(void *self, const struct export_opts *opts, const struct export_out *out);
 	struct trace_consumer consumer;
-	void (*free)(void *self);
+	void (*done)(void *self);
 };
 
 extern const struct exporter export_ndjson, export_collapsed, export_pprof, export_firefox;
 extern const struct exporter export_svg, export_speedscope, export_chrometrace;
-extern const struct exporter export_pstats, export_text;
+extern const struct exporter export_pstats, export_text, export_html;
+
+/**
+ * exporter__new - make the self of a format's consumer
+ * @opts, @out: borrowed for its life
+ *
+ * Return: 0, -ENOMEM, or what the format says.
+ */
+int exporter__new(const struct exporter *format, void **self, const struct export_opts *opts,
+		  const struct export_out *out);
+
+/* exporter__free - NULL is fine. */
+void exporter__free(const struct exporter *format, void *self);
 
 /* exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. */
 const struct exporter *exporter_by_name(const char *name);

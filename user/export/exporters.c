@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The table of formats. A new one: a file in this folder, its line here and in export.h. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "export/export.h"
@@ -12,6 +14,7 @@ static const struct exporter *const exporters[] = {
 	&export_chrometrace,
 	&export_collapsed,
 	&export_svg,
+	&export_html,
 	&export_pstats,
 	&export_text,
 	&export_ndjson,
@@ -72,4 +75,26 @@ const struct exporter *exporter_by_path(const char *path)
 		}
 	}
 	return best;
+}
+
+int exporter__new(const struct exporter *format, void **self, const struct export_opts *opts,
+		  const struct export_out *out)
+{
+	void *made = calloc(1, format->size);
+	int err = made ? format->init(made, opts, out) : -ENOMEM;
+
+	if (err) {
+		exporter__free(format, made);
+		return err;
+	}
+	*self = made;
+	return 0;
+}
+
+void exporter__free(const struct exporter *format, void *self)
+{
+	if (!self)
+		return;
+	format->done(self);
+	free(self);
 }

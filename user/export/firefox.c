@@ -220,26 +220,21 @@ static int on_end(void *self, const struct trace_totals *totals)
 	return err ? err : ff_write_file(ff, totals);
 }
 
-static void firefox__free(void *self)
+static void firefox__done(void *self)
 {
 	struct firefox *ff = self;
 
-	if (!ff)
-		return;
 	ff_defs_done(ff);
 	ff_tables__done(&ff->tables);
 	outbuf__done(&ff->json);
 	ff_gzip__free(ff->gzip);
-	free(ff);
 }
 
-static int firefox__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int firefox__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct firefox *ff = calloc(1, sizeof(*ff));
+	struct firefox *ff = self;
 	int err;
 
-	if (!ff)
-		return -ENOMEM;
 	ff->opts = *opts;
 	ff->out = out;
 	err = ff_tables__init(&ff->tables);
@@ -247,12 +242,7 @@ static int firefox__new(void **self, const struct export_opts *opts, const struc
 		err = ff_gzip__new(&ff->gzip, opts->plain, out->write, out->ctx);
 	if (!err)
 		err = outbuf__init(&ff->json, JSON_BYTES, ff_gzip__write, ff->gzip);
-	if (err) {
-		firefox__free(ff);
-		return err;
-	}
-	*self = ff;
-	return 0;
+	return err;
 }
 
 static const char *const aliases[] = { "gecko", NULL };
@@ -264,7 +254,8 @@ const struct exporter export_firefox = {
 	.extensions = extensions,
 	.help = "Firefox Profiler (processed format 70; gzip but for .json), a track per process and thread",
 	.hint = "open https://profiler.firefox.com and drop the file onto it",
-	.new = firefox__new,
+	.size = sizeof(struct firefox),
+	.init = firefox__init,
 	.consumer = {
 		.begin = ff_begin,
 		.process = ff_process,
@@ -275,5 +266,5 @@ const struct exporter export_firefox = {
 		.gap = on_gap,
 		.end = on_end,
 	},
-	.free = firefox__free,
+	.done = firefox__done,
 };

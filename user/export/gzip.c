@@ -96,3 +96,21 @@ void gzip__free(struct gzip *g)
 	deflateEnd(&g->z);
 	free(g);
 }
+
+int gzip_front(struct gzip **gzip, bool plain, struct outbuf *b, size_t size, outbuf_write_fn write,
+	       void *ctx)
+{
+	int err = plain ? 0 : gzip__new(gzip, GZIP_FASTEST, write, ctx);
+
+	if (err)
+		return err;
+	return plain ? outbuf__init(b, size, write, ctx)
+		     : outbuf__init(b, size, gzip__write, *gzip);
+}
+
+int gzip_front_end(struct gzip *gzip, struct outbuf *b)
+{
+	int err = outbuf__flush(b);
+
+	return err || !gzip ? err : gzip__finish(gzip);
+}

@@ -6,6 +6,7 @@
 #ifndef PYEBPF_EXPORT_GZIP_H
 #define PYEBPF_EXPORT_GZIP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/outbuf.h"
@@ -46,6 +47,20 @@ int gzip__write(void *gzip, const void *data, size_t len);
  * Return: 0 or the error of the sink.
  */
 int gzip__finish(struct gzip *gzip);
+
+/**
+ * gzip_front - an outbuf that writes through a gzip stream, or as it is
+ * @gzip:  the stream, to be freed by gzip__free(); NULL if @plain
+ * @b:     to be released by outbuf__done(), also on failure
+ * @size:  of the buffer
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int gzip_front(struct gzip **gzip, bool plain, struct outbuf *b, size_t size, outbuf_write_fn write,
+	       void *ctx);
+
+/* gzip_front_end - write out all of it. @gzip may be NULL. Return: 0 or the first error. */
+int gzip_front_end(struct gzip *gzip, struct outbuf *b);
 
 /* gzip__free - NULL is fine; what was not finished is dropped. */
 void gzip__free(struct gzip *gzip);

@@ -47,38 +47,28 @@ static const struct kind_text {
 #undef K
 };
 
-static void ndjson__free(void *self)
+static void ndjson__done(void *self)
 {
 	struct ndjson *n = self;
 
-	if (!n)
-		return;
 	outbuf__done(&n->out);
 	strpool__done(&n->fragments);
 	idmap__done(&n->pids);
 	idmap__done(&n->by_thread);
 	idmap__done(&n->by_func);
 	membuf__done(&n->scratch);
-	free(n);
 }
 
-static int ndjson__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int ndjson__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct ndjson *n = calloc(1, sizeof(*n));
+	struct ndjson *n = self;
 	int err;
 
 	(void)opts;
-	if (!n)
-		return -ENOMEM;
 	err = strpool__init(&n->fragments);
 	if (!err)
 		err = outbuf__init(&n->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		ndjson__free(n);
-		return err;
-	}
-	*self = n;
-	return 0;
+	return err;
 }
 
 /* An outbuf onto the scratch memory; fragment_done() makes a fragment of it. */
@@ -322,7 +312,8 @@ const struct exporter export_ndjson = {
 	.extensions = (const char *const[]){ ".ndjson", ".jsonl", NULL },
 	.help = "one JSON object per event, in time order",
 	.hint = "tail -n 1 @",
-	.new = ndjson__new,
+	.size = sizeof(struct ndjson),
+	.init = ndjson__init,
 	.consumer = {
 		.begin = on_begin,
 		.process = on_process,
@@ -333,5 +324,5 @@ const struct exporter export_ndjson = {
 		.gap = on_gap,
 		.end = on_end,
 	},
-	.free = ndjson__free,
+	.done = ndjson__done,
 };

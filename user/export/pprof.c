@@ -74,12 +74,10 @@ struct pprof {
 	uint32_t pid, tid, process, thread; /* strings */
 };
 
-static void pprof__free(void *self)
+static void pprof__done(void *self)
 {
 	struct pprof *p = self;
 
-	if (!p)
-		return;
 	folding__done(&p->folding);
 	gzip__free(p->gzip);
 	outbuf__done(&p->out);
@@ -87,27 +85,19 @@ static void pprof__free(void *self)
 	strpool__done(&p->strings);
 	strpool__done(&p->functions);
 	free(p->function_of);
-	free(p);
 }
 
-static int pprof__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int pprof__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct pprof *p = calloc(1, sizeof(*p));
+	struct pprof *p = self;
 	int err;
 
-	if (!p)
-		return -ENOMEM;
 	err = folding__init(&p->folding, opts);
 	err = err ? err : strpool__init(&p->strings);
 	err = err ? err : strpool__init(&p->functions);
 	err = err ? err : gzip__new(&p->gzip, GZIP_DEFAULT, out->write, out->ctx);
 	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, gzip__write, p->gzip);
-	if (err) {
-		pprof__free(p);
-		return err;
-	}
-	*self = p;
-	return 0;
+	return err;
 }
 
 /*
@@ -357,8 +347,7 @@ static int on_end(void *self, const struct trace_totals *totals)
 	err = folding_each(r, MAX_FRAMES, put_sample, p);
 	err = err ? err : proto__flush(&p->proto, &p->out);
 	err = err ? err : put_strings(p);
-	err = err ? err : outbuf__flush(&p->out);
-	return err ? err : gzip__finish(p->gzip);
+	return err ? err : gzip_front_end(p->gzip, &p->out);
 }
 
 const struct exporter export_pprof = {
@@ -368,7 +357,8 @@ const struct exporter export_pprof = {
 	.help = "for go tool pprof and what else reads profile.proto",
 	.folds = true,
 	.hint = "go tool pprof -top @",
-	.new = pprof__new,
+	.size = sizeof(struct pprof),
+	.init = pprof__init,
 	.consumer = {
 		.begin = folding_begin,
 		.process = folding_process,
@@ -379,5 +369,5 @@ const struct exporter export_pprof = {
 		.gap = folding_gap,
 		.end = on_end,
 	},
-	.free = pprof__free,
+	.done = pprof__done,
 };

@@ -48,37 +48,27 @@ struct pstats {
 	struct callgraph graph;
 };
 
-static void pstats__free(void *self)
+static void pstats__done(void *self)
 {
 	struct pstats *p = self;
 
-	if (!p)
-		return;
 	folding__done(&p->folding);
 	outbuf__done(&p->out);
 	strpool__done(&p->keys);
 	membuf__done(&p->scratch);
 	callgraph__done(&p->graph);
 	free(p->group_of);
-	free(p);
 }
 
-static int pstats__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int pstats__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct pstats *p = calloc(1, sizeof(*p));
+	struct pstats *p = self;
 	int err;
 
-	if (!p)
-		return -ENOMEM;
 	err = folding__init(&p->folding, opts);
 	err = err ? err : strpool__init(&p->keys);
 	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		pstats__free(p);
-		return err;
-	}
-	*self = p;
-	return 0;
+	return err;
 }
 
 static void put_little_endian(struct outbuf *b, uint64_t value, unsigned int bytes)
@@ -272,7 +262,8 @@ const struct exporter export_pstats = {
 	.hint = "python3 -m pstats @",
 	.binary = true,
 	.folds = true,
-	.new = pstats__new,
+	.size = sizeof(struct pstats),
+	.init = pstats__init,
 	.consumer = {
 		.begin = folding_begin,
 		.process = folding_process,
@@ -283,5 +274,5 @@ const struct exporter export_pstats = {
 		.gap = folding_gap,
 		.end = on_end,
 	},
-	.free = pstats__free,
+	.done = pstats__done,
 };

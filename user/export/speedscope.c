@@ -60,12 +60,10 @@ static void drop_events(struct speedscope *s)
 	s->events_cap = 0;
 }
 
-static void speedscope__free(void *self)
+static void speedscope__done(void *self)
 {
 	struct speedscope *s = self;
 
-	if (!s)
-		return;
 	drop_events(s);
 	timeline__done(&s->timeline);
 	folding__done(&s->folding);
@@ -74,7 +72,6 @@ static void speedscope__free(void *self)
 	strpool__done(&s->frames);
 	membuf__done(&s->scratch);
 	free(s->frame_of);
-	free(s);
 }
 
 /* The index of a frame, added when it is new. */
@@ -213,30 +210,19 @@ static const struct timeline_ops timeline_ops = {
 	.close = on_close,
 };
 
-static int speedscope__new(void **self, const struct export_opts *opts,
-			   const struct export_out *out)
+static int speedscope__init(void *self, const struct export_opts *opts,
+			    const struct export_out *out)
 {
-	struct speedscope *s = calloc(1, sizeof(*s));
+	struct speedscope *s = self;
 	int err;
 
-	if (!s)
-		return -ENOMEM;
 	s->to = out;
 	s->max_events = opts->max_events ? opts->max_events : DEFAULT_MAX_EVENTS;
 	err = timeline__init(&s->timeline, &timeline_ops, s);
 	err = err ? err : folding__init(&s->folding, opts);
 	err = err ? err : strpool__init(&s->frames);
-	if (!err && !opts->plain)
-		err = gzip__new(&s->gzip, GZIP_FASTEST, out->write, out->ctx);
-	if (!err)
-		err = s->gzip ? outbuf__init(&s->out, BUFFER_BYTES, gzip__write, s->gzip)
-			      : outbuf__init(&s->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		speedscope__free(s);
-		return err;
-	}
-	*self = s;
-	return 0;
+	return err ? err
+		   : gzip_front(&s->gzip, opts->plain, &s->out, BUFFER_BYTES, out->write, out->ctx);
 }
 
 /* Each part of the trace goes to the timeline and to the aggregate. */
@@ -498,8 +484,7 @@ static int on_end(void *self, const struct trace_totals *totals)
 		return err;
 	err = s->aggregated ? put_aggregated(s) : put_evented(s);
 	outbuf__puts(&s->out, "]}\n");
-	err = err ? err : outbuf__flush(&s->out);
-	return err || !s->gzip ? err : gzip__finish(s->gzip);
+	return err ? err : gzip_front_end(s->gzip, &s->out);
 }
 
 const struct exporter export_speedscope = {
@@ -508,7 +493,8 @@ const struct exporter export_speedscope = {
 	.extensions = (const char *const[]){ ".speedscope.json.gz", ".speedscope.json", NULL },
 	.help = "speedscope: every call in its place in time, up to 4 million events",
 	.hint = "open https://www.speedscope.app and drop @ onto it",
-	.new = speedscope__new,
+	.size = sizeof(struct speedscope),
+	.init = speedscope__init,
 	.consumer = {
 		.begin = on_begin,
 		.process = on_process,
@@ -519,5 +505,5 @@ const struct exporter export_speedscope = {
 		.gap = on_gap,
 		.end = on_end,
 	},
-	.free = speedscope__free,
+	.done = speedscope__done,
 };

@@ -38,32 +38,22 @@ struct svg {
 	struct outbuf out;
 };
 
-static void svg__free(void *self)
+static void svg__done(void *self)
 {
 	struct svg *s = self;
 
-	if (!s)
-		return;
 	folding__done(&s->folding);
 	outbuf__done(&s->out);
-	free(s);
 }
 
-static int svg__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int svg__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct svg *s = calloc(1, sizeof(*s));
+	struct svg *s = self;
 	int err;
 
-	if (!s)
-		return -ENOMEM;
 	err = folding__init(&s->folding, opts);
 	err = err ? err : outbuf__init(&s->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		svg__free(s);
-		return err;
-	}
-	*self = s;
-	return 0;
+	return err;
 }
 
 /* Text that was through text_escape(), as XML; U+FFFE and U+FFFF are the last that it cannot hold. */
@@ -384,7 +374,8 @@ const struct exporter export_svg = {
 	.help = "a flame graph to open in a browser, with search and zoom",
 	.folds = true,
 	.hint = "xdg-open @",
-	.new = svg__new,
+	.size = sizeof(struct svg),
+	.init = svg__init,
 	.consumer = {
 		.begin = folding_begin,
 		.process = folding_process,
@@ -395,5 +386,5 @@ const struct exporter export_svg = {
 		.gap = folding_gap,
 		.end = on_end,
 	},
-	.free = svg__free,
+	.done = svg__done,
 };

@@ -42,32 +42,22 @@ static void table_done(struct table *table)
 	free(table->rows);
 }
 
-static void text__free(void *self)
+static void text__done(void *self)
 {
 	struct text *t = self;
 
-	if (!t)
-		return;
 	folding__done(&t->folding);
 	outbuf__done(&t->out);
-	free(t);
 }
 
-static int text__new(void **self, const struct export_opts *opts, const struct export_out *out)
+static int text__init(void *self, const struct export_opts *opts, const struct export_out *out)
 {
-	struct text *t = calloc(1, sizeof(*t));
+	struct text *t = self;
 	int err;
 
-	if (!t)
-		return -ENOMEM;
 	err = folding__init(&t->folding, opts);
 	err = err ? err : outbuf__init(&t->out, BUFFER_BYTES, out->write, out->ctx);
-	if (err) {
-		text__free(t);
-		return err;
-	}
-	*self = t;
-	return 0;
+	return err;
 }
 
 static void put_escaped(struct outbuf *b, const char *s)
@@ -249,7 +239,8 @@ const struct exporter export_text = {
 	.help = "tables like cProfile's: by function, by line and by module",
 	.hint = "less -S @",
 	.folds = true,
-	.new = text__new,
+	.size = sizeof(struct text),
+	.init = text__init,
 	.consumer = {
 		.begin = folding_begin,
 		.process = folding_process,
@@ -260,5 +251,5 @@ const struct exporter export_text = {
 		.gap = folding_gap,
 		.end = on_end,
 	},
-	.free = text__free,
+	.done = text__done,
 };
