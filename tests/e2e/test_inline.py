@@ -83,64 +83,6 @@ def attach_for(pid, out, *options, **kw):
     return lib.sh([lib.BINARY, "trace", "-q", "--force", "-o", out, *INLINE, "-p", pid, *options], **kw)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_rounds_under_load(name, tmp_path):
-    """Threads, exceptions, generators, new and dying code objects; the program checks all its results."""
-    with busy(name, tmp_path) as target:
-        assert target.stdout.readline() == b"up\n"
-        rounds = 0
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
-            assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
-            assert memfds(target.pid) == 0 and not memfd_links(target.pid)
-            rounds += 1
-        assert rounds
-        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
-        end_well(target, tmp_path)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_killed_at_any_moment(name, tmp_path):
-    chance = random.Random(name)
-    with busy(name, tmp_path) as target:
-        assert target.stdout.readline() == b"up\n"
-        killed = left = 0
-        start = time.monotonic()
-        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms").returncode == 0
-        whole = time.monotonic() - start
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            tracer = subprocess.Popen([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-p",
-                                       str(target.pid)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            time.sleep(chance.uniform(0, 2.5 * whole))
-            tracer.kill()
-            assert tracer.wait() == -signal.SIGKILL
-            assert target.poll() is None
-            killed += 1
-            left += memfds(target.pid) > 0
-        assert killed
-        # the next one finds what is left, takes it out and traces
-        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
-        assert done.returncode == 0, lib.text(done.stderr)
-        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
-        assert memfds(target.pid) == 0 and not memfd_links(target.pid)
-        end_well(target, tmp_path)
-    assert left, "none was killed while it was attached"
-
-
-def test_a_dead_reader_does_not_stop_the_target(tmp_path):
-    """Its ring fills up, and with --on-full wait, too, the target goes on within a second or so."""
-    with busy(ONE, tmp_path) as target:
-        target.stdout.readline()
-        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "--on-full", "wait", "--ring", "256K",
-                          "-p", target.pid]) as tracer:
-            lib.until(lambda: memfds(target.pid), "the attach")
-            time.sleep(0.2)
-            tracer.kill()
-        end_well(target, tmp_path)
-
-
 # --- losses, names, children ---
 
 @pytest.mark.parametrize("threads", [1, 4])

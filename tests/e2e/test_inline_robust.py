@@ -4,19 +4,24 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import signal
+import subprocess
 import time
 
 import pytest
 
 import lib
-from test_inline import BUSY, FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, memfds
+from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, memfds
 
 QUIET = ("import sys, time\n"
          "def f(): time.sleep(0.001)\n"
          "print('up', flush=True)\n"
          "while 1: f()\n")
 SHORT = ["--ring", "256K"]
+# user/inline/region.h
+LOST_MODE, WAITS = 128, 128 + 32
+PRIVATE_BYTES = 0x1000 + 8 * 65536
 
 
 def maps(pid):
@@ -42,13 +47,13 @@ def shared(pid):
     return int(found[0].split("-")[0], 16) if found else None
 
 
-def head(pid):
-    """Bytes that the stubs have written."""
+def word(pid, offset):
+    """One of struct il_shared (user/inline/region.h); the first one is how many bytes the stubs have written."""
     at = shared(pid)
     if at is None:
         return 0
     with open("/proc/%d/mem" % pid, "rb") as f:
-        f.seek(at)
+        f.seek(at + offset)
         return int.from_bytes(f.read(8), "little")
 
 
@@ -56,7 +61,7 @@ def head(pid):
 def inline(pid, out, *options):
     """pyebpf that has replaced the words of a process."""
     with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", out, *INLINE, *options, "-p", pid], stderr=-1) as tracer:
-        lib.until(lambda: head(pid), "the first events")
+        lib.until(lambda: word(pid, 0), "the first events")
         yield tracer
 
 
@@ -64,6 +69,74 @@ def killed(pid, out, *options):
     with inline(pid, out, *options) as tracer:
         tracer.kill()
         assert tracer.wait() == -signal.SIGKILL
+
+
+def of_files(pid):
+    """What is mapped of files, and how many reservations there are: the rest comes and goes under load."""
+    lines = maps(pid).splitlines()
+    return ([line for line in lines if line.split()[4] != "0"], sum(" ---p " in line for line in lines),
+            [line for line in lines if int(line.split("-")[1].split()[0], 16) - int(line.split("-")[0], 16) == PRIVATE_BYTES])
+
+
+# --- in and out, again and again ---
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rounds_under_load(name, tmp_path):
+    """Threads, exceptions, generators, new and dying code objects; the program checks all its results."""
+    with busy(name, tmp_path) as target:
+        assert target.stdout.readline() == b"up\n"
+        lib.until(lambda: len(os.listdir("/proc/%d/task" % target.pid)) == 5, "its threads")
+        attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
+        before = of_files(target.pid)
+        for _ in range(1000 if lib.LONG else 20):
+            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
+            assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
+            assert not memfds(target.pid) and not memfd_links(target.pid)
+        assert of_files(target.pid) == before
+        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        end_well(target, tmp_path)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_killed_at_any_moment(name, tmp_path):
+    chance = random.Random(name)
+    with busy(name, tmp_path) as target:
+        assert target.stdout.readline() == b"up\n"
+        lib.until(lambda: len(os.listdir("/proc/%d/task" % target.pid)) == 5, "its threads")
+        start = time.monotonic()
+        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms").returncode == 0
+        whole = time.monotonic() - start
+        before = of_files(target.pid)
+        left = 0
+        for _ in range(300 if lib.LONG else 15):
+            with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *SHORT, "-p",
+                              target.pid], stderr=subprocess.DEVNULL) as tracer:
+                time.sleep(chance.uniform(0, 1.5 * whole))
+                tracer.kill()
+                assert tracer.wait() == -signal.SIGKILL
+            assert target.poll() is None
+            left += of_files(target.pid) != before
+        # the next one finds what is left, takes it out and traces
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
+        assert done.returncode == 0, lib.text(done.stderr)
+        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        assert of_files(target.pid) == before and not memfd_links(target.pid)
+        end_well(target, tmp_path)
+    assert left, "none was killed while it was attached"
+
+
+@pytest.mark.parametrize("on_full", ["drop", "wait"])
+def test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path):
+    """Its ring fills up; the target, also one that waits for room, sees that nobody reads, and goes on."""
+    with busy(ONE, tmp_path) as target:
+        assert target.stdout.readline() == b"up\n"
+        killed(target.pid, tmp_path / "t.pyebpf", *SHORT, "--on-full", on_full)
+        lib.until(lambda: word(target.pid, LOST_MODE), "the stubs to give up")
+        written = word(target.pid, 0)
+        assert (word(target.pid, WAITS) > 0) == (on_full == "wait")
+        time.sleep(0.1)
+        assert word(target.pid, 0) == written
+        end_well(target, tmp_path)
 
 
 # --- pyebpf detach ---
@@ -117,12 +190,15 @@ def test_detach_of_a_child(tmp_path):
                 code, said = detach(child)
                 assert code == 0 and "as it was" in said, said
                 assert not memfds(child) and memfds(target.pid)
-                done = attach_for(child, tmp_path / "child.pyebpf", "-d", "200ms")
-                assert done.returncode == 0 and lib.Trace(tmp_path / "child.pyebpf").whole().count("<string>", "call")["f"] > 1
+                with inline(child, tmp_path / "child.pyebpf") as other:
+                    lib.until(lambda: word(child, 0) > 10000, "calls")
+                    lib.stop(other)
+                assert lib.Trace(tmp_path / "child.pyebpf").whole().count("<string>", "call")["f"] > 100
             finally:
                 os.kill(child, signal.SIGKILL)
+            lib.until(lambda: word(target.pid, 0) > 10000, "calls of the parent")
             lib.stop(tracer)
-    assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["f"] > 1
+    assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["f"] > 100
 
 
 def test_detach_of_what_is_not_there():

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The injected calls: code in the padding behind the interpreter's code, a table of calls and the thread's
- * registers on its own stack below the red zone. Once the registers point there the tracer is not needed
- * any more: the code makes the calls, copies the results away and restores every register. (A thread that
- * is single-stepped instead dies with its tracer: the trap flag stays set.)
+ * Stopping threads. A stop is measured from the first thread that is seen to stand still until the last one
+ * goes on. All are asked at once, but each has to get a CPU to stop on: when that takes long (a busy
+ * machine, a thread in an uninterruptible sleep) those that stand still go on, and it is tried again.
  */
 #include "inline/remote.h"
 
@@ -16,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
@@ -25,50 +25,14 @@
 
 #include "base/cleanup.h"
 
-#define STOP_NS	    1000000000ull
-#define CALL_NS	    1000000000ull
-#define RED_ZONE    128
-#define THREADS_MAX 65536u
-#define SYSCALL_LEN 2
+#define STOP_NS	     3000000ull /* for all threads to stand still */
+#define STOP_TRIES   50
+#define STOP_LAST_NS 1000000000ull /* when that never was enough */
+#define PAUSE_NS     10000
+#define THREADS_MAX  65536u
+#define SYSCALL_LEN  2
 
-/* rbx: table of calls {number, six arguments}, rbp: how many; behind the table 15 registers and the flags.
- * r13: where the results go when the first call, which makes room there, has succeeded; r12: the table,
- * r14: its size. */
-__asm__(".pushsection .rodata\n"
-	".globl pye_chain_start, pye_chain_back, pye_chain_end\n"
-	"pye_chain_start: cld\n"
-	"1: mov (%rbx), %rax\n"
-	"mov 8(%rbx), %rdi\n"
-	"mov 16(%rbx), %rsi\n"
-	"mov 24(%rbx), %rdx\n"
-	"mov 32(%rbx), %r10\n"
-	"mov 40(%rbx), %r8\n"
-	"mov 48(%rbx), %r9\n"
-	"syscall\n"
-	"mov %rax, (%rbx)\n"
-	"add $56, %rbx\n"
-	"dec %rbp\n"
-	"jnz 1b\n"
-	"test %r13, %r13\n"
-	"jz 2f\n"
-	"cmpq $-4096, (%r12)\n"
-	"ja 2f\n"
-	"mov %r12, %rsi\n"
-	"mov %r13, %rdi\n"
-	"mov %r14, %rcx\n"
-	"rep movsb\n"
-	"movq $1, (%rdi)\n"
-	"2: mov %rbx, %rsp\n"
-	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
-	"pop %rdi; pop %rsi; pop %rbp; pop %rbx; pop %rdx; pop %rcx; pop %rax; popfq\n"
-	"lea 128(%rsp), %rsp\n"
-	"jmp *pye_chain_back(%rip)\n"
-	"pye_chain_back: .quad 0\n"
-	"pye_chain_end:\n"
-	".popsection\n");
-extern const uint8_t pye_chain_start[], pye_chain_back[], pye_chain_end[];
-
-static uint64_t now_ns(void)
+uint64_t remote_now(void)
 {
 	struct timespec ts;
 
@@ -76,23 +40,41 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
+ * the target gets to where it stops. */
+void remote_hurry(struct remote *r, bool on)
+{
+	struct sched_param fifo = { .sched_priority = 1 }, usual = { 0 };
+
+	if (on && !r->hurried)
+		r->hurried = sched_getscheduler(0) == SCHED_OTHER &&
+			     !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
+	else if (!on && r->hurried)
+		r->hurried = sched_setscheduler(0, SCHED_OTHER, &usual) != 0;
+}
+
+/* Not sched_yield(): on a busy machine that gives milliseconds away. */
+void remote_pause(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+}
+
 static void begin_stop(struct remote *r)
 {
 	if (!r->stopped_at)
-		r->stopped_at = now_ns();
+		r->stopped_at = remote_now();
 }
 
-static void end_stop(struct remote *r)
+void remote_end_stop(struct remote *r, uint64_t us)
 {
-	uint32_t us = (uint32_t)((now_ns() - r->stopped_at) / 1000);
-
 	if (!r->stopped_at)
 		return;
 	r->stopped_at = 0;
 	r->stops++;
-	r->all_us += us;
+	r->all_us += (uint32_t)us;
 	if (us > r->longest_us)
-		r->longest_us = us;
+		r->longest_us = (uint32_t)us;
+	remote_hurry(r, false);
 }
 
 int remote__open(struct remote *r, pid_t pid, struct err *e)
@@ -101,6 +83,7 @@ int remote__open(struct remote *r, pid_t pid, struct err *e)
 
 	memset(r, 0, sizeof(*r));
 	r->pid = pid;
+	prctl(PR_SET_TIMERSLACK, 1UL); /* of pauses, which are 50 us longer else */
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 	r->mem = open(path, O_RDWR | O_CLOEXEC);
 	if (r->mem >= 0 && flock(r->mem, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
@@ -211,10 +194,10 @@ static int await(struct remote *r, pid_t tid, uint64_t deadline)
 			return 0;
 		if (got == tid)
 			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
-		else if (now_ns() > deadline)
+		else if (remote_now() > deadline)
 			return -ETIMEDOUT;
 		else
-			sched_yield();
+			remote_pause();
 	}
 }
 
@@ -286,8 +269,11 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 		struct remote_thread *t = &r->threads[waited];
 		int err = await(r, t->tid, deadline);
 
-		if (!err)
+		if (!err) {
+			begin_stop(r);
+			t->stopped = true;
 			err = look(r, t);
+		}
 		if (err == -ESRCH)
 			*t = r->threads[--r->cnt];
 		else if (err)
@@ -310,12 +296,12 @@ static int stop_held(struct remote *r)
 		return -errno;
 	r->threads[0] = (struct remote_thread){ .tid = r->held };
 	r->cnt = 1;
-	return await_all(r, 0, now_ns() + STOP_NS);
+	return await_all(r, 0, remote_now() + STOP_LAST_NS);
 }
 
-static int stop_some(struct remote *r, size_t limit)
+static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
-	uint64_t deadline = now_ns() + STOP_NS;
+	uint64_t deadline = remote_now() + ns;
 	int err;
 
 	if (r->held)
@@ -339,26 +325,47 @@ static int stop_some(struct remote *r, size_t limit)
 	return err;
 }
 
-int remote__stop(struct remote *r)
+static int stop_soon(struct remote *r, size_t limit)
 {
-	begin_stop(r);
-	return stop_some(r, THREADS_MAX);
+	int err = 0;
+
+	remote_hurry(r, true);
+	for (int i = 0; i <= STOP_TRIES; i++) {
+		err = stop_some(r, limit, i < STOP_TRIES ? STOP_NS : STOP_LAST_NS);
+		if (err != -ETIMEDOUT)
+			break;
+		usleep((unsigned int)(1000 + 500 * i)); /* for the target */
+	}
+	if (err)
+		remote_hurry(r, false);
+	return err;
 }
 
-static void let_go(struct remote *r, pid_t tid)
+int remote__stop(struct remote *r)
+{
+	return stop_soon(r, THREADS_MAX);
+}
+
+int remote__stop_one(struct remote *r)
+{
+	return stop_soon(r, 1);
+}
+
+/* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. */
+static void let_go_late(struct remote *r, struct remote_thread *t)
 {
 	int status;
 
-	if (!ptrace(PTRACE_DETACH, tid, 0, 0) || errno != ESRCH)
-		return;
-	/* it has not stopped yet: it cannot be let go before */
-	while (waitpid(tid, &status, __WALL) == tid) {
+	while (waitpid(t->tid, &status, __WALL) == t->tid) {
+		int sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+
 		if (!WIFSTOPPED(status)) {
-			note_end(r, tid, status);
+			note_end(r, t->tid, status);
 			return;
 		}
-		if (!ptrace(PTRACE_DETACH, tid, 0,
-			    status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status)))
+		if (!sig)
+			look(r, t);
+		if (!ptrace(PTRACE_DETACH, t->tid, 0, sig))
 			return;
 	}
 }
@@ -368,169 +375,12 @@ void remote__resume(struct remote *r)
 	for (size_t i = 0; i < r->cnt; i++)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
-		else
-			let_go(r, r->threads[i].tid);
-	r->cnt = 0;
-	if (r->calling)
-		return; /* the thread is not back yet */
-	end_stop(r);
-}
-
-/* What the kernel would do for an interrupted call when the thread goes on: it does not, once the
- * registers were changed. */
-static void restart_by_hand(struct user_regs_struct *regs)
-{
-	if ((int64_t)regs->orig_rax < 0)
-		return;
-	switch ((int64_t)regs->rax) {
-	case -512: /* ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND */
-	case -513:
-	case -514:
-		regs->rax = regs->orig_rax;
-		break;
-	case -516: /* ERESTART_RESTARTBLOCK */
-		regs->rax = SYS_restart_syscall;
-		break;
-	default:
-		return;
-	}
-	regs->rip -= SYSCALL_LEN;
-}
-
-static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, unsigned int cnt,
-		  uint64_t results)
-{
-	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
-	struct user_regs_struct regs, run;
-	uint8_t code[REMOTE_SCRATCH_BYTES];
-	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at;
-	int err;
-
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
-		return -errno;
-	run = regs;
-	restart_by_hand(&regs);
-	memcpy(words, calls, table_bytes);
-	memcpy(words + 7UL * cnt,
-	       (uint64_t[16]){ regs.r15, regs.r14, regs.r13, regs.r12, regs.r11, regs.r10, regs.r9,
-			       regs.r8, regs.rdi, regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rcx,
-			       regs.rax, regs.eflags },
-	       16UL * 8);
-	at = regs.rsp - RED_ZONE - table_bytes - 16UL * 8;
-	memcpy(code, pye_chain_start, code_bytes);
-	memcpy(code + (pye_chain_back - pye_chain_start), &regs.rip, 8);
-	err = remote__write(r, r->scratch, code, code_bytes);
-	if (!err)
-		err = remote__write(r, at, words, table_bytes + 16UL * 8);
-	if (err)
-		return err;
-	run.rip = r->scratch;
-	run.rsp = (at - 64) & ~15ull;
-	run.rbx = run.r12 = at;
-	run.rbp = cnt;
-	run.r13 = results;
-	run.r14 = table_bytes;
-	run.orig_rax = (unsigned long long)-1;
-	run.eflags &= ~0x500ull; /* direction, trap */
-	return ptrace(PTRACE_SETREGS, tid, 0, &run) ? -errno : 0;
-}
-
-static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results, int64_t *values)
-{
-	uint64_t words[7 * REMOTE_CALLS_MAX + 1], deadline = now_ns() + CALL_NS, zero = 0;
-
-	while (remote__read(r, results, words, 56UL * cnt + 8) || words[7UL * cnt] != 1) {
-		if (now_ns() > deadline)
-			return -ETIMEDOUT;
-		sched_yield();
-	}
-	for (unsigned int i = 0; i < cnt; i++)
-		values[i] = (int64_t)words[7UL * i];
-	return remote__write(r, results + 56UL * cnt, &zero, 8);
-}
-
-static bool in_scratch(const struct remote *r)
-{
+		else if (r->threads[i].stopped)
+			ptrace(PTRACE_DETACH, r->threads[i].tid, 0, 0);
+	if (!r->calling) /* else the thread is not back yet */
+		remote_end_stop(r, (remote_now() - r->stopped_at) / 1000);
 	for (size_t i = 0; i < r->cnt; i++)
-		if (r->threads[i].pc >= r->scratch &&
-		    r->threads[i].pc < r->scratch + REMOTE_SCRATCH_BYTES)
-			return true;
-	return false;
-}
-
-/* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
-static int stop_one(struct remote *r)
-{
-	for (int i = 0; i < 1000; i++) {
-		int err = stop_some(r, 1);
-
-		if (err)
-			return err;
-		if (!in_scratch(r))
-			return 0;
-		remote__resume(r);
-		usleep(20);
-	}
-	return -EAGAIN;
-}
-
-int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
-		 uint64_t results, int64_t *values)
-{
-	int err;
-
-	begin_stop(r);
-	err = r->cnt ? 0 : stop_one(r);
-	if (err) {
-		end_stop(r);
-		return err;
-	}
-	if (in_scratch(r))
-		err = -EAGAIN;
-	if (!err)
-		err = set_up(r, r->threads[0].tid, calls, cnt, results);
-	r->calling = true;
-	remote__resume(r);
-	r->calling = false;
-	if (!err && results)
-		err = wait_for_results(r, cnt, results, values);
-	end_stop(r);
-	return err;
-}
-
-int remote__calls_done(struct remote *r)
-{
-	for (int i = 0; i < 1000; i++) {
-		bool in;
-		int err = remote__stop(r);
-
-		if (err)
-			return err;
-		in = in_scratch(r);
-		if (!in)
-			return 0;
-		remote__resume(r);
-		usleep(20);
-	}
-	return -ETIMEDOUT;
-}
-
-int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
-		   uint64_t gone)
-{
-	uint8_t byte, zeros[REMOTE_SCRATCH_BYTES] = { 0 };
-	uint64_t deadline = now_ns() + CALL_NS;
-	int err = remote__call(r, calls, cnt, 0, NULL);
-
-	while (!err && !remote__read(r, gone, &byte, 1)) {
-		if (now_ns() > deadline)
-			err = -ETIMEDOUT;
-		usleep(50);
-	}
-	if (!err)
-		err = remote__calls_done(r);
-	if (!err)
-		remote__write(r, r->scratch, zeros, sizeof(zeros));
-	remote__resume(r);
-	return err;
+		if (!r->held && !r->threads[i].stopped)
+			let_go_late(r, &r->threads[i]);
+	r->cnt = 0;
 }

@@ -16,6 +16,7 @@
 
 struct remote_thread {
 	pid_t tid;
+	bool stopped; /* seen to stand still */
 	uint64_t pc, sp, self; /* self: pthread_self() */
 	uint64_t regs[15]; /* the others */
 };
@@ -28,6 +29,7 @@ struct remote {
 	size_t cnt, size;
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us, all_us; /* so far */
+	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	bool ended; /* it was our child, and waitpid() said here how it ended: */
 	int status;
@@ -40,8 +42,8 @@ struct remote_call {
 
 #define REMOTE_CALLS_MAX 6
 /* Memory for the results of so many calls. */
-#define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 8)
-#define REMOTE_SCRATCH_BYTES 128
+#define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 16)
+#define REMOTE_SCRATCH_BYTES 144
 
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
 int remote__open(struct remote *r, pid_t pid, struct err *e);
@@ -60,6 +62,7 @@ int remote__write(const struct remote *r, uint64_t at, const void *from, size_t 
  * Return: 0; -ETIMEDOUT when one does not stop (all go on then); -ESRCH; -EPERM.
  */
 int remote__stop(struct remote *r);
+int remote__stop_one(struct remote *r); /* one of its threads */
 void remote__resume(struct remote *r);
 
 /**
@@ -85,6 +88,12 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
  */
 int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		   uint64_t gone);
+
+/* For remote_call.c: the clock, a wait of some us, one stop that is over, others' claims to our CPU. */
+uint64_t remote_now(void);
+void remote_pause(void);
+void remote_end_stop(struct remote *r, uint64_t us);
+void remote_hurry(struct remote *r, bool on);
 
 /* remote__calls_done - wait until no thread is in the scratch code any more, and leave all stopped.
  * 0; -ETIMEDOUT; -ESRCH; -EPERM. */

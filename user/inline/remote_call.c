@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The injected calls: code in the padding behind the interpreter's code, a table of calls and the thread's
+ * registers on its own stack below the red zone. Once the registers point there the tracer is not needed
+ * any more: the code makes the calls, copies the results away and restores every register. (A thread that
+ * is single-stepped instead dies with its tracer: the trap flag stays set.)
+ */
+#include "inline/engine.h"
+#include "inline/remote.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <unistd.h>
+
+#define CALL_NS	      1000000000ull
+#define RED_ZONE      128
+#define SYSCALL_LEN   2
+#define OUTSIDE_TRIES 1000
+#define OUTSIDE_US    20
+
+/* rbx: table of calls {number, six arguments}, rbp: how many; behind the table 15 registers and the flags.
+ * r13: where the results go when the first call, which makes room there, has succeeded; r12: the table,
+ * r14: its size. */
+__asm__(".pushsection .rodata\n"
+	".globl pye_chain_start, pye_chain_back, pye_chain_end\n"
+	"pye_chain_start: cld\n"
+	"rdtsc\n"
+	"mov %eax, %r15d\n"
+	"1: mov (%rbx), %rax\n"
+	"mov 8(%rbx), %rdi\n"
+	"mov 16(%rbx), %rsi\n"
+	"mov 24(%rbx), %rdx\n"
+	"mov 32(%rbx), %r10\n"
+	"mov 40(%rbx), %r8\n"
+	"mov 48(%rbx), %r9\n"
+	"syscall\n"
+	"mov %rax, (%rbx)\n"
+	"add $56, %rbx\n"
+	"dec %rbp\n"
+	"jnz 1b\n"
+	"test %r13, %r13\n"
+	"jz 2f\n"
+	"cmpq $-4096, (%r12)\n"
+	"ja 2f\n"
+	"mov %r12, %rsi\n"
+	"mov %r13, %rdi\n"
+	"mov %r14, %rcx\n"
+	"rep movsb\n"
+	"rdtsc\n"
+	"sub %r15d, %eax\n"
+	"mov %eax, 8(%rdi)\n"
+	"movq $1, (%rdi)\n"
+	"2: mov %rbx, %rsp\n"
+	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
+	"pop %rdi; pop %rsi; pop %rbp; pop %rbx; pop %rdx; pop %rcx; pop %rax; popfq\n"
+	"lea 128(%rsp), %rsp\n"
+	"jmp *pye_chain_back(%rip)\n"
+	"pye_chain_back: .quad 0\n"
+	"pye_chain_end:\n"
+	".popsection\n");
+extern const uint8_t pye_chain_start[], pye_chain_back[], pye_chain_end[];
+
+/* What the kernel would do for an interrupted call when the thread goes on: it does not, once the
+ * registers were changed. */
+static void restart_by_hand(struct user_regs_struct *regs)
+{
+	if ((int64_t)regs->orig_rax < 0)
+		return;
+	switch ((int64_t)regs->rax) {
+	case -512: /* ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND */
+	case -513:
+	case -514:
+		regs->rax = regs->orig_rax;
+		break;
+	case -516: /* ERESTART_RESTARTBLOCK */
+		regs->rax = SYS_restart_syscall;
+		break;
+	default:
+		return;
+	}
+	regs->rip -= SYSCALL_LEN;
+}
+
+static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, unsigned int cnt,
+		  uint64_t results)
+{
+	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
+	struct user_regs_struct regs, run;
+	uint8_t code[REMOTE_SCRATCH_BYTES];
+	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at;
+	int err;
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
+		return -errno;
+	run = regs;
+	restart_by_hand(&regs);
+	memcpy(words, calls, table_bytes);
+	memcpy(words + 7UL * cnt,
+	       (uint64_t[16]){ regs.r15, regs.r14, regs.r13, regs.r12, regs.r11, regs.r10, regs.r9,
+			       regs.r8, regs.rdi, regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rcx,
+			       regs.rax, regs.eflags },
+	       16UL * 8);
+	at = regs.rsp - RED_ZONE - table_bytes - 16UL * 8;
+	memcpy(code, pye_chain_start, code_bytes);
+	memcpy(code + (pye_chain_back - pye_chain_start), &regs.rip, 8);
+	err = remote__write(r, r->scratch, code, code_bytes);
+	if (!err)
+		err = remote__write(r, at, words, table_bytes + 16UL * 8);
+	if (err)
+		return err;
+	run.rip = r->scratch;
+	run.rsp = (at - 64) & ~15ull;
+	run.rbx = run.r12 = at;
+	run.rbp = cnt;
+	run.r13 = results;
+	run.r14 = table_bytes;
+	run.orig_rax = (unsigned long long)-1;
+	run.eflags &= ~0x500ull; /* direction, trap */
+	return ptrace(PTRACE_SETREGS, tid, 0, &run) ? -errno : 0;
+}
+
+/* @us: how long the calls took, by the clock of the thread that made them. */
+static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results, int64_t *values,
+			    uint64_t *us)
+{
+	uint64_t words[7 * REMOTE_CALLS_MAX + 2], start = remote_now(), tsc = tsc_now(), zero = 0;
+	uint64_t flag = 7ull * cnt, ns;
+
+	do {
+		remote_pause();
+		ns = remote_now() - start;
+		if (ns > CALL_NS)
+			return -ETIMEDOUT;
+	} while (remote__read(r, results, words, 56UL * cnt + 16) || words[flag] != 1);
+	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
+	for (unsigned int i = 0; i < cnt; i++)
+		values[i] = (int64_t)words[7UL * i];
+	return remote__write(r, results + 8 * flag, &zero, 8);
+}
+
+static bool in_scratch(const struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (r->threads[i].pc >= r->scratch &&
+		    r->threads[i].pc < r->scratch + REMOTE_SCRATCH_BYTES)
+			return true;
+	return false;
+}
+
+/* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
+static int stop_outside(struct remote *r)
+{
+	for (int i = 0; i < OUTSIDE_TRIES; i++) {
+		int err = remote__stop_one(r);
+
+		if (err)
+			return err;
+		if (!in_scratch(r))
+			return 0;
+		remote__resume(r);
+		usleep(OUTSIDE_US);
+	}
+	return -EAGAIN;
+}
+
+int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		 uint64_t results, int64_t *values)
+{
+	uint64_t us = 0;
+	int err = r->cnt ? 0 : stop_outside(r);
+
+	if (err)
+		return err;
+	if (in_scratch(r))
+		err = -EAGAIN;
+	if (!err)
+		err = set_up(r, r->threads[0].tid, calls, cnt, results);
+	r->calling = true;
+	remote__resume(r);
+	r->calling = false;
+	us = (remote_now() - r->stopped_at) / 1000;
+	if (!err && results)
+		err = wait_for_results(r, cnt, results, values, &us);
+	remote_end_stop(r, us);
+	return err;
+}
+
+int remote__calls_done(struct remote *r)
+{
+	for (int i = 0; i < OUTSIDE_TRIES; i++) {
+		bool in;
+		int err = remote__stop(r);
+
+		if (err)
+			return err;
+		in = in_scratch(r);
+		if (!in)
+			return 0;
+		remote__resume(r);
+		usleep(OUTSIDE_US);
+	}
+	return -ETIMEDOUT;
+}
+
+int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		   uint64_t gone)
+{
+	uint8_t byte, zeros[REMOTE_SCRATCH_BYTES] = { 0 };
+	uint64_t deadline = remote_now() + CALL_NS;
+	int err = remote__call(r, calls, cnt, 0, NULL);
+
+	while (!err && !remote__read(r, gone, &byte, 1)) {
+		if (remote_now() > deadline)
+			err = -ETIMEDOUT;
+		usleep(50);
+	}
+	if (!err)
+		err = remote__calls_done(r);
+	if (!err)
+		remote__write(r, r->scratch, zeros, sizeof(zeros));
+	remote__resume(r);
+	return err;
+}
