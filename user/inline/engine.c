@@ -289,21 +289,19 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 	return err;
 }
 
-static void describe(const struct inline_engine *e, const struct inline_opts *opts,
+void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
 		     struct il_private *p)
 {
-	const struct pye_pylayout *l = &e->in->layout;
-
 	*p = (struct il_private){
-		.limit = e->ring_bytes - IL_SLACK,
-		.mask = e->ring_bytes - 1,
-		.ring = e->base + IL_RING,
+		.limit = ring_bytes - IL_SLACK,
+		.mask = ring_bytes - 1,
+		.ring = base + IL_RING,
 		.active = 1,
-		.size = e->ring_bytes,
-		.wait = opts->wait,
-		.shared = e->base + IL_SHARED,
-		.threads = e->base + IL_THREADS,
-		.cache = e->base + IL_CACHE,
+		.size = ring_bytes,
+		.wait = wait,
+		.shared = base + IL_SHARED,
+		.threads = base + IL_THREADS,
+		.cache = base + IL_CACHE,
 		.f_code = l->f_code,
 		.f_previous = l->f_previous,
 		.f_owner = l->f_owner,
@@ -452,7 +450,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 		return inline_failed(pid, ret, err);
 	ret = map_all(e, &plan, err);
 	if (!ret) {
-		describe(e, opts, &private);
+		inline_describe(&in->layout, e->base, e->ring_bytes, opts->wait, &private);
 		inline__alive(e);
 		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
 	}

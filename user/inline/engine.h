@@ -95,6 +95,10 @@ int inline__recover(pid_t pid, struct inline_found *found, struct err *e);
  * too when it may not be looked at. Takes a second when one was killed just now. */
 bool inline__is_left(pid_t pid, bool *has_reader);
 
+/* inline_describe - the private page of a target, for stubs in a region at @base. */
+void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
+		     struct il_private *p);
+
 /* inline_failed - the sentence of a negative errno; what is a cause already stays. Returns the cause. */
 int inline_failed(pid_t pid, int err, struct err *e);
 

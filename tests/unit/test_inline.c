@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Each stub is executed on a stack of its own, for every register and stack slot in which an interpreter can
+ * have its frame and its instruction: what it changes, what it writes, on the fast path and on each slow one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "abi/event.h"
+#include "cpython/disasm.h"
+#include "cpython/layouts.h"
+#include "elf_make.h"
+#include "inline/engine.h"
+#include "inline/slow.h"
+#include "inline/stub.h"
+
+#define RING_BYTES ((size_t)IL_RING_MIN)
+#define STACK_SIZE 65536u
+#define RED_ZONE   128u
+
+struct cpu {
+	uint64_t regs[16]; /* enum probe_reg */
+	uint64_t flags;
+	uint8_t vectors[512] __attribute__((aligned(16)));
+};
+
+/* Names of the code below. */
+struct cpu cpu_in, cpu_out;
+uint64_t cpu_stub, cpu_stack;
+void cpu_run(void); /* from cpu_in at cpu_stub, until it gets to cpu_land: cpu_out */
+void cpu_land(void);
+
+#define EACH_REG(X)                                                                                \
+	X(rax, PREG_RAX)                                                                           \
+	X(rbx, PREG_RBX)                                                                           \
+	X(rcx, PREG_RCX)                                                                           \
+	X(rdx, PREG_RDX)                                                                           \
+	X(rsi, PREG_RSI) X(rdi, PREG_RDI) X(rbp, PREG_RBP) X(rsp, PREG_RSP) X(r8, PREG_R8)         \
+		X(r9, PREG_R9) X(r10, PREG_R10) X(r11, PREG_R11) X(r12, PREG_R12) X(r13, PREG_R13) \
+			X(r14, PREG_R14) X(r15, PREG_R15)
+#define LOAD_REG(name, number) "mov cpu_in+8*%c[" #number "](%%rip), %%" #name "\n"
+#define SAVE_REG(name, number) "mov %%" #name ", cpu_out+8*%c[" #number "](%%rip)\n"
+#define NUMBER(name, number)   [number] "i"(number),
+
+__attribute__((used, noinline)) static void cpu_code(void)
+{
+	__asm__ volatile(
+		".globl cpu_run, cpu_land\n"
+		"jmp 1f\n"
+		"cpu_run: push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15\n"
+		"fxrstor64 cpu_in+%c[vectors](%%rip)\n"
+		"mov %%rsp, cpu_stack(%%rip)\n"
+		"pushq cpu_in+%c[flags](%%rip)\n"
+		"popfq\n" EACH_REG(
+			LOAD_REG) "jmp *cpu_stub(%%rip)\n"
+				  "cpu_land: endbr64\n" EACH_REG(
+					  SAVE_REG) "mov cpu_stack(%%rip), %%rsp\n"
+						    "pushfq\n"
+						    "popq cpu_out+%c[flags](%%rip)\n"
+						    "fxsave64 cpu_out+%c[vectors](%%rip)\n"
+						    "pop %%r15; pop %%r14; pop %%r13; pop %%r12; pop %%rbp; pop %%rbx\n"
+						    "ret\n"
+						    "1:\n"
+		:
+		: EACH_REG(NUMBER)[flags] "i"(offsetof(struct cpu, flags)), [vectors] "i"(offsetof(
+										    struct cpu,
+										    vectors)));
+}
+
+/* --- a region, and Python objects as the stubs see them --- */
+
+static struct {
+	uint8_t *base;
+	struct il_private *private;
+	struct il_shared *shared;
+	struct inline_plan plan;
+	struct pye_pylayout layout;
+	uint8_t stack[STACK_SIZE] __attribute__((aligned(64))), before[STACK_SIZE];
+	uint64_t slot; /* a variable of the interpreter that holds its frame */
+	uint8_t frame[256] __attribute__((aligned(16))), caller[256] __attribute__((aligned(16)));
+	uint8_t entry[256] __attribute__((aligned(16))), code[512] __attribute__((aligned(32)));
+	uint8_t texts[3][256] __attribute__((aligned(16)));
+	uint8_t instr[4];
+} t;
+
+static uint64_t address(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+static void set64(uint8_t *object, unsigned int at, uint64_t v)
+{
+	memcpy(object + at, &v, 8);
+}
+
+static void make_text(uint8_t *object, const char *text)
+{
+	const struct pye_pylayout *l = &t.layout;
+	uint32_t state = l->str_compact_mask | l->str_ascii_mask |
+			 (1u << __builtin_ctz(l->str_kind_mask));
+
+	set64(object, l->str_length, strlen(text));
+	memcpy(object + l->str_state, &state, 4);
+	memcpy(object + l->str_ascii_data, text, strlen(text) + 1);
+}
+
+static void make_objects(void)
+{
+	const struct pye_pylayout *l = &t.layout;
+
+	set64(t.frame, l->f_code, address(t.code));
+	set64(t.frame, l->f_previous, address(t.entry));
+	set64(t.frame, l->f_instr, address(t.instr));
+	t.frame[l->f_owner] = 0;
+	set64(t.entry, l->f_previous, address(t.caller)); /* a call that came through C */
+	t.entry[l->f_owner] = 3;
+	t.caller[l->f_owner] = 0;
+	make_text(t.texts[0], "/a/file.py");
+	make_text(t.texts[1], "name");
+	make_text(t.texts[2], "Class.name");
+	set64(t.code, l->co_filename, address(t.texts[0]));
+	set64(t.code, l->co_name, address(t.texts[1]));
+	set64(t.code, l->co_qualname, address(t.texts[2]));
+	t.code[l->co_firstlineno] = 7;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	t.base = mmap(NULL, IL_RING + RING_BYTES, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(t.base != MAP_FAILED);
+	t.private = (void *)(t.base + IL_PRIVATE);
+	t.shared = (void *)(t.base + IL_SHARED);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	return munmap(t.base, IL_RING + RING_BYTES);
+}
+
+static const uint8_t table_kinds[] = { INLINE_ENTRY, INLINE_YIELD, INLINE_CAUGHT };
+static const uint8_t call_kinds[] = { INLINE_RETURN, INLINE_UNWIND, INLINE_CLOSE, INLINE_DEALLOC };
+
+/* The code page, with one stub of each kind. */
+static const struct il_header *build(const struct inline_plan *plan)
+{
+	struct inline_plan *p = &t.plan;
+	struct err e;
+
+	*p = *plan;
+	for (size_t i = 0; i < sizeof(table_kinds); i++)
+		p->words[p->word_cnt++] = (struct inline_word){ .at = 8 * i,
+								.target = address(cpu_land),
+								.kind = table_kinds[i] };
+	for (size_t i = 0; i < sizeof(call_kinds); i++)
+		p->calls[p->call_cnt++] =
+			(struct inline_call){ .at = address(t.base) - 4096 + 16 * i,
+					      .target = address(cpu_land),
+					      .kind = call_kinds[i] };
+	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(stub_image(p, &t.layout, 0, address(t.base), t.base, &e), 0);
+	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
+	return (const void *)t.base;
+}
+
+static void fresh(void)
+{
+	inline_describe(&t.layout, address(t.base), RING_BYTES, false, t.private);
+	memset(t.base + IL_CACHE, 0, 8UL * IL_CACHE_CNT);
+	memset(t.base + IL_SHARED, 0, IL_RING - IL_SHARED);
+	memset(t.base + IL_RING, 0, 4096);
+}
+
+static uint64_t stub_of(const struct il_header *h, uint32_t n)
+{
+	const struct il_patch *p = &h->patches[n];
+
+	return p->size == 8 ? p->new : p->at + 4 + (uint64_t)(int64_t)(int32_t)p->new;
+}
+
+static uint8_t kind_of(uint32_t n)
+{
+	return n < sizeof(table_kinds) ? table_kinds[n] : call_kinds[n - sizeof(table_kinds)];
+}
+
+static bool is_call(uint8_t kind)
+{
+	return memchr(call_kinds, kind, sizeof(call_kinds)) != NULL;
+}
+
+static void put_registers(uint8_t kind)
+{
+	const struct inline_plan *p = &t.plan;
+	uint64_t *regs = cpu_in.regs, sp = address(t.stack) + STACK_SIZE / 2;
+
+	for (unsigned int i = 0; i < 16; i++)
+		regs[i] = 0x1111111111111111ull * (i + 1) ^ 0x5a5a;
+	for (size_t i = 0; i < STACK_SIZE; i++)
+		t.stack[i] = (uint8_t)(i * 37 + i / 256);
+	for (unsigned int i = 0; i < 256; i++)
+		cpu_in.vectors[160 + i] = (uint8_t)(i ^ 0xa5);
+	memcpy(cpu_in.vectors, &(uint16_t){ 0x37f }, 2); /* no exceptions, as everywhere */
+	memcpy(cpu_in.vectors + 24, &(uint32_t){ 0x1f80 }, 4);
+	regs[PREG_RSP] = is_call(kind) ? sp - 8 : sp;
+	if (is_call(kind)) {
+		regs[PREG_RDI] = kind == INLINE_DEALLOC ? address(t.code) : address(t.frame);
+		regs[PREG_RSI] = address(t.frame);
+	} else {
+		t.slot = address(t.frame);
+		regs[p->instr_reg] = address(t.instr) - (uint64_t)(int64_t)p->instr_disp;
+		if (!p->frame_in_slot)
+			regs[p->frame_reg] = address(t.frame) - (uint64_t)(int64_t)p->frame_disp;
+		else if (p->frame_reg == PREG_RSP)
+			memcpy(t.stack + STACK_SIZE / 2 + p->frame_disp, &t.slot, 8);
+		else
+			regs[p->frame_reg] = address(&t.slot) - (uint64_t)(int64_t)p->frame_disp;
+	}
+	memcpy(t.before, t.stack, STACK_SIZE);
+}
+
+/* One event; what is live has to be as before. */
+static void run(const struct il_header *h, uint32_t n)
+{
+	static const uint8_t kept_by_calls[] = { PREG_RDI, PREG_RSI, PREG_RBX, PREG_RBP, PREG_RSP,
+						 PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
+	uint8_t kind = kind_of(n);
+	size_t live = STACK_SIZE / 2 - (is_call(kind) ? 8 : RED_ZONE);
+
+	put_registers(kind);
+	cpu_stub = stub_of(h, n);
+	cpu_run();
+	for (uint8_t i = 0; i < 16; i++)
+		if (!is_call(kind) || memchr(kept_by_calls, i, sizeof(kept_by_calls)))
+			assert_int_equal(cpu_out.regs[i], cpu_in.regs[i]);
+	assert_memory_equal(t.stack + live, t.before + live, STACK_SIZE - live);
+	assert_memory_equal(cpu_out.vectors + 160, cpu_in.vectors + 160, 256);
+	assert_false(cpu_out.flags & 0x400); /* direction; no other flag is live anywhere */
+}
+
+static const void *at(uint64_t offset)
+{
+	return t.base + IL_RING + offset;
+}
+
+static uint64_t slot_of_code(void)
+{
+	return address(t.code) >> 5 & (IL_CACHE_CNT - 1);
+}
+
+static void expect_event(const struct il_more_rec *r, uint8_t kind, uint8_t oparg)
+{
+	static const uint8_t kinds[] = {
+		[INLINE_YIELD] = IL_YIELD, [INLINE_RETURN] = IL_RETURN, [INLINE_CAUGHT] = IL_CAUGHT,
+		[INLINE_UNWIND] = IL_MORE, [INLINE_CLOSE] = IL_MORE,	[INLINE_DEALLOC] = IL_MORE
+	};
+	bool coded = kind == INLINE_ENTRY || kind == INLINE_CAUGHT;
+	bool called = coded || kind == INLINE_UNWIND;
+
+	assert_int_equal(r->head.what & 7,
+			 kind == INLINE_ENTRY ? (oparg ? IL_RESUME : IL_CALL) : kinds[kind]);
+	assert_int_equal(r->head.what & 0xfffffffffff8ull,
+			 kind == INLINE_DEALLOC ? 0 : address(t.frame));
+	assert_int_equal(r->head.time & 0xffff, called ? address(t.caller) >> 3 & 0xffff : 0);
+	if (coded)
+		assert_int_equal(r->head.what >> 48, slot_of_code());
+	if (kind == INLINE_UNWIND || kind == INLINE_CLOSE)
+		assert_int_equal(r->w2, slot_of_code());
+	if (kind == INLINE_DEALLOC)
+		assert_int_equal(r->w2, address(t.code));
+}
+
+static void expect_definition(const struct il_def *d)
+{
+	assert_int_equal(d->head.what >> 48, IL_DEF);
+	assert_int_equal(d->code, address(t.code));
+	assert_int_equal(d->slot, slot_of_code());
+	assert_int_equal(d->line, 7);
+	assert_int_equal(d->total, (sizeof(*d) + 24 + 15) & ~15ul);
+	assert_memory_equal(d->data, "/a/file.pynameClass.name", 24);
+}
+
+static bool needs_code(uint8_t kind)
+{
+	return kind == INLINE_ENTRY || kind == INLINE_CAUGHT || kind == INLINE_UNWIND ||
+	       kind == INLINE_CLOSE;
+}
+
+static uint64_t size_of(uint8_t kind)
+{
+	return kind == INLINE_UNWIND || kind == INLINE_CLOSE || kind == INLINE_DEALLOC ? 32 : 16;
+}
+
+/* A thread that is new, with a code object that is new; then again; without room; in a forked child. */
+static void run_all(const struct il_header *h, uint32_t n, uint8_t oparg)
+{
+	uint8_t kind = kind_of(n);
+	uint64_t head, own = size_of(kind);
+	const struct il_more_rec *r;
+
+	t.instr[1] = kind == INLINE_CLOSE ? t.layout.resume_depth1 : oparg;
+	fresh();
+	run(h, n);
+	r = at(0);
+	assert_int_equal(r->head.what >> 48, IL_SWITCH);
+	head = 32;
+	if (needs_code(kind)) {
+		const struct il_def *d = at(head);
+
+		expect_definition(d);
+		head += d->total;
+	}
+	expect_event(at(head), kind, oparg);
+	head += own;
+	assert_int_equal(t.shared->head, head);
+
+	run(h, n);
+	expect_event(at(head), kind, oparg);
+	assert_int_equal(t.shared->head, head + own);
+	/* the second time nothing but what always takes that way goes through the slow path */
+	assert_int_equal(
+		t.shared->slow,
+		kind == INLINE_UNWIND || kind == INLINE_CLOSE || kind == INLINE_DEALLOC ? 2 : 1);
+
+	t.private->head = t.private->limit = RING_BYTES;
+	run(h, n);
+	assert_int_equal(t.shared->lost_mode, 1);
+	assert_int_equal(t.private->head, RING_BYTES);
+
+	memset(t.private, 0, sizeof(*t.private));
+	t.shared->head = 5;
+	run(h, n);
+	assert_int_equal(t.shared->head, 5);
+}
+
+static void run_plan(const struct inline_plan *plan)
+{
+	const struct il_header *h = build(plan);
+
+	for (uint32_t n = 0; n < h->patch_cnt; n++) {
+		if (kind_of(n) == INLINE_CLOSE && !t.layout.resume_depth1)
+			continue; /* no plan of this version has one */
+		run_all(h, n, 0);
+		if (kind_of(n) == INLINE_ENTRY)
+			run_all(h, n, 1);
+	}
+}
+
+static void use_version(unsigned int minor)
+{
+	t.layout = layout_find(minor, false)->py;
+	make_objects();
+}
+
+#define FIRST_MINOR 12
+#define LAST_MINOR  15
+
+static void test_stubs__frame_in_a_register(void **state)
+{
+	(void)state;
+	for (unsigned int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		for (uint8_t frame = 0; frame < 16; frame++)
+			for (uint8_t instr = 0; instr < 16; instr++)
+				if (frame != instr && frame != PREG_RSP && instr != PREG_RSP)
+					run_plan(&(struct inline_plan){
+						.frame_reg = frame,
+						.frame_disp = instr % 2 ? 0 : -24,
+						.instr_reg = instr,
+						.instr_disp = frame % 2 ? 0 : 2 });
+	}
+}
+
+static void test_stubs__frame_in_a_slot(void **state)
+{
+	(void)state;
+	use_version(LAST_MINOR);
+	for (uint8_t frame = 0; frame < 16; frame++)
+		for (uint8_t instr = 0; instr < 16; instr++)
+			if (frame != instr && instr != PREG_RSP)
+				run_plan(&(struct inline_plan){ .frame_in_slot = true,
+								.frame_reg = frame,
+								.frame_disp = 8 * instr,
+								.instr_reg = instr });
+}
+
+/* 3.15: the prologue of a generator expression is no event. */
+static void test_stubs__what_is_no_entry(void **state)
+{
+	const struct il_header *h;
+
+	(void)state;
+	use_version(LAST_MINOR);
+	assert_int_not_equal(t.layout.resume_skip, 0xff);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 });
+	fresh();
+	t.instr[1] = t.layout.resume_skip;
+	run(h, 0);
+	assert_int_equal(t.shared->head, 0);
+}
+
+/* A generator that never ran is no close, the interpreter's own frame no return. */
+static void test_stubs__what_is_left_out(void **state)
+{
+	const struct il_header *h;
+
+	(void)state;
+	use_version(LAST_MINOR);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 });
+	for (uint32_t n = sizeof(table_kinds); n < h->patch_cnt; n++) {
+		fresh();
+		t.instr[1] = 0;
+		t.frame[t.layout.f_owner] = 3;
+		run(h, n);
+		t.frame[t.layout.f_owner] = 0;
+		assert_int_equal(t.shared->head != 0, kind_of(n) == INLINE_DEALLOC);
+	}
+}
+
+/* After the deallocator the same address is another code object. */
+static void test_stubs__a_code_object_that_is_freed(void **state)
+{
+	const struct il_header *h;
+	uint64_t head;
+
+	(void)state;
+	use_version(FIRST_MINOR);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 });
+	fresh();
+	t.instr[1] = 0;
+	run(h, 0);
+	run(h, (uint32_t)(sizeof(table_kinds) + sizeof(call_kinds) - 1));
+	head = t.shared->head;
+	run(h, 0);
+	expect_definition(at(head));
+}
+
+/* It is copied into other programs: nothing in it may lead out. */
+static void test_slow__stands_alone(void **state)
+{
+	size_t size = (size_t)(__stop_pye_inline - __start_pye_inline);
+	static struct elf_make made;
+	struct elf_file *elf;
+	struct disasm *d;
+	struct insn insn;
+
+	(void)state;
+	make_init(&made, ET_DYN);
+	assert_in_range(size, 256, MAKE_DATA - MAKE_TEXT);
+	memset(made.bytes + MAKE_TEXT, 0xcc, MAKE_DATA - MAKE_TEXT);
+	memcpy(made.bytes + MAKE_TEXT, __start_pye_inline, size);
+	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
+	assert_int_equal(disasm__new(elf, &d, NULL), 0);
+	for (uint64_t pc = make_vaddr(MAKE_TEXT); pc < make_vaddr(MAKE_TEXT) + size;
+	     pc += insn.size) {
+		assert_int_equal(disasm__at(d, pc, &insn), 0);
+		assert_int_equal(insn.pointer, 0);
+		if (insn.target)
+			assert_in_range(insn.target, make_vaddr(MAKE_TEXT),
+					make_vaddr(MAKE_TEXT) + size - 1);
+		assert_null(strstr(insn.text, "xmm"));
+	}
+	disasm__free(d);
+	elf_file__free(elf);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_stubs__frame_in_a_register),
+		cmocka_unit_test(test_stubs__frame_in_a_slot),
+		cmocka_unit_test(test_stubs__what_is_no_entry),
+		cmocka_unit_test(test_stubs__what_is_left_out),
+		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
+		cmocka_unit_test(test_slow__stands_alone),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
