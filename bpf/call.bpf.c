@@ -179,12 +179,15 @@ int probe_eval_exit(struct pt_regs *ctx)
 	else if (top & SLOT_GENERATOR)
 		sub = eval_suspended(l, SLOT_FRAME(top));
 	if (!top) { /* attached in mid-run; or the stack could not be walked */
+		hit_at(t, ts);
 		if (t->flags & T_NEED_WALK)
 			lost(t, CNT_LOST_RING);
 		return eval_resync(PYE_WALK_UNKNOWN);
 	}
-	if (sub != PYE_EXIT_REFUSED && eval_switched(t, sp))
+	if (sub != PYE_EXIT_REFUSED && eval_switched(t, sp)) {
+		hit_at(t, ts);
 		return eval_resync(PYE_WALK_SWITCH);
+	}
 	on_exit(t, ts, SLOT_FRAME(top), sub);
 	return 0;
 }
@@ -251,6 +254,7 @@ int probe_gen_close(struct pt_regs *ctx)
 	frame = where(ctx, cookie);
 	if (!(t->flags & T_KNOWN))
 		return 0;
+	hit_at(t, ts);
 	show_closer(SLOT_FRAME(stack_top(t)));
 	if (frame_load(t, frame))
 		return 0;
@@ -259,8 +263,7 @@ int probe_gen_close(struct pt_regs *ctx)
 		return 0; /* never started */
 	if (!show_thrown(t, l, frame, SLOT_FRAME(stack_top(t))))
 		return 0;
-	stack_pop(t, frame);
-	exit_send(t, ts, frame, PYE_EXIT_UNWIND);
+	exit_of_top(t, ts, frame, stack_top(t), PYE_EXIT_UNWIND);
 	return 0;
 }
 
@@ -272,6 +275,33 @@ int probe_code_dealloc(struct pt_regs *ctx)
 
 	if (t)
 		code_retire(t, where(ctx, bpf_get_attach_cookie(ctx)));
+	return 0;
+}
+
+/* User space has seen the names of a code object. Where the id is another one by now, or none, there is
+ * nothing to do: the next event of that code object defines it again, or says that it is still loud. */
+SEC("syscall")
+int decide_code(struct pye_verdict *v)
+{
+	u64 key = v->code | (u64)(v->pix & 0xffff) << 48;
+	u32 hash = code_hash(key), slot = hash & (PYE_CODE_SLOTS - 1);
+	u32 *known = bpf_map_lookup_elem(&codes, &key);
+	struct code_slot *s = bpf_map_lookup_elem(&code_slots, &slot);
+
+	if (known) {
+		u32 old = *known;
+
+		if ((old & PYE_CODE_ID) == v->id)
+			__sync_val_compare_and_swap(known, old, (old | v->set) & ~v->clear);
+	}
+	if (s && s->key == key) {
+		u64 old = s->value;
+		u32 id = old >> 32;
+
+		if ((u32)old == hash && (id & PYE_CODE_ID) == v->id)
+			__sync_val_compare_and_swap(&s->value, old,
+						    (u64)((id | v->set) & ~v->clear) << 32 | hash);
+	}
 	return 0;
 }
 

@@ -16,6 +16,7 @@ const volatile __u32 cfg_ring_mask; /* rings - 1 */
 const volatile __u64
 	cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
 const volatile __u32 cfg_walk_records; /* records that a walk sends at most: less than a ring holds */
+const volatile __u32 cfg_filter; /* PYE_FILTER_*; 0: everything is recorded */
 const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");
@@ -143,6 +144,15 @@ __hidden struct thread *thread_start(u64 cookie, u64 ip)
 	return t;
 }
 
+/* A counter per hit would cost as much as the rest of a quiet one. */
+static __always_inline void count_quiet(struct thread *t)
+{
+	if (!cfg_filter || !t->quiet)
+		return;
+	count_many(CNT_FILTERED, t->quiet);
+	t->quiet = 0;
+}
+
 __hidden void thread_end(struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
@@ -152,6 +162,7 @@ __hidden void thread_end(struct task_struct *task)
 
 	if (!t || !t->pix)
 		return;
+	count_quiet(t);
 	tix = t->tix;
 	seq = t->seq;
 	ring = ring_of(t);
@@ -188,6 +199,7 @@ int list_threads(struct bpf_iter__task *ctx)
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!t || !t->pix) /* process 0: pyebpf measuring itself */
 		return 0;
+	count_quiet(t);
 	out[0] = t->tix;
 	out[1] = t->seq;
 	bpf_seq_write(ctx->meta->seq, out, sizeof(out));

@@ -69,8 +69,9 @@ struct pye_exit_rec {
 
 /* Bits of a code id in the tables and records of the BPF programs. */
 #define PYE_CODE_GENERATOR 0x80000000u /* its frames can be suspended */
-#define PYE_CODE_HIDDEN	   0x40000000u /* the interpreter's own: shows no frame */
-#define PYE_CODE_ID	   0x3fffffffu
+#define PYE_CODE_QUIET	   0x40000000u /* a filter: its frames are not recorded */
+#define PYE_CODE_CHOSEN	   0x20000000u /* a filter: it can be the function that is asked for */
+#define PYE_CODE_ID	   0x1fffffffu
 
 /* A str object as it lies in the target, read raw. */
 struct pye_str {
@@ -116,6 +117,7 @@ struct pye_str_rec {
 /* bits of pye_walk_frame.owner */
 #define PYE_OWNER_MASK	    0x0f
 #define PYE_OWNER_GENERATOR 1
+#define PYE_OWNER_QUIET	    0x10 /* its exit will not come: PYE_CODE_QUIET */
 
 struct pye_walk_frame {
 	__u64 frame : 48;

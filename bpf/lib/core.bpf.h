@@ -13,6 +13,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "abi/event.h"
+#include "abi/filter.h"
 #include "abi/limits.h"
 #include "abi/proc.h"
 #include "abi/pylayout.h"
@@ -33,6 +34,7 @@ enum pye_counter {
 
 /* Low bits of a stack slot: frames are at least 8-aligned. */
 #define SLOT_GENERATOR 1ULL
+#define SLOT_QUIET     2ULL /* its entry was not recorded, so its exit is not */
 /* Room for PYE_FRAME_READ bytes; verifier: a power of two, so that a mask bounds the index. */
 #define FRAME_WORDS   16
 
@@ -71,6 +73,8 @@ struct thread {
 	u64 stack[PYE_STACK_SLOTS];
 	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known */
 	u32 eval_size; /* to 3.10: how far below that it is at the exits */
+	u64 quiet; /* entries that a filter kept back, not in the counter yet */
+	u64 now_ns; /* with a filter: of the hit, where a walk can follow */
 	u64 interpreters; /* of struct pye_proc */
 	u64 tstate; /* as the last sample or probe found it; 0 = not known */
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
@@ -142,7 +146,7 @@ struct ends_map {
 };
 extern struct ends_map ends SEC(".maps");
 
-static __always_inline void count_many(u32 counter, u32 n)
+static __always_inline void count_many(u32 counter, u64 n)
 {
 	u64 *value = bpf_map_lookup_elem(&counters, &counter);
 
@@ -247,5 +251,6 @@ extern const volatile __u32 cfg_ring_mask;
 extern const volatile __u64 cfg_ring_free_min;
 extern const volatile __u32 cfg_walk_records;
 extern const volatile bool cfg_sleepable;
+extern const volatile __u32 cfg_filter;
 
 #endif

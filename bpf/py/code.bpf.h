@@ -206,8 +206,6 @@ static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l,
 		read_user(&qualname, 8, code + l->co_qualname);
 	if (flags & CO_SUSPENDS)
 		bits |= PYE_CODE_GENERATOR;
-	if (flags & l->co_hidden)
-		bits |= PYE_CODE_HIDDEN;
 	rec = bpf_ringbuf_reserve(&defs, sizeof(*rec), 0);
 	if (!rec)
 		return 0;

@@ -171,6 +171,14 @@ static __noinline long entered_load(struct pye_pylayout *l, u64 frame, struct en
 	return 0;
 }
 
+/* Before an event: has the stack to be shown, or found out, first? What is quiet needs the latter only. */
+static __always_inline bool must_walk(struct thread *t, bool quiet)
+{
+	if (quiet)
+		return !(t->flags & T_KNOWN);
+	return (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN;
+}
+
 static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u64 ts, u64 frame,
 				     bool thrown)
 {
@@ -206,9 +214,17 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
 			return;
 		sub = word ? PYE_ENTRY_RESUME : PYE_ENTRY_CALL;
 	}
-	if (caller != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN)
+	if (caller != top || must_walk(t, entry_is_quiet(t, id))) {
+		hit_at(t, ts);
 		caller = entry_caller(caller);
-	stack_push(t, frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
+	}
+	stack_push(t, slot_of(frame, id));
+	if (top_is_quiet(t, slot_of(0, id))) {
+		t->quiet++;
+		if (caller & CALLER_LOST)
+			t->flags |= T_NEED_WALK;
+		return;
+	}
 	if (caller & CALLER_LOST || !id) {
 		lost(t, CNT_LOST_RING);
 		return;
@@ -230,13 +246,18 @@ static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l,
 			lost(t, CNT_LOST_RING);
 		return false;
 	}
+	id = quiet_id(t, l);
+	if (entry_is_quiet(t, id)) {
+		stack_push(t, slot_of(frame, id));
+		return true;
+	}
 	t->walk_cnt = 0;
 	if (t->flags & T_NEED_WALK || walk_add(t, l, frame, &id) ||
 	    walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, top, PYE_WALK_THROWN)) {
 		lost_many(t, CNT_LOST_RING, 2);
 		return false;
 	}
-	stack_push(t, frame | SLOT_GENERATOR);
+	stack_push(t, slot_of(frame, id) | SLOT_GENERATOR);
 	return true;
 }
 
@@ -286,7 +307,10 @@ __noinline int exit_unknown(u64 frame)
 		/* the tracked stack is right only if the frame is on it */
 		if (SLOT_FRAME(stack_top(t)) != frame)
 			t->flags &= ~T_KNOWN;
-		lost(t, CNT_LOST_RING);
+		if (cfg_filter && !frame_load(t, frame) && entry_is_quiet(t, quiet_id(t, l)))
+			t->flags |= T_NEED_WALK;
+		else
+			lost(t, CNT_LOST_RING);
 		return false;
 	}
 	return true;
@@ -305,25 +329,35 @@ static __always_inline void stack_pop(struct thread *t, u64 frame)
 	}
 }
 
+static __always_inline void exit_of_top(struct thread *t, u64 ts, u64 frame, u64 slot, u32 sub)
+{
+	bool quiet = top_is_quiet(t, slot);
+
+	stack_pop(t, frame);
+	if (!quiet)
+		exit_send(t, ts, frame, sub);
+}
+
 static __always_inline void on_exit(struct thread *t, u64 ts, u64 frame, u32 sub)
 {
-	u64 top = SLOT_FRAME(stack_top(t));
+	u64 slot = stack_top(t), top = SLOT_FRAME(slot);
 
-	if (frame != top || (t->flags & (T_KNOWN | T_NEED_WALK)) != T_KNOWN) {
+	if (frame != top || must_walk(t, top_is_quiet(t, slot))) {
 		if (t->flags & T_NEED_WALK && t->flags & T_KNOWN && frame == top &&
 		    !ring_has_room(t)) {
 			stack_pop(t, frame);
 			lost(t, CNT_LOST_RING);
 			return;
 		}
+		hit_at(t, ts);
 		if (!exit_unknown(frame)) {
 			if (frame && SLOT_FRAME(stack_top(t)) == frame)
 				stack_pop(t, frame);
 			return;
 		}
+		slot = stack_top(t);
 	}
-	stack_pop(t, frame);
-	exit_send(t, ts, frame, sub);
+	exit_of_top(t, ts, frame, slot, sub);
 }
 
 #endif

@@ -11,7 +11,7 @@
 #ifndef PYEBPF_PY_STACK_BPF_H
 #define PYEBPF_PY_STACK_BPF_H
 
-#include "py/code.bpf.h"
+#include "py/quiet.bpf.h"
 
 #define SLOT(pos)	((pos) & (PYE_STACK_SLOTS - 1))
 
@@ -200,6 +200,8 @@ static __noinline int walk_flush(struct thread *t, u32 flags, u64 anchor, u32 re
 	if (!rec)
 		return -1;
 	head_fill(&rec->head, t, PYE_REC_WALK, flags, anchor);
+	if (cfg_filter)
+		rec->head.ts_ns = t->now_ns;
 	rec->cnt = t->walk_cnt;
 	rec->reason = reason;
 	__builtin_memcpy(rec->frames, t->walk, sizeof(rec->frames));
@@ -220,11 +222,19 @@ static __always_inline int walk_add(struct thread *t, struct pye_pylayout *l, u6
 		return -1;
 	t->walk[at].frame = frame;
 	t->walk[at].owner = frame_owner(t, l);
+	if (cfg_filter && id & PYE_CODE_QUIET)
+		t->walk[at].owner |= PYE_OWNER_QUIET;
 	t->walk[at].code = id & PYE_CODE_ID;
 	t->walk[at].pad = 0;
 	t->walk_cnt = at + 1;
 	*id_out = id;
 	return 0;
+}
+
+/* The id of the frame in t->frame where it is not sent: who is quiet must be known all the same. */
+static __always_inline u32 quiet_id(struct thread *t, struct pye_pylayout *l)
+{
+	return cfg_filter ? code_id(t, frame_code(t, l)) : 0;
 }
 
 struct walk_state {
@@ -262,11 +272,12 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 		w->cut = w->frame;
 		return 1;
 	}
-	if (!w->failed && walk_add(t, l, w->frame, &id))
+	if (w->failed)
+		id = quiet_id(t, l);
+	else if (walk_add(t, l, w->frame, &id))
 		w->failed = true;
 	if (t->walk_n < PYE_STACK_SLOTS)
-		slot_set(t, t->pos - 1 - t->walk_n,
-			 w->frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
+		slot_set(t, t->pos - 1 - t->walk_n, slot_of(w->frame, id));
 	else if (w->failed)
 		w->deep = true;
 	if (w->deep)
@@ -319,7 +330,7 @@ __noinline int walk_all(u64 frame, u32 reason)
  * NEAR_FRAMES below: they were entered without an event (thrown into). They are pushed, and sent unless
  * events are being lost.
  *
- * Return: number n of frames; NOT_NEAR; or NOT_NEAR - n: they were not sent.
+ * Return: number n of frames; NOT_NEAR; or NOT_NEAR - n: so many events were not sent.
  */
 __noinline int walk_near(u64 frame)
 {
@@ -356,10 +367,13 @@ __noinline int walk_near(u64 frame)
 	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
 		at = t->walk[i].frame;
 		id = 0;
+		if (failed && cfg_filter && !frame_load(t, at))
+			id = quiet_id(t, l);
 		if (!failed && (frame_load(t, at) || walk_add(t, l, at, &id)))
 			failed = true;
-		slot_set(t, t->pos + n - 1 - i,
-			 at | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0));
+		slot_set(t, t->pos + n - 1 - i, slot_of(at, id));
+		if (cfg_filter & PYE_FILTER_CODE && id & PYE_CODE_QUIET)
+			t->walk_n--; /* not lost */
 	}
 	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))
 		failed = true;
@@ -369,7 +383,7 @@ __noinline int walk_near(u64 frame)
 		t->below += t->valid - PYE_STACK_SLOTS;
 		t->valid = PYE_STACK_SLOTS;
 	}
-	return failed ? NOT_NEAR - (int)n : (int)n;
+	return failed && t->walk_n ? NOT_NEAR - (int)t->walk_n : (int)n;
 }
 
 struct refill_state {
@@ -381,7 +395,8 @@ static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
 	struct refill_state *r = ctx;
 	struct pye_pylayout *l;
 	struct thread *t = self(&l);
-	u32 flags = 0;
+	u32 flags = 0, id = 0;
+	u64 previous;
 
 	if (!t || t->walk_n >= PYE_STACK_SLOTS)
 		return 1;
@@ -393,9 +408,12 @@ static long refill_round(void *map, u32 *key, u8 *value, void *ctx)
 	if (r->frame <= FRAME_LAST)
 		return 1;
 	read_user(&flags, 4, frame_code(t, l) + l->co_flags);
-	slot_set(t, t->pos - 1 - t->walk_n, r->frame | (flags & CO_SUSPENDS ? SLOT_GENERATOR : 0));
+	previous = frame_previous(t, l);
+	id = quiet_id(t, l) & ~PYE_CODE_GENERATOR;
+	slot_set(t, t->pos - 1 - t->walk_n,
+		 slot_of(r->frame, id | (flags & CO_SUSPENDS ? PYE_CODE_GENERATOR : 0)));
 	t->walk_n++;
-	r->frame = frame_previous(t, l);
+	r->frame = previous;
 	return 0;
 }
 

@@ -63,7 +63,7 @@ static void test_assemble__bits_of_the_kernel_are_no_part_of_an_id(void **state)
 	struct assembly *as = assembly_usual(0);
 
 	(void)state;
-	make_entry(&as->b, 1, 0, F(1), 1 | PYE_CODE_GENERATOR | PYE_CODE_HIDDEN, PYE_ENTRY_CALL);
+	make_entry(&as->b, 1, 0, F(1), 1 | PYE_CODE_GENERATOR | PYE_CODE_CHOSEN, PYE_ENTRY_CALL);
 	leave(as, 1, 1);
 	assembly_expect(as, 2, "call a, return a");
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "profile/code_glob.h"
 #include "profile/module.h"
 
 static void test_module_name__of_paths(void **state)
@@ -97,9 +98,72 @@ static void test_func_spec__odd_names(void **state)
 	assert_false(meant(":", "", "", ""));
 }
 
+static void test_glob__stars_and_question_marks(void **state)
+{
+	static const char *const good[][2] = { { "", "" },	    { "*", "" },
+					       { "**", "abc" },	    { "a?c", "abc" },
+					       { "*b*c", "abxbc" }, { "a*", "a" },
+					       { "*.*", "a.b." },   { "[a]", "[a]" } };
+	static const char *const bad[][2] = { { "", "a" },     { "?", "" },    { "a", "ab" },
+					      { "*b", "abc" }, { "a*a", "a" }, { "[a]", "a" } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_true(glob_matches(good[i][0], good[i][1]));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(glob_matches(bad[i][0], bad[i][1]));
+}
+
+/* A matcher that tries every way for every star would not come back from this. */
+static void test_glob__a_hostile_text(void **state)
+{
+	static char text[60000];
+
+	(void)state;
+	memset(text, 'a', sizeof(text) - 1);
+	assert_false(glob_matches("*a*a*a*a*a*a*a*a*b", text));
+	assert_false(code_glob_matches("*a*a*a*a*a*a*a*a*/b", text, NULL));
+}
+
+static void test_code_glob__modules_and_files(void **state)
+{
+	static const struct {
+		const char *glob, *file, *below;
+		bool is;
+	} rows[] = {
+		{ "json", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", true },
+		{ "json.*", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", true },
+		{ "json", "/usr/lib/python3.12/json/__init__.py", "json/__init__.py", true },
+		{ "json.*", "/usr/lib/python3.12/json/__init__.py", "json/__init__.py", false },
+		{ "decoder", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", false },
+		{ "js", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", false },
+		{ "js*", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", true },
+		{ "lib*", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", false },
+		{ "lib/*", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", true },
+		{ "decoder.py", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", true },
+		{ "ecoder.py", "/usr/lib/python3.12/json/decoder.py", "json/decoder.py", false },
+		{ "app", "/srv/x/app.py", NULL, true },
+		{ "x", "/srv/x/app.py", NULL, false },
+		{ "x/*", "/srv/x/y/app.py", NULL, true },
+		{ "/srv/x/*", "/srv/x/y/app.py", NULL, true },
+		{ "/srv/x", "/srv/x/app.py", NULL, false },
+		{ "importlib", "<frozen importlib._bootstrap>", NULL, true },
+		{ "<*", "<string>", NULL, true },
+		{ "app", "", NULL, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (code_glob_matches(rows[i].glob, rows[i].file, rows[i].below) != rows[i].is)
+			fail_msg("%s, %s", rows[i].glob, rows[i].file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_glob__stars_and_question_marks),
+		cmocka_unit_test(test_glob__a_hostile_text),
+		cmocka_unit_test(test_code_glob__modules_and_files),
 		cmocka_unit_test(test_module_name__of_paths),
 		cmocka_unit_test(test_func_spec__decode),
 		cmocka_unit_test(test_func_spec__odd_names),

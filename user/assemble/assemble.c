@@ -38,6 +38,7 @@ void asm_thread_free(struct assembler *a, struct asm_thread *t)
 	free(t->stack);
 	free(t->walk.frames);
 	free(t->off);
+	free(t->hidden.v);
 	free(t);
 }
 
@@ -52,6 +53,7 @@ void assembler__free(struct assembler *a)
 	asm_processes_free(a);
 	names_free(&a->names);
 	asm_watch_free(a->watch);
+	asm_filter_free(a->filter);
 	free(a);
 }
 
@@ -135,10 +137,7 @@ static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 int assembler__func(struct assembler *a, const struct trace_func *func)
 {
 	struct asm_process *p = asm_process_get(a, func->process, 0);
-	int err = p ? capw__func(a->w, func) : -ENOMEM;
-
-	if (!err && a->watch)
-		asm_watch_func(a, func);
+	int err = p ? asm_func_new(a, func, 0) : -ENOMEM;
 
 	return err ? err : asm_process_code(p, func->id);
 }
@@ -158,13 +157,13 @@ static int release_held(struct assembler *a, struct asm_thread *t)
 static uint32_t apply(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
 		      int *err)
 {
-	uint32_t n = 0, depth = t->depth;
+	uint32_t n = 0, depth = t->depth + t->hidden.cnt;
 
 	while (n < t->walk.cnt) {
 		const struct pye_walk_frame *frame = &t->walk.frames[t->walk.cnt - 1 - n];
 
 		*err = asm_first(*err, asm_enter(a, t, ts, frame->frame, kind, frame->code));
-		if (t->depth != depth + n + 1)
+		if (t->depth + t->hidden.cnt != depth + n + 1)
 			return n + 1; /* one was refused: nothing is known below the next */
 		n++;
 	}
@@ -176,8 +175,9 @@ static int apply_thrown(struct assembler *a, struct asm_thread *t, uint64_t ts)
 {
 	uint32_t n;
 	int err = 0;
+	bool top = t->depth && t->stack[t->depth - 1] == t->walk.anchor;
 
-	if (!t->depth || t->stack[t->depth - 1] != t->walk.anchor) {
+	if (!top && (!a->filter || asm_filter_is_shown(t, t->walk.anchor))) {
 		a->odd.mismatched++;
 		err = asm_gap(a, t, ts, GAP_SWITCH, 0);
 	}
@@ -197,14 +197,17 @@ static int flush_thrown(struct assembler *a, struct asm_thread *t)
 }
 
 /* Was what we saw of an idle thread from outside what it found when it ran again? */
-static bool same_stack(const struct asm_thread *t)
+static bool same_stack(const struct assembler *a, const struct asm_thread *t)
 {
-	if (!t->depth || t->walk.cnt != t->depth)
-		return false;
-	for (uint32_t i = 0; i < t->depth; i++)
-		if (t->stack[i] != t->walk.frames[t->depth - 1 - i].frame)
+	uint32_t at = 0;
+
+	for (uint32_t i = t->walk.cnt; i-- > 0;) {
+		if (a->filter && asm_filter_hides(a, t->walk.frames[i].code))
+			continue;
+		if (at == t->depth || t->stack[at++] != t->walk.frames[i].frame)
 			return false;
-	return true;
+	}
+	return t->depth && at == t->depth;
 }
 
 static enum trace_gap_reason reason_of(const struct asm_thread *t)
@@ -225,7 +228,7 @@ static int apply_walk(struct assembler *a, struct asm_thread *t, const struct py
 		return 0; /* it was for an event that was lost */
 	if (t->walk.flags & PYE_WALK_ANCHORED)
 		return apply_thrown(a, t, head->ts_ns);
-	if (!lost && t->fresh && same_stack(t))
+	if (!lost && t->fresh && same_stack(a, t))
 		return 0;
 	if (t->fresh && !t->depth && t->process->late) {
 		t->last_ns = t->process->trace.start_ns;
@@ -257,10 +260,11 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 		a->holes += missing;
 		err = asm_first(err, asm_gap(a, t, head->ts_ns, GAP_LOSS, missing));
 	}
-	t->next_seq += (uint64_t)missing + 1;
+	t->next_seq += missing;
 	t->process->hits += missing;
 	if (t->walk.pending)
 		err = asm_first(err, apply_walk(a, t, head, missing));
+	t->fresh = false;
 	return err;
 }
 
@@ -339,8 +343,7 @@ static int on_entry(struct assembler *a, const struct pye_entry_rec *rec)
 	t->process->hits++;
 	if (rec->head.seq != (uint32_t)t->next_seq || t->walk.pending || t->held)
 		err = prepare(a, t, &rec->head);
-	else
-		t->next_seq++;
+	t->next_seq++;
 	t->fresh = false;
 	t->last_ns = rec->head.ts_ns;
 	if (t->process->frames_refused) {
@@ -373,12 +376,15 @@ static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
 	}
 	if (rec->head.seq != (uint32_t)t->next_seq || t->walk.pending || t->held)
 		err = prepare(a, t, &rec->head);
-	else
-		t->next_seq++;
+	t->next_seq++;
 	t->fresh = false;
 	if (t->depth && t->stack[t->depth - 1] == rec->head.frame) {
 		t->last_ns = rec->head.ts_ns;
 		return asm_first(err, asm_leave(a, t, rec->head.ts_ns, kinds[rec->head.sub & 3]));
+	}
+	if (a->filter && asm_filter_leave(a, t, rec->head.frame)) {
+		t->last_ns = rec->head.ts_ns;
+		return err;
 	}
 	a->odd.mismatched++;
 	a->unusable++;
@@ -462,14 +468,19 @@ static int on_walk(struct assembler *a, const struct pye_walk_rec *rec)
 		w->frames = more;
 		w->size = size;
 	}
-	if (rec->cnt)
-		memcpy(w->frames + w->cnt, rec->frames, rec->cnt * sizeof(rec->frames[0]));
-	w->cnt += rec->cnt;
+	for (uint32_t i = 0; i < rec->cnt; i++)
+		if (!(rec->frames[i].owner & PYE_OWNER_QUIET))
+			w->frames[w->cnt++] = rec->frames[i];
 	w->seq = rec->head.seq;
 	w->flags = rec->head.sub;
 	w->reason = rec->reason;
 	w->anchor = rec->head.frame;
 	w->pending = rec->head.sub & (PYE_WALK_ROOT | PYE_WALK_ANCHORED | PYE_WALK_CUT);
+	if (!a->filter || !w->pending)
+		return err;
+	/* its event can be one that is held back: others would come with a stack that is long gone */
+	err = asm_first(err, prepare(a, t, &rec->head));
+	t->last_ns = rec->head.ts_ns;
 	return err;
 }
 
@@ -566,7 +577,7 @@ static void retire_oldest(struct assembler *a)
 	const struct asm_retired *r = &a->retired[a->retired_at];
 
 	asm_process_gone(a, r->pix, r->code);
-	capw__retire_func(a->w, r->code);
+	asm_func_gone(a, r->code);
 	a->retired_at = (a->retired_at + 1) % ASM_RETIRED_MAX;
 	a->retired_cnt--;
 }
@@ -684,6 +695,7 @@ void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT
 {
 	uint64_t numbered = a->numbered;
 	struct trace_totals t = { 0 };
+	struct assembler_filtered filtered;
 	const struct asm_thread *thread;
 
 	for (thread = a->threads; thread; thread = thread->hh.next)
@@ -697,7 +709,9 @@ void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT
 	t.lost[LOSS_RING] = a->holes - t.lost[LOSS_READ];
 	t.lost[LOSS_USER] = a->unusable + capw__lost(a->w);
 	/* counted on its own, by the numbers that the kernel gave: written + lost must be the same */
-	t.generated = numbered + a->inferred - a->refused + t.lost[LOSS_MAP] + t.lost[LOSS_KERNEL];
+	assembler__filtered(a, &filtered);
+	t.generated = numbered + a->inferred - a->refused - filtered.events + t.lost[LOSS_MAP] +
+		      t.lost[LOSS_KERNEL];
 	*out = t;
 }
 

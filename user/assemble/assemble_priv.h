@@ -7,6 +7,7 @@
 
 #include "abi/event.h"
 #include "assemble/assemble.h"
+#include "assemble/filter.h"
 #include "assemble/names.h"
 #include "assemble/sample.h"
 #include "proc/mem.h"
@@ -47,6 +48,17 @@ struct asm_walk {
 	struct pye_walk_frame *frames; /* from the top down */
 };
 
+/* A frame that is not kept, and whose exit will come. */
+struct asm_hidden_frame {
+	uint64_t frame;
+	uint32_t depth, pad; /* of the thread, where it lies above */
+};
+
+struct asm_hidden {
+	struct asm_hidden_frame *v;
+	uint32_t cnt, size;
+};
+
 struct asm_thread {
 	uint32_t tix; /* number in the records */
 	uint32_t id; /* number in the capture: the same, but for a thread that was idle at first */
@@ -62,6 +74,7 @@ struct asm_thread {
 	struct asm_off *off; /* its stack when it lost the CPU; NULL: it has it, or none was taken */
 	uint64_t *stack; /* addresses of the open frames */
 	uint32_t depth, size;
+	struct asm_hidden hidden;
 	uint32_t watch_top; /* depth of the innermost frame that is watched; 0: none */
 	struct trace_thread trace;
 	char name[PYE_COMM + 1];
@@ -87,6 +100,7 @@ struct assembler {
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;
 	struct asm_watch *watch; /* NULL: nothing is watched */
+	struct asm_filter *filter; /* NULL: everything is kept */
 	bool sampling;
 	uint32_t dead_cnt; /* code objects that samples on their way may show */
 	uint64_t batches; /* taken so far */
@@ -132,6 +146,25 @@ void asm_watch_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enu
 void asm_watch_gap(struct assembler *a, struct asm_thread *t, enum trace_gap_reason reason);
 void asm_watch_free(struct asm_watch *w);
 
+/*
+ * asm_filter_func   - a code object has names: is it hidden? Or -ENOMEM. @address: 0 = the source has none
+ * asm_filter_retire - it is gone
+ * asm_filter_hides  - are frames of a code object not kept?
+ * asm_filter_enter  - a frame is entered or found: is it not kept?
+ * asm_filter_is_shown - is a frame on the stack of those that are kept?
+ * asm_filter_leave  - a frame is left that is not the top: was it not kept?
+ *
+ * Call where there is a filter.
+ */
+int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address);
+void asm_filter_retire(struct assembler *a, uint32_t code);
+bool asm_filter_hides(const struct assembler *a, uint32_t code);
+bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
+		      enum trace_kind kind, uint32_t code);
+bool asm_filter_is_shown(const struct asm_thread *t, uint64_t frame);
+bool asm_filter_leave(struct assembler *a, struct asm_thread *t, uint64_t frame);
+void asm_filter_free(struct asm_filter *f);
+
 /* asm_off_end - the gap of a thread whose process was not recorded for a while. */
 int asm_off_end(struct assembler *a, struct asm_thread *t, uint64_t until);
 
@@ -159,6 +192,11 @@ static inline bool asm_settled(const struct assembler *a, uint32_t round)
 {
 	return a->round - round >= 2;
 }
+
+/* asm_func_new - a code object has its names. @address: of it, 0 = read from outside. 0, -ENOMEM or the
+ * error of the capture file. */
+int asm_func_new(struct assembler *a, const struct trace_func *func, uint64_t address);
+void asm_func_gone(struct assembler *a, uint32_t code);
 
 /* asm_retire - a code object is gone; its name is kept until no ring can hold an event that uses it.
  * asm_retire_all - now, for want of memory. */

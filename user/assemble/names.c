@@ -38,6 +38,28 @@ static void drop_oldest(struct assembler *a)
 	def_free(oldest);
 }
 
+int asm_func_new(struct assembler *a, const struct trace_func *func, uint64_t address)
+{
+	int hidden = a->filter ? asm_filter_func(a, func, address) : 0, err;
+
+	if (a->watch)
+		asm_watch_func(a, func);
+	if (hidden)
+		return hidden < 0 ? hidden : 0;
+	err = capw__func(a->w, func);
+	if (err != -ENOMEM)
+		return err;
+	asm_retire_all(a);
+	return capw__func(a->w, func);
+}
+
+void asm_func_gone(struct assembler *a, uint32_t code)
+{
+	if (a->filter)
+		asm_filter_retire(a, code);
+	capw__retire_func(a->w, code);
+}
+
 static int complete(struct assembler *a, struct asm_def *d)
 {
 	const char *name = d->text[PYE_STR_NAME], *qualname = d->text[PYE_STR_QUALNAME];
@@ -62,13 +84,7 @@ static int complete(struct assembler *a, struct asm_def *d)
 	func.qualname = qualname ? qualname : func.name;
 	func.file = file ? file : "[unreadable]";
 	if (p)
-		err = capw__func(a->w, &func);
-	if (p && err == -ENOMEM) {
-		asm_retire_all(a);
-		err = capw__func(a->w, &func);
-	}
-	if (!err && a->watch)
-		asm_watch_func(a, &func);
+		err = asm_func_new(a, &func, d->rec.head.frame);
 	if (!err)
 		err = asm_process_code(p, d->id);
 	if (err == -ENOMEM || err == -EINVAL) {

@@ -268,7 +268,7 @@ void asm_processes_forget(struct assembler *a)
 		if (p->state != ASM_ENDING || !asm_settled(a, p->ended_round))
 			continue;
 		for (uint32_t i = 0; i < p->code_cnt; i++)
-			capw__retire_func(a->w, p->codes[i]);
+			asm_func_gone(a, p->codes[i]);
 		asm_codes_free(a, &p->codes_sampled);
 		memset(&p->codes_sampled, 0, sizeof(p->codes_sampled));
 		p->code_cnt = p->gone_cnt = 0;

@@ -57,6 +57,8 @@ int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t f
 {
 	int err;
 
+	if (unlikely(a->filter) && asm_filter_enter(a, t, frame, kind, code & PYE_CODE_ID))
+		return 0;
 	if (unlikely(t->depth == t->size)) {
 		err = grow(t);
 		if (err) {
@@ -98,6 +100,7 @@ int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trac
 
 	if (t->watch_top)
 		asm_watch_gap(a, t, reason);
+	t->hidden.cnt = 0;
 	err = capw__gap(a->w, &g);
 	/* as the capture has it: without memory the gap may not be there */
 	t->depth = err ? capw__depth(a->w, t->id) : 0;

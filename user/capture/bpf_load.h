@@ -21,6 +21,7 @@ struct bpf_load_opts {
 	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
 	bool off_cpu; /* with sample_ns: those of the scheduler, too */
+	uint32_t filter; /* PYE_FILTER_* of abi/filter.h */
 	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */
 };
 

@@ -98,6 +98,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.usdt = opts->families & CAP_USDT,
 		.sample_ns = opts->sample_ns,
 		.off_cpu = opts->off_cpu,
+		.filter = opts->filter,
 	};
 	struct cap_bpf *c;
 	int err;
@@ -512,6 +513,19 @@ uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)
 	for (int i = 0; i < cpus; i++)
 		sum += values[i];
 	return sum;
+}
+
+int cap_bpf__decide(struct cap_bpf *c, const struct pye_verdict *verdict)
+{
+	struct pye_verdict v = *verdict;
+	LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = &v, .ctx_size_in = sizeof(v));
+
+	return bpf_prog_test_run_opts(bpf_program__fd(c->bpf.skel->progs.decide_code), &run);
+}
+
+uint64_t cap_bpf__filtered(const struct cap_bpf *c)
+{
+	return cap_bpf__counter(c, CNT_FILTERED);
 }
 
 /* Runs of our probes that the kernel skipped (a probe inside a probe). */

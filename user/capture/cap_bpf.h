@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "abi/event.h"
+#include "abi/filter.h"
 #include "abi/proc.h"
 #include "abi/sample.h"
 #include "base/err.h"
@@ -24,6 +25,7 @@ struct cap_bpf_opts {
 	size_t ring_bytes; /* all rings together; 0: 64 MiB */
 	bool launch; /* cap_bpf__hold() will be used */
 	bool select; /* cap_bpf__select() will be used: from Linux 5.17 on */
+	uint32_t filter; /* PYE_FILTER_* of abi/filter.h; 0: everything is recorded */
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
 	bool on_cpu, off_cpu; /* which threads are sampled then */
@@ -200,6 +202,13 @@ int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task
 /* cap_bpf__new_thread, cap_bpf__new_code - a number that the kernel side will not give. */
 uint32_t cap_bpf__new_thread(struct cap_bpf *c);
 uint32_t cap_bpf__new_code(struct cap_bpf *c);
+
+/* cap_bpf__decide - a filter: what the programs do with a code object from now on. An error only costs
+ * time: what they let pass is looked at once more. 0 or a negative errno. */
+int cap_bpf__decide(struct cap_bpf *c, const struct pye_verdict *verdict);
+
+/* cap_bpf__filtered - entries of frames that the programs kept back; exact after cap_bpf__finals(). */
+uint64_t cap_bpf__filtered(const struct cap_bpf *c);
 
 /* cap_bpf__losses - events lost by reason as the programs and the kernel counted them. */
 void cap_bpf__losses(const struct cap_bpf *c, uint64_t lost[LOSS_CNT]);

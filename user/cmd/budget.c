@@ -131,6 +131,11 @@ int budget_check(const struct session *s, struct err *e)
 {
 	bool shared = s->selection || (s->opts.command && s->opts.subprocesses);
 
+	if (s->opts.limits.overhead_pct && filters_any(&s->opts.filter))
+		return err_set(
+			e, -PYE_EUSAGE,
+			"--max-overhead does not go with filters: it counts the events that are "
+			"recorded");
 	if (!s->opts.limits.overhead_pct || (!shared && cap_bpf__per_process(s->cap)))
 		return 0;
 	if (shared)

@@ -129,6 +129,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .sample_ns = opts->sample_ns,
 				    .on_cpu = opts->on_cpu,
 				    .off_cpu = opts->off_cpu,
+				    .filter = filters_kernel(&opts->filter),
 				    .force_classic = opts->force_classic };
 	struct session *s = calloc(1, sizeof(*s));
 	int err;
@@ -209,6 +210,7 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	err = err ? err : assembler__new(&s->as, s->capw);
 	if (!err && s->opts.sample_ns)
 		assembler__sampling(s->as);
+	err = err ? err : filters_begin(s);
 	return err ? err : limits_watch(s);
 }
 
@@ -534,6 +536,8 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 	err = finish(s, result);
 	report_oddities(s);
 	limits_report(s);
+	if (!s->opts.quiet)
+		filters_report(&s->opts.filter, s->as, cap_bpf__filtered(s->cap));
 	wait_for_child(s, result);
 	result->aborted = s->interrupts > 1;
 	memcpy(result->comm, s->comm, sizeof(result->comm));

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "cmd/filters.h"
 #include "cmd/limits.h"
 #include "profile/trace.h"
 
@@ -27,6 +28,7 @@ struct session_opts {
 	bool subprocesses;
 	uint64_t duration_ns; /* 0 = no end */
 	struct limit_opts limits;
+	struct filter_opts filter;
 	struct limit_files files; /* called where limits want more than one */
 	size_t ring_bytes; /* 0 = the default */
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */

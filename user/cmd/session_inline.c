@@ -73,6 +73,7 @@ static uint64_t monotonic_ns(void)
 
 static int open_capture(struct run *r, int fd)
 {
+	struct assembler_filter filter;
 	struct utsname uts = { 0 };
 	struct trace_info info = {
 		.start_ns = monotonic_ns(),
@@ -91,7 +92,11 @@ static int open_capture(struct run *r, int fd)
 	r->start_ns = info.start_ns;
 	r->start_unix_ns = info.start_unix_ns;
 	err = capw__new(&r->capw, fd, NULL, &info);
-	return err ? err : assembler__new(&r->as, r->capw);
+	err = err ? err : assembler__new(&r->as, r->capw);
+	if (err || !filters_any(&r->opts->filter))
+		return err;
+	filters_assembler(&r->opts->filter, &filter);
+	return assembler__filter(r->as, &filter);
 }
 
 static int tell_process(struct run *r)
@@ -398,6 +403,8 @@ static int finish(struct run *r, int err)
 	if (!r->opts->quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
 	say_stops(r);
+	if (!r->opts->quiet)
+		filters_report(&r->opts->filter, r->as, 0);
 	if (err == -EILSEQ)
 		log_warn(
 			"the ring was damaged, by the target itself or by two interpreters that ran "

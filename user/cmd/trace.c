@@ -13,6 +13,7 @@
 #include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/filters.h"
 #include "cmd/outputs.h"
 #include "cmd/run.h"
 #include "cmd/select.h"
@@ -24,6 +25,7 @@ struct trace_opts {
 	struct select_args select;
 	struct output_opts output;
 	struct limit_opts limits;
+	struct filter_opts filter;
 	const char *engine;
 	bool wait, subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
 	uint64_t duration_ns, ring_bytes;
@@ -94,6 +96,7 @@ static const struct opt_group groups[] = {
 	{ "Targets", target_rows, 0 },
 	{ "More targets", select_rows, AT(select) },
 	{ "Capture", capture_rows, 0 },
+	{ "Filters", filter_rows, AT(filter) },
 	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
 	{ "Other", other_rows, 0 },
@@ -241,6 +244,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.subprocesses = o->subprocesses,
 		.duration_ns = o->duration_ns,
 		.limits = o->limits,
+		.filter = o->filter,
 		.files = { .ctx = &files,
 			   .dump = dump_files,
 			   .next_part = next_part,

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What of a thread's events is not recorded. The programs track every frame all the same, so that stacks
+ * stay right; a frame that is quiet has no number and no record. User space knows better than the
+ * programs do: what they let pass it looks at once more.
+ */
+#ifndef PYEBPF_ABI_FILTER_H
+#define PYEBPF_ABI_FILTER_H
+
+#include "abi/types.h"
+
+/* Bits of cfg_filter. */
+#define PYE_FILTER_CODE 1u /* frames of code objects that are PYE_CODE_QUIET */
+
+/* What the program decide_code is given: a code object has these bits from now on. */
+struct pye_verdict {
+	__u64 code; /* its address */
+	__u32 pix; /* process */
+	__u32 id; /* nothing happens if the address is another one's by now */
+	__u32 set, clear; /* PYE_CODE_QUIET, PYE_CODE_CHOSEN */
+};
+
+_Static_assert(sizeof(struct pye_verdict) == 24, "ABI");
+
+#endif

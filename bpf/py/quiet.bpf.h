@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Filters: which frames are quiet. They are on the tracked stack like others and are told apart where a
+ * record would be written. Without a filter the kernel's verifier takes all of this out.
+ */
+#ifndef PYEBPF_PY_QUIET_BPF_H
+#define PYEBPF_PY_QUIET_BPF_H
+
+#include "py/code.bpf.h"
+
+/* The slot of a frame of this code object; @id: 0 is not known. */
+static __always_inline u64 slot_of(u64 frame, u32 id)
+{
+	u64 slot = frame | (id & PYE_CODE_GENERATOR ? SLOT_GENERATOR : 0);
+
+	if (cfg_filter & PYE_FILTER_CODE && id & PYE_CODE_QUIET)
+		slot |= SLOT_QUIET;
+	return slot;
+}
+
+/* Is the frame on top, with this slot, quiet? */
+static __always_inline bool top_is_quiet(struct thread *t, u64 slot)
+{
+	return cfg_filter & PYE_FILTER_CODE && slot & SLOT_QUIET;
+}
+
+/* Would it be, if the frame that is entered were pushed now? */
+static __always_inline bool entry_is_quiet(struct thread *t, u32 id)
+{
+	return cfg_filter & PYE_FILTER_CODE && id & PYE_CODE_QUIET;
+}
+
+/* A walk's records have the time of the hit: it may be shown without an event. */
+static __always_inline void hit_at(struct thread *t, u64 ts)
+{
+	if (cfg_filter)
+		t->now_ns = ts;
+}
+
+#endif

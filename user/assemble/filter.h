@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which events of a trace are kept. What the source of the records holds back already does not come here;
+ * of the rest nothing gets through that should not. */
+#ifndef PYEBPF_ASSEMBLE_FILTER_H
+#define PYEBPF_ASSEMBLE_FILTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ASSEMBLER_GLOBS_MAX 32
+
+struct assembler;
+struct pye_verdict;
+
+/* Strings are borrowed until the assembler is freed. All zero: everything is kept. */
+struct assembler_filter {
+	/* of code_glob_matches(): any of these, or all code if there are none; and none of those */
+	const char *include[ASSEMBLER_GLOBS_MAX], *exclude[ASSEMBLER_GLOBS_MAX];
+	size_t include_cnt, exclude_cnt;
+	/* tell the source what is known now of a code object; NULL: it holds nothing back. It may forget */
+	void (*decide)(void *ctx, const struct pye_verdict *verdict);
+	void *ctx;
+};
+
+/**
+ * assembler__filter - keep only what this describes; copied
+ *
+ * To be said before the first record. A frame that is not kept is none in the capture: what it calls
+ * is called by the nearest frame below that is.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int assembler__filter(struct assembler *a, const struct assembler_filter *filter);
+
+/* What came and was not kept; what the source held back is not in it. */
+struct assembler_filtered {
+	uint64_t calls; /* entries: calls, resumptions and throws */
+	uint64_t events; /* with the exits */
+};
+
+void assembler__filtered(const struct assembler *a, struct assembler_filtered *out);
+
+#endif

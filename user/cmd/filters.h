@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which calls are recorded: the options, and what the kernel side and the assembler are told of them. */
+#ifndef PYEBPF_CMD_FILTERS_H
+#define PYEBPF_CMD_FILTERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "assemble/filter.h"
+#include "cmd/options.h"
+
+struct session;
+
+struct glob_list {
+	const char *v[ASSEMBLER_GLOBS_MAX]; /* borrowed from argv */
+	size_t cnt;
+};
+
+/* A group of options of commands that trace; all zero: everything is recorded. */
+struct filter_opts {
+	struct glob_list include, exclude;
+};
+
+extern const struct opt_row filter_rows[];
+
+/* filters_any - is anything left out? */
+bool filters_any(const struct filter_opts *o);
+
+/* filters_kernel - the bits of cfg_filter: what the programs can hold back. */
+uint32_t filters_kernel(const struct filter_opts *o);
+
+/* filters_assembler - what the assembler does; the source of the records is to be added. */
+void filters_assembler(const struct filter_opts *o, struct assembler_filter *out);
+
+/* filters_begin - tell the assembler of a session. 0 or -ENOMEM. */
+int filters_begin(struct session *s);
+
+/* filters_report - how many calls were left out. @held_back: by the source of the records. */
+void filters_report(const struct filter_opts *o, const struct assembler *as, uint64_t held_back);
+
+#endif
