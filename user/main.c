@@ -19,6 +19,7 @@ static const struct command {
 	{ "record", NULL, cmd_record, "sample the stacks of running programs" },
 	{ "convert", NULL, cmd_convert,
 	  "turn a capture into firefox, pprof, svg, html or another format" },
+	{ "view", "load", cmd_view, "show a capture in a browser, without a network" },
 	{ "merge", NULL, cmd_merge,
 	  "add up captures into one pprof, collapsed, svg, pstats or text file" },
 	{ "diff", NULL, cmd_diff, "say what changed between two captures, and what is noise" },

@@ -23,8 +23,10 @@ EDGES = {
     "decode": "base capfile profile",
     # an exporter knows the model and nothing of where it came from
     "export": "base profile",
+    # serves bytes; what they are is the command's business
+    "view": "base",
     # abi: names the counters in the closing report
-    "cmd": "base proc cpython inline capture assemble capfile decode profile export abi",
+    "cmd": "base proc view cpython inline capture assemble capfile decode profile export abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.

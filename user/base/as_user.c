@@ -118,3 +118,27 @@ void as_user__leave(struct as_user *was)
 	free(was->groups);
 	*was = (struct as_user){ 0 };
 }
+
+int as_user_for_good(void)
+{
+	const struct passwd *pw;
+	uid_t uid;
+	gid_t gid;
+
+	if (!outfile_invoker(&uid, &gid))
+		return 0;
+	pw = getpwuid(uid);
+	if (pw ? initgroups(pw->pw_name, gid) : setgroups(0, NULL))
+		return -errno;
+	if (setresgid(gid, gid, gid) || setresuid(uid, uid, uid))
+		return -errno;
+	if (getuid() != uid || geteuid() != uid || getgid() != gid || getegid() != gid)
+		return -EPERM;
+	if (pw) {
+		setenv("HOME", pw->pw_dir, 1);
+		setenv("USER", pw->pw_name, 1);
+		setenv("LOGNAME", pw->pw_name, 1);
+		setenv("SHELL", pw->pw_shell, 1);
+	}
+	return 0;
+}

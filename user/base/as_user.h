@@ -32,4 +32,13 @@ int as_user__enter(struct as_user *was);
 /* as_user__leave - back to what we were. */
 void as_user__leave(struct as_user *was);
 
+/**
+ * as_user_for_good - become the invoking user: ids, groups, HOME and its likes, of the whole process
+ *
+ * Checked by reading back. Does nothing when nobody typed sudo.
+ *
+ * Return: 0 or a negative errno; then the process must not go on.
+ */
+int as_user_for_good(void);
+
 #endif

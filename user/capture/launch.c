@@ -3,40 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/outfile.h"
-
-/* The ids, groups and home of the user who typed sudo; all or nothing, checked by reading back. */
-static int become_invoker(void)
-{
-	const struct passwd *pw;
-	uid_t uid;
-	gid_t gid;
-
-	if (!outfile_invoker(&uid, &gid))
-		return 0;
-	pw = getpwuid(uid);
-	if (pw ? initgroups(pw->pw_name, gid) : setgroups(0, NULL))
-		return -errno;
-	if (setresgid(gid, gid, gid) || setresuid(uid, uid, uid))
-		return -errno;
-	if (getuid() != uid || geteuid() != uid || getgid() != gid || getegid() != gid)
-		return -EPERM;
-	if (pw) {
-		setenv("HOME", pw->pw_dir, 1);
-		setenv("USER", pw->pw_name, 1);
-		setenv("LOGNAME", pw->pw_name, 1);
-		setenv("SHELL", pw->pw_shell, 1);
-	}
-	return 0;
-}
+#include "base/as_user.h"
 
 static void default_signals(void)
 {
@@ -61,7 +34,7 @@ static void child(int go, int failed, char *const *argv, bool as_root, pid_t par
 		_exit(125);
 	while (read(go, &byte, 1) < 0 && errno == EINTR)
 		;
-	err = as_root ? 0 : become_invoker();
+	err = as_root ? 0 : as_user_for_good();
 	if (!as_root) /* what lets us trace is nothing that the command should have */
 		prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	/* changing the ids clears it */
