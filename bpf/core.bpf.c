@@ -33,30 +33,51 @@ __u32 next_tix = 1;
 __u32 next_pix = 1;
 __u32 stopped; /* the probes are being taken out, one link after the other: nothing counts any more */
 __u32 forget_pid; /* for forget_stacks */
+__u32 pidns_level; /* of cfg_pidns_inum; 0: the first one, or not known yet */
+__u32 pidns_first; /* pyebpf is in the first namespace. Not constant: so every load verifies the same */
 
-/* The deepest namespace first: that of our own kind is ours. */
-static __always_inline u32 pid_number(struct pid *pid)
+/* The number at one level, if the namespace there is ours. */
+static __always_inline u32 number_at(struct pid *pid, u32 level)
 {
-	u32 level = pid ? BPF_CORE_READ(pid, level) : 0;
 	struct upid number;
 
+	if (bpf_core_read(&number, sizeof(number), &pid->numbers[level]))
+		return 0;
+	return BPF_CORE_READ(number.ns, ns.inum) == cfg_pidns_inum ? number.nr : 0;
+}
+
+/* In a namespace of its own pyebpf learns from the first process in it how deep that lies. Not static:
+ * it is verified once. */
+__noinline u32 pid_number(u64 addr)
+{
+	struct pid *pid = (struct pid *)addr;
+	u32 level = pid ? BPF_CORE_READ(pid, level) : 0, nr;
+
+	if (pidns_level)
+		return pidns_level <= level ? number_at(pid, pidns_level) : 0;
 	for (u32 i = 0; pid && i <= PIDNS_DEPTH && i <= level; i++) {
-		if (bpf_core_read(&number, sizeof(number), &pid->numbers[level - i]))
-			return 0;
-		if (BPF_CORE_READ(number.ns, ns.inum) == cfg_pidns_inum)
-			return number.nr;
+		nr = number_at(pid, level - i);
+		if (!nr)
+			continue;
+		pidns_level = level - i;
+		return nr;
 	}
 	return 0;
 }
 
+/* In the first namespace the numbers are the kernel's own; every tick of every process asks. */
 __hidden u32 task_pid(struct task_struct *task)
 {
-	return pid_number(BPF_CORE_READ(task, thread_pid));
+	if (pidns_first)
+		return BPF_CORE_READ(task, pid);
+	return pid_number((u64)BPF_CORE_READ(task, thread_pid));
 }
 
 __hidden u32 task_tgid(struct task_struct *task)
 {
-	return pid_number(BPF_CORE_READ(task, group_leader, thread_pid));
+	if (pidns_first)
+		return BPF_CORE_READ(task, tgid);
+	return pid_number((u64)BPF_CORE_READ(task, group_leader, thread_pid));
 }
 
 static __always_inline bool announce(struct thread *t, struct task_struct *task)
@@ -91,7 +112,7 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 	struct pye_proc *proc = bpf_map_lookup_elem(&procs, &pid);
 	struct thread *t;
 
-	if (cfg_select && (!proc || !(proc->flags & PYE_PROC_TRACED)))
+	if (cfg_select && cookie && (!proc || !(proc->flags & PYE_PROC_TRACED)))
 		proc = select_take(task, cookie, ip);
 	if (!proc || !(proc->flags & PYE_PROC_TRACED))
 		return NULL;

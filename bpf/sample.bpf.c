@@ -6,7 +6,7 @@
  */
 #include "py/sample.bpf.h"
 #include "lib/sample.bpf.h"
-#include "py/sample.bpf.h"
+#include "lib/select.bpf.h"
 
 /* Working memory, about 22 kB for each context. */
 struct {
@@ -106,6 +106,8 @@ __hidden void sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 SEC("perf_event")
 int on_clock(void *ctx)
 {
+	if (cfg_select)
+		mapped_meet();
 	sample_take(IN_CLOCK, cfg_sample_ns, NULL);
 	return 0;
 }

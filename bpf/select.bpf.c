@@ -16,13 +16,7 @@ __u32 select_on; /* enum pye_select_on */
 __u32 select_by; /* PYE_SELECT_* */
 __u32 select_flags; /* of a process that is taken in */
 
-/* Key: number of a file, from its probes' cookies. Written by user space. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PYE_FILES_MAX);
-	__type(key, u32);
-	__type(value, struct pye_file);
-} files SEC(".maps");
+struct files_map files SEC(".maps");
 
 /* Names of processes that are chosen, NUL-padded. Written by user space. */
 struct {
@@ -40,13 +34,7 @@ struct {
 	__type(value, u32);
 } select_cgroups SEC(".maps");
 
-/* Key: pid; when it executed its program. One that was pushed out counts from its start. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, PYE_EXECS_MAX);
-	__type(key, u32);
-	__type(value, u64);
-} execs SEC(".maps");
+struct execs_map execs SEC(".maps");
 
 static __noinline bool has_name(struct task_struct *task)
 {
@@ -138,6 +126,41 @@ static __noinline bool taken_send(struct task_struct *task, const struct pye_pro
 	return true;
 }
 
+__hidden bool select_wants(struct task_struct *task, struct pye_proc *known)
+{
+	if (known)
+		return (known->flags & (PYE_PROC_TRACED | PYE_PROC_SELECTED)) == PYE_PROC_SELECTED;
+	return chosen(task);
+}
+
+__hidden struct pye_proc *select_put(struct task_struct *task, u32 pid, u32 number,
+				     struct pye_proc *known, struct pye_proc *proc)
+{
+	struct pye_file *file = bpf_map_lookup_elem(&files, &number);
+	bool late = file && began(task, pid) < file->ready_ns;
+
+	proc->flags |= (known ? known->flags : select_flags) | PYE_PROC_TRACED | PYE_PROC_SHARED |
+		       PYE_PROC_SELECTED;
+	proc->pix = __sync_fetch_and_add(&next_pix, 1);
+	/* two threads of it may be here: the second one finds it in the table */
+	if (!known && bpf_map_update_elem(&procs, &pid, proc, BPF_NOEXIST)) {
+		known = bpf_map_lookup_elem(&procs, &pid);
+		if (!known)
+			count(CNT_LOST_THREAD);
+		return known;
+	}
+	if (!taken_send(task, proc, pid, number, late)) {
+		/* user space would not know what it is: the next call tries again */
+		if (!known)
+			bpf_map_delete_elem(&procs, &pid);
+		count(CNT_LOST_THREAD);
+		return NULL;
+	}
+	if (known)
+		bpf_map_update_elem(&procs, &pid, proc, BPF_EXIST);
+	return bpf_map_lookup_elem(&procs, &pid);
+}
+
 __hidden struct pye_proc *select_take(struct task_struct *task, u64 cookie, u64 ip)
 {
 	u32 number = PYE_COOKIE_FILE(cookie), pid = task_tgid(task);
@@ -146,36 +169,15 @@ __hidden struct pye_proc *select_take(struct task_struct *task, u64 cookie, u64 
 
 	if (!cfg_select || select_on != PYE_SELECT_CALLS || !number || !pid)
 		return NULL;
-	if (known && (known->flags & (PYE_PROC_TRACED | PYE_PROC_SELECTED)) != PYE_PROC_SELECTED)
-		return NULL;
 	file = bpf_map_lookup_elem(&files, &number);
-	if (!file || !file->ready_ns || (!known && !chosen(task)))
+	if (!file || !file->ready_ns || !select_wants(task, known))
 		return NULL;
 	if (!locate(file, &proc, ip)) {
 		count(CNT_LOST_THREAD);
 		return NULL;
 	}
 	proc.layout = file->layout;
-	proc.flags = (known ? known->flags : select_flags) | PYE_PROC_TRACED | PYE_PROC_SHARED |
-		     PYE_PROC_SELECTED;
-	proc.pix = __sync_fetch_and_add(&next_pix, 1);
-	/* two threads of it may be here: the second one finds it in the table */
-	if (!known && bpf_map_update_elem(&procs, &pid, &proc, BPF_NOEXIST)) {
-		known = bpf_map_lookup_elem(&procs, &pid);
-		if (!known)
-			count(CNT_LOST_THREAD);
-		return known;
-	}
-	if (!taken_send(task, &proc, pid, number, began(task, pid) < file->ready_ns)) {
-		/* user space would not know what it is: the next call tries again */
-		if (!known)
-			bpf_map_delete_elem(&procs, &pid);
-		count(CNT_LOST_THREAD);
-		return NULL;
-	}
-	if (known)
-		bpf_map_update_elem(&procs, &pid, &proc, BPF_EXIST);
-	return bpf_map_lookup_elem(&procs, &pid);
+	return select_put(task, pid, number, known, &proc);
 }
 
 SEC("tp_btf/sched_process_exec")

@@ -109,9 +109,29 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
 struct vm_area_struct {
 	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
 	unsigned long vm_pgoff;
+	struct file *vm_file;
+};
+
+struct mm_struct {
+	unsigned long start_code;
 };
 
 struct task_struct {
@@ -122,6 +142,7 @@ struct task_struct {
 	pid_t tgid;
 	u64 start_boottime;
 	struct task_struct *group_leader;
+	struct mm_struct *mm;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	struct css_set *cgroups;

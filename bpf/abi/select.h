@@ -22,10 +22,19 @@ struct pye_file {
 	__u64 ready_ns; /* when all of its probes were in place; 0: not yet */
 	__u64 segment; /* vaddr - offset in the file of the code with the probes */
 	__u64 tstate_current; /* vaddr; 0 = none */
+	__u64 interpreters; /* vaddr; 0 = not known */
+	__u64 code; /* offset in the file of some of the interpreter's code */
 	__u32 layout; /* index into the table of layouts */
 	__u32 pad;
 };
 
-_Static_assert(sizeof(struct pye_file) == 32, "ABI");
+/* A file as the kernel numbers it. */
+struct pye_inode {
+	__u64 ino;
+	__u32 dev, pad;
+};
+
+_Static_assert(sizeof(struct pye_file) == 48, "ABI");
+_Static_assert(sizeof(struct pye_inode) == 16, "ABI");
 
 #endif

@@ -141,9 +141,10 @@ static int load(struct bpf_load_opts *opts, bool sampling)
 	bpf_object__for_each_program(prog, b.skel->obj)
 	{
 		const char *section = bpf_program__section_name(prog);
-		bool samples = !strcmp(bpf_program__name(prog), "list_waiting") ||
-			       !strcmp(bpf_program__name(prog), "sample_code_dealloc") ||
-			       !strcmp(section, "perf_event") ||
+		const char *name = bpf_program__name(prog);
+		bool samples = !strcmp(name, "list_waiting") || !strcmp(name, "find_inode") ||
+			       !strcmp(name, "sample_code_dealloc") ||
+			       !strcmp(name, "on_executed") || !strcmp(section, "perf_event") ||
 			       !strcmp(section, "tp_btf/sched_switch");
 
 		if (samples == sampling) /* those of both ways are with the probes */

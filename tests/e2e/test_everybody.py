@@ -13,50 +13,10 @@ import pytest
 import lib
 import machine
 from limits import MINIMUM, as_nobody
+from selected import ID, SLEEPER, cgroup, named, pid_of, plain, run, sleeper, started_in, tracing, wake
 
 pytestmark = lib.needs_root
 LEAFS = lib.PROGRAMS / "leafs.py"
-SLEEPER = lib.PROGRAMS / "sleeper.py"
-
-
-@contextlib.contextmanager
-def tracing(capture, *options, files=1, user=()):
-    """pyebpf trace OPTIONS, from when its probes are in this many files until the block ends."""
-    with lib.started(machine.INSIDE + [*user, lib.BINARY, "trace", "-o", capture, *options], stderr=subprocess.PIPE) as tracer:
-        def placed():
-            assert tracer.poll() is None, lib.text(tracer.stderr.read())
-            return len({file for _, file, _ in lib.probes(tracer.pid) if file != lib.BINARY}) >= files
-        lib.until(placed, "the probes", 60)
-        if user:
-            time.sleep(0.5)
-        else:  # what it gives up when the last probe is in place
-            lib.until(lambda: lib.status_field(tracer.pid, "CapEff") != lib.status_field(os.getpid(), "CapEff"), "the beginning")
-        yield tracer
-        tracer.said = lib.stop(tracer)
-
-
-def run(given, *args, **kw):
-    """A program to its end; its pid."""
-    command, env = given
-    process = subprocess.Popen(command + [str(a) for a in args], env=env, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, **kw)
-    pid = machine.number(process.pid)
-    assert process.wait(60) == 0
-    return pid
-
-
-def sleeper(given):
-    """A program that waits for a line, then calls mark 1000 times."""
-    return lib.started(given[0] + ["-S", SLEEPER], env=given[1], stdin=subprocess.PIPE)
-
-
-def pid_of(process):
-    return int(process.stdout.readline())
-
-
-def wake(process):
-    process.stdin.close()
-    assert process.wait(60) == 0
 
 
 def marks(seen):
@@ -296,21 +256,6 @@ def test_its_records_can_be_replayed(tmp_path):
 
 # --- some of them ---
 
-def named(given, name):
-    """The same under another name: comm is that of the file."""
-    command, env = given
-    if len(command) > 1:
-        pytest.skip("a loader's name is not the program's")
-    path = machine.pathlib.Path(command[0]).with_name(name)
-    if not path.exists():
-        os.link(command[0], path)
-    return [str(path)], env
-
-
-def plain():
-    return next(n for n in lib.families() if len(lib.command(n)) == 1 and lib.family(n) != "3.6")
-
-
 @machine.alone
 def test_by_name(tmp_path):
     """Those of the names, now and later; others of the same file are not seen, and said to pay."""
@@ -365,29 +310,6 @@ def test_children_of_a_name(tmp_path):
         assert seen.count(program, "call")["<module>"] == 1
 
 
-@contextlib.contextmanager
-def cgroup(path):
-    """A cgroup of version 2 below the root of the hierarchy."""
-    at = machine.cgroup2() / path
-    at.mkdir(parents=True)
-    try:
-        yield at
-    finally:
-        for _ in path.split("/"):
-            lib.until(lambda: removed(at), "an empty cgroup")
-            at = at.parent
-
-
-def removed(folder):
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-        return True
-
-
-def started_in(folder):
-    return {"preexec_fn": lambda: (folder / "cgroup.procs").write_text("0")}
-
-
 @pytest.mark.parametrize("form", ["whole", "relative", "proc"])
 @machine.alone
 def test_by_cgroup(form, tmp_path):
@@ -409,9 +331,6 @@ def test_by_cgroup(form, tmp_path):
     assert marks(seen) == {pid: 1000} and leafs(seen) == {p: 50 for p in later}
     assert seen.pids() == {pid, *later} and all(from_the_first_call(seen, p) for p in later)
     assert "1 other process of" in tracer.said
-
-
-ID = "c0ffee" + 58 * "1"
 
 
 @pytest.mark.parametrize("path", [ID, "docker-%s.scope" % ID, "cri-containerd-%s.scope/init" % ID], ids=["plain", "docker", "cri"])

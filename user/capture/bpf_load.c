@@ -24,6 +24,7 @@
 #include "capture/feature.h"
 #include "trace.skel.h"
 
+#define PIDNS_FIRST    0xeffffffcu /* PROC_PID_INIT_INO */
 #define RING_BYTES_MIN ((size_t)256 * 1024)
 
 /* A line at a time: what the verifier says of a program is one text of many lines, and the reason is in
@@ -50,6 +51,7 @@ static void configure_pidns(struct trace_bpf *skel)
 
 	if (stat("/proc/self/ns/pid", &st) == 0)
 		skel->rodata->cfg_pidns_inum = (__u32)st.st_ino;
+	skel->bss->pidns_first = skel->rodata->cfg_pidns_inum == PIDNS_FIRST;
 }
 
 static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
@@ -67,6 +69,9 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	skel->rodata->cfg_filter = opts->filter;
 	bpf_program__set_autoload(skel->progs.decide_code, opts->filter);
 	bpf_program__set_autoload(skel->progs.select_exec, opts->select);
+	bpf_program__set_autoload(skel->progs.on_executed, opts->select && !probes);
+	bpf_program__set_autoload(skel->progs.find_inode, opts->select && !probes);
+	bpf_program__set_autoload(skel->progs.meet_switch, opts->select && opts->off_cpu);
 	bpf_program__set_autoload(skel->progs.list_chosen, opts->select);
 	bpf_program__set_autoload(skel->progs.hold_exec, opts->launch);
 	bpf_program__set_autoload(skel->progs.hold_map, opts->launch);

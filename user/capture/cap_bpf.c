@@ -33,8 +33,9 @@ static int attach_life(struct cap_bpf *c, bool launch)
 {
 	struct trace_bpf *s = c->bpf.skel;
 	struct bpf_program *const life[] = { s->progs.on_fork, s->progs.on_exec,
-					     s->progs.on_exit_task, s->progs.select_exec };
-	size_t life_cnt = sizeof(life) / sizeof(life[0]) - !c->select;
+					     s->progs.on_exit_task, s->progs.select_exec,
+					     s->progs.on_executed };
+	size_t life_cnt = !c->select ? 3 : !c->sample_ns ? 4 : 5;
 	struct bpf_program *const hold[] = { s->progs.hold_exec, s->progs.hold_map };
 
 	for (size_t i = 0; i < life_cnt; i++) {
@@ -268,6 +269,14 @@ void cap_set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
 		return;
 	proc.flags = (uint16_t)((proc.flags | set) & ~clear);
 	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
+}
+
+bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+	struct pye_proc proc;
+
+	return !bpf_map_lookup_elem(procs_fd(c), &key, &proc) && proc.flags & PYE_PROC_TRACED;
 }
 
 void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in)

@@ -130,20 +130,25 @@ int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule);
 
 /**
  * cap_bpf__probe_file - place the probes of a file for everybody; calls of chosen processes count
+ * @pid:    a process that maps it
  * @number: under which TAKEN records name it
  *
- * With a selection, and instead of cap_bpf__attach(). Once for each file.
+ * With a selection, and instead of cap_bpf__attach(). Once for each file. Where samples are taken, a
+ * process is taken in when it executes the file or runs its code.
  *
  * Return: 0, or as cap_bpf__attach(), or -E2BIG.
  */
-int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *number,
+int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t *number,
 			struct err *e);
+
+/* cap_bpf__knows - is a process recorded? */
+bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid);
 
 /* cap_bpf__begin - record a process that cap_bpf__trace() told of and whose file has its probes;
  * @stays: whatever it executes. */
 void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays);
 
-/* cap_bpf__take_calls - from here on a chosen process is taken in by its first call. */
+/* cap_bpf__take_calls - from here on a chosen process is taken in by its first call (or mapping). */
 void cap_bpf__take_calls(struct cap_bpf *c);
 
 /* cap_bpf__chosen - the processes that run now and are chosen; @cb may return a negative number to stop. */

@@ -32,7 +32,7 @@ struct cap_bpf {
 	uint32_t layout_cnt;
 	bool select;
 	uint32_t file_cnt; /* interpreter files with a number, from 1 on */
-	struct bpf_link *life[4], *hold[2];
+	struct bpf_link *life[5], *hold[2];
 	size_t life_cnt, hold_cnt;
 	struct guard guard;
 	uint64_t sample_ns;
@@ -57,5 +57,10 @@ int cap_place(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint3
 /* cap_sample - cap_bpf__attach() where samples are taken. */
 int cap_sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t filter,
 	       struct err *e);
+
+/* cap_sample_file - cap_bpf__probe_file() where samples are taken: processes that map the file of this
+ * number are met from when it is in the table of files. @pid: one that maps it. */
+int cap_sample_file(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t number,
+		    struct err *e);
 
 #endif

@@ -2,14 +2,25 @@
 #define LOG_DOMAIN "capture"
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "abi/select.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "capture/cap_bpf_priv.h"
+#include "capture/iterate.h"
 #include "trace.skel.h"
+
+#define FIND_TRIES 20
+
+static int refused_switch(struct err *e, int err)
+{
+	return bpf_refused(e, err, CAPS_BPF, "the kernel refused to tell when threads wait");
+}
 
 static int start_clocks(struct cap_bpf *c, struct err *e)
 {
@@ -19,18 +30,21 @@ static int start_clocks(struct cap_bpf *c, struct err *e)
 		err = sampler__start(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns);
 	if (err)
 		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the clocks");
+	if (c->off_cpu && c->select && !c->sampler.meet) {
+		c->sampler.meet = bpf_program__attach(c->bpf.skel->progs.meet_switch);
+		if (!c->sampler.meet)
+			return refused_switch(e, -errno);
+	}
 	if (c->off_cpu && !c->sampler.off) {
 		c->sampler.off = bpf_program__attach(c->bpf.skel->progs.on_switch);
 		err = c->sampler.off ? 0 : -errno;
 	}
-	if (err)
-		return bpf_refused(e, err, CAPS_BPF,
-				   "the kernel refused to tell when threads wait");
-	return 0;
+	return err ? refused_switch(e, err) : 0;
 }
 
 /* The only probe of a sampled process: it tells when the addresses in samples change their meaning. */
-static int watch_codes(struct cap_bpf *c, const struct interp *in, uint32_t filter, struct err *e)
+static int watch_codes(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint32_t file,
+		       struct err *e)
 {
 	auto_free struct interp *only = malloc(sizeof(*only));
 	uint32_t cnt = 0;
@@ -42,7 +56,48 @@ static int watch_codes(struct cap_bpf *c, const struct interp *in, uint32_t filt
 		if (in->plan.sites[i].kind == PROBE_CODE_DEALLOC)
 			only->plan.sites[cnt++] = in->plan.sites[i];
 	only->plan.site_cnt = cnt;
-	return cnt ? cap_place(c, only, filter, 0, e) : 0;
+	return cnt ? cap_place(c, only, filter, file, e) : 0;
+}
+
+static int inode_one(void *ctx, const void *rec)
+{
+	memcpy(ctx, rec, sizeof(struct pye_inode));
+	return 1;
+}
+
+/* The numbers of the file that a process maps, as the kernel side will see them. */
+static int find_inode(struct cap_bpf *c, const struct interp *in, pid_t pid, struct pye_inode *out)
+{
+	int found = 0;
+
+	c->bpf.skel->bss->find_pid = (uint32_t)pid;
+	c->bpf.skel->bss->find_addr = in->plan.sites[0].vaddr + in->bias;
+	/* the process may be changing its mappings just now */
+	for (int tries = 0; tries < FIND_TRIES && !found; tries++)
+		found = bpf_iterate(c->bpf.skel->progs.find_inode, sizeof(*out), inode_one, out);
+	return found > 0 ? 0 : found ? found : -PYE_ETARGET;
+}
+
+int cap_sample_file(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t number,
+		    struct err *e)
+{
+	struct pye_inode inode;
+	int err = start_clocks(c, e);
+
+	if (err)
+		return err;
+	err = find_inode(c, in, pid, &inode);
+	if (err)
+		return err_set(e, err, "process %d has ended", pid);
+	err = watch_codes(c, in, 0, number, e);
+	if (err == -PYE_ETARGET)
+		return err;
+	if (err)
+		log_debug("freed code objects are not noticed at once: %s", e->what);
+	if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.file_numbers), &inode, &number,
+				BPF_ANY))
+		return err_set(e, -errno, "the file cannot be told to the kernel");
+	return 0;
 }
 
 int cap_sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t filter,
@@ -52,7 +107,7 @@ int cap_sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t f
 
 	if (err)
 		return err;
-	err = watch_codes(c, in, filter, e);
+	err = watch_codes(c, in, filter, 0, e);
 	if (err == -PYE_ETARGET)
 		return err;
 	if (err) /* names are compared with what is there now and then, too */

@@ -38,6 +38,8 @@ int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
 			       (rule->comm_cnt ? PYE_SELECT_COMM : 0u) |
 			       (rule->cgroup_cnt ? PYE_SELECT_CGROUP : 0u);
 	skel->bss->select_flags = rule->follow ? PYE_PROC_FOLLOW | PYE_PROC_STAYS : 0;
+	if (c->sample_ns) /* what a process forks is as much chosen as itself */
+		skel->bss->select_flags |= PYE_PROC_FOLLOW;
 	__atomic_store_n(&skel->bss->select_on, PYE_SELECT_EXECS, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -74,10 +76,13 @@ static int describe_file(struct cap_bpf *c, const struct interp *in, struct pye_
 		return err_set(e, err, "too many Python versions or files are traced at once");
 	file->layout = layout;
 	file->tstate_current = in->plan.tstate_current;
+	file->interpreters = in->interpreters ? in->interpreters - in->bias : 0;
+	file->code = in->plan.sites[0].offset;
 	return 0;
 }
 
-int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *number, struct err *e)
+int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t *number,
+			struct err *e)
 {
 	struct pye_file file = { 0 };
 	int err = describe_file(c, in, &file, e);
@@ -86,7 +91,8 @@ int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, uint32_t *nu
 		return err;
 	c->bpf.skel->bss->stopped = 0;
 	*number = c->file_cnt + 1;
-	err = cap_place(c, in, 0, *number, e);
+	err = c->sample_ns ? cap_sample_file(c, in, pid, *number, e)
+			   : cap_place(c, in, 0, *number, e);
 	if (err)
 		return err;
 	c->file_cnt++;
@@ -100,6 +106,7 @@ void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays)
 {
 	cap_set_flags(c, pid,
 		      PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SELECTED |
+			      (c->sample_ns ? PYE_PROC_SAMPLED | PYE_PROC_FOLLOW : 0u) |
 			      (stays ? PYE_PROC_STAYS : 0u),
 		      0);
 }

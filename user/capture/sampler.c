@@ -93,8 +93,9 @@ void sampler__stop(struct sampler *s)
 {
 	for (size_t cpu = 0; s->links && cpu < s->cpu_cnt; cpu++)
 		bpf_link__destroy(s->links[cpu]);
+	bpf_link__destroy(s->meet);
 	bpf_link__destroy(s->off);
-	s->off = NULL;
+	s->meet = s->off = NULL;
 	free(s->links);
 	s->links = NULL;
 	s->cpu_cnt = 0;

@@ -12,7 +12,7 @@ struct bpf_link;
 struct sampler {
 	struct bpf_link **links; /* by CPU; NULL: it is offline */
 	size_t cpu_cnt;
-	struct bpf_link *off; /* in the scheduler; NULL: not there */
+	struct bpf_link *meet, *off; /* in the scheduler; NULL: not there */
 };
 
 /**

@@ -11,11 +11,13 @@
 #include "cmd/cmd.h"
 #include "cmd/outputs.h"
 #include "cmd/run.h"
+#include "cmd/select.h"
 #include "cmd/session.h"
 
 #define RATE_MAX 10000u
 
 enum mode {
+	MODE_DEFAULT, /* as options say who is sampled */
 	MODE_WALL,
 	MODE_CPU,
 	MODE_OFFCPU,
@@ -24,6 +26,7 @@ enum mode {
 
 struct record_opts {
 	struct pid_list pids;
+	struct select_args select;
 	struct output_opts output;
 	bool subprocesses, as_root, keep_capture, quiet, verbose;
 	uint64_t duration_ns, rate, ring_bytes;
@@ -32,9 +35,11 @@ struct record_opts {
 
 static int parse_mode(void *field, const char *arg, struct err *e)
 {
-	static const char *const names[MODE_CNT] = { "wall", "cpu", "offcpu" };
+	static const char *const names[MODE_CNT] = {
+		[MODE_WALL] = "wall", [MODE_CPU] = "cpu", [MODE_OFFCPU] = "offcpu"
+	};
 
-	for (unsigned int i = 0; i < MODE_CNT; i++) {
+	for (unsigned int i = MODE_WALL; i < MODE_CNT; i++) {
 		if (strcmp(arg, names[i]) != 0)
 			continue;
 		*(enum mode *)field = i;
@@ -59,8 +64,9 @@ static const struct opt_row target_rows[] = {
 static const struct opt_row capture_rows[] = {
 	{ 'r', "rate", "N", OPT_UNSIGNED, AT(rate), "99",
 	  "samples of each CPU per second, up to 10000", false, NULL },
-	{ 0, "mode", "NAME", OPT_CUSTOM, AT(mode), "wall",
-	  "cpu: threads that run; offcpu: threads that wait, and for what; wall: both",
+	{ 0, "mode", "NAME", OPT_CUSTOM, AT(mode), NULL,
+	  "cpu: threads that run; offcpu: threads that wait, and for what; wall: both. Default: wall, "
+	  "but cpu with -a",
 	  false, parse_mode },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
@@ -77,6 +83,7 @@ static const struct opt_row other_rows[] = {
 };
 static const struct opt_group groups[] = {
 	{ "Targets", target_rows, 0 },
+	{ "More targets", select_rows, AT(select) },
 	{ "Sampling", capture_rows, 0 },
 	{ "Output", output_rows, AT(output) },
 	{ "Other", other_rows, 0 },
@@ -88,13 +95,16 @@ static const struct opt_command command = {
 	.name = "record",
 	.usage = "record [options] -p PID[,PID]\n"
 		 "record [options] PID\n"
+		 "record [options] -a|--comm NAME|--cgroup PATH|--container ID\n"
 		 "record [options] -- CMD [ARG...]",
 	.about =
 		"Sample the Python stacks of running processes, or of a command, in the kernel: the "
 		"target is neither stopped nor written to, and is not slowed down by what it calls. "
+		"With -a and the like, processes that start later are sampled from their first moment. "
 		"Without -o the output is a file for profiler.firefox.com.",
 	.groups = groups,
 	.examples = "  sudo pyebpf record --pid 1234 -d 10s\n"
+		    "  sudo pyebpf record -a -d 30s -o host.json.gz\n"
 		    "  sudo pyebpf record --mode cpu -r 999 -o app.pb.gz -- python3 app.py\n",
 };
 
@@ -113,6 +123,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 {
 	struct session_opts so = {
 		.engine = "auto",
+		.select = select_any(&o->select) ? &o->select : NULL,
 		.pids = o->pids.pids,
 		.pid_cnt = o->pids.cnt,
 		.command = rest->command,
@@ -157,9 +168,10 @@ static int check(struct record_opts *o, const struct opt_rest *rest)
 {
 	if (run_operands(&command, rest, &o->pids))
 		return -PYE_EUSAGE;
-	if (!o->pids.cnt == !rest->command_cnt)
-		return options_usage(
-			&command, "want processes (-p PID) or a command (-- CMD), one of the two");
+	if (select_check(&o->select, o->pids.cnt != 0, rest, &command))
+		return -PYE_EUSAGE;
+	if (o->mode == MODE_DEFAULT)
+		o->mode = o->select.all ? MODE_CPU : MODE_WALL;
 	if (!o->rate || o->rate > RATE_MAX)
 		return options_usage(&command, "--rate: 1 to %u", RATE_MAX);
 	if (o->ring_bytes > RUN_RING_BYTES_MAX)

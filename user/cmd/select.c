@@ -25,7 +25,7 @@
 
 /* A process that executed something: when it is looked at, after the exec. The loader has mapped the
  * libraries of most programs after some milliseconds. */
-static const uint32_t look_after_ms[] = { 0, 2, 8, 30, 120, 500, 2000 };
+static const uint32_t look_after_ms[] = { 0, 2, 4, 8, 30, 120, 500, 2000 };
 
 #define LOOKS (sizeof(look_after_ms) / sizeof(look_after_ms[0]))
 
@@ -153,8 +153,8 @@ void select_say_users(struct session *s, const struct interp *in)
 	char shown[512];
 	int others;
 
-	if (s->selection && s->selection->rule.all)
-		return; /* nobody is a stranger */
+	if (s->opts.sample_ns || (s->selection && s->selection->rule.all))
+		return; /* nobody is a stranger, or pays but where code objects are freed */
 	others = proc_file_users(in->dev, in->ino) - own_users(s, in);
 	if (others > 0)
 		log_info("%d other process%s of %s pay%s for its probes while this trace runs",
@@ -164,7 +164,7 @@ void select_say_users(struct session *s, const struct interp *in)
 }
 
 /* Probes for everybody in a file that has none. Takes @in over on success. */
-static int probe_file(struct session *s, struct interp *in, struct err *e)
+static int probe_file(struct session *s, struct interp *in, pid_t pid, struct err *e)
 {
 	struct selection *sel = s->selection;
 	struct select_file **more, *f = calloc(1, sizeof(*f));
@@ -178,7 +178,7 @@ static int probe_file(struct session *s, struct interp *in, struct err *e)
 	}
 	sel->files = more;
 	select_say_users(s, in);
-	err = cap_bpf__probe_file(s->cap, in, &f->number, e);
+	err = cap_bpf__probe_file(s->cap, in, pid, &f->number, e);
 	/* not access(): that would ask whether the user may, without our capabilities */
 	if (err == -PYE_ETARGET || (err && stat(in->open_path, &st))) {
 		free(f); /* the next one that runs the file is looked at */
@@ -194,12 +194,12 @@ static int probe_file(struct session *s, struct interp *in, struct err *e)
 	return err;
 }
 
-static int need_file(struct session *s, struct interp *in, struct err *e)
+static int need_file(struct session *s, struct interp *in, pid_t pid, struct err *e)
 {
 	const struct select_file *f = find_file(s->selection, in->dev, in->ino);
 
 	if (!f)
-		return probe_file(s, in, e);
+		return probe_file(s, in, pid, e);
 	return f->number ? 0 : err_set(e, -PYE_EPLAN, "its file was refused its probes");
 }
 
@@ -257,7 +257,7 @@ static int start_one(struct session *s, struct target *t, struct err *e)
 		copy.fd = dup(t->in.fd);
 		snprintf(copy.open_path, sizeof(copy.open_path), "/proc/self/fd/%d", copy.fd);
 	}
-	err = need_file(s, &copy, e);
+	err = need_file(s, &copy, t->pid.given, e);
 	interp__done(&copy);
 	return err ? err : target_tell(s, t, e);
 }
@@ -303,7 +303,8 @@ int select_start(struct session *s, struct err *e)
 		if (!t->pix || t->ended)
 			continue;
 		cap_bpf__begin(s->cap, t->pid.given, t->asked || sel->rule.follow);
-		idle_begin(t);
+		if (!s->opts.sample_ns)
+			idle_begin(t);
 	}
 	s->start_ns = now_ns();
 	cap_bpf__take_calls(s->cap);
@@ -364,7 +365,7 @@ void select_taken(struct session *s, const struct pye_proc_rec *rec)
 					  .prefix = "" };
 	p.layout = &f->in.layout;
 	p.proc_pid = pid.pid;
-	p.late = rec->head.sub & PYE_TAKEN_LATE;
+	p.late = rec->head.sub & PYE_TAKEN_LATE && !s->opts.sample_ns;
 	if (!s->comm[0])
 		memcpy(s->comm, comm, sizeof(comm));
 	session_tell(s, &p);
@@ -430,6 +431,25 @@ static void refuse_look(struct selection *sel, pid_t pid, int err, const struct 
 		leave_out(sel, pid, e);
 }
 
+/* It mapped its interpreter before the file was known, or without us seeing it. True. */
+static bool take_sampled(struct session *s, pid_t pid, struct interp *in)
+{
+	struct err e = { 0 };
+	struct target *t = cap_bpf__knows(s->cap, pid) ? NULL : target_add(s, pid, &e);
+
+	if (!t) {
+		interp__done(in);
+		return true;
+	}
+	t->in = *in;
+	t->has_interp = true;
+	if (target_tell(s, t, &e))
+		log_debug("process %d: %s", pid, e.what);
+	else
+		cap_bpf__begin(s->cap, pid, s->selection->rule.follow);
+	return true;
+}
+
 /* True: that was the last look at it. */
 static bool look_at(struct session *s, const struct look *look)
 {
@@ -442,7 +462,7 @@ static bool look_at(struct session *s, const struct look *look)
 
 	if (proc_pid__open(look->pid, &pid, NULL))
 		return true;
-	if (runs_known_file(sel, pid.pid))
+	if (s->opts.sample_ns ? cap_bpf__knows(s->cap, look->pid) : runs_known_file(sel, pid.pid))
 		return true;
 	err = interp__find_cached(pid.pid, s->opts.engine, sel->cache, &in, &e);
 	if (err == -PYE_ENOTPYTHON)
@@ -453,7 +473,9 @@ static bool look_at(struct session *s, const struct look *look)
 	}
 	/* whether it will use its JIT is known some time after its start */
 	jit = in.has_jit;
-	err = need_file(s, &in, &e);
+	err = need_file(s, &in, look->pid, &e);
+	if (!err && s->opts.sample_ns)
+		return take_sampled(s, look->pid, &in);
 	interp__done(&in);
 	if (err && err != -PYE_ETARGET)
 		leave_out(sel, look->pid, &e);

@@ -36,6 +36,10 @@ extern const struct opt_row select_rows[];
 /* select_any - does it choose anybody who is not named? */
 bool select_any(const struct select_args *args);
 
+/* select_check - can these go together, and with these? 0, or the refusal, which is said. */
+int select_check(const struct select_args *args, bool pids, const struct opt_rest *rest,
+		 const struct opt_command *command);
+
 /* select_new - what the options mean; 0, or a negative number with the sentence in @e. */
 int select_new(struct session *s, struct err *e);
 void select_free(struct session *s);

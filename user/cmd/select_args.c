@@ -18,16 +18,13 @@ static int add(void *field, const char *arg, struct err *e)
 /* clang-format off */
 const struct opt_row select_rows[] = {
 	{ 'a', "all", NULL, OPT_FLAG, AT(all), NULL,
-	  "trace every Python process of the machine", false, NULL },
+	  "every Python process of the machine", false, NULL },
 	{ 0, "comm", "NAME", OPT_CUSTOM, AT(comms), NULL,
-	  "trace the processes of this name (comm of ps); can be repeated", false, add },
+	  "the processes of this name (comm of ps); can be repeated", false, add },
 	{ 0, "cgroup", "PATH", OPT_CUSTOM, AT(cgroups), NULL,
-	  "trace the processes in a cgroup of version 2 and below it; can be repeated", false, add },
+	  "the processes in a cgroup of version 2 and below it; can be repeated", false, add },
 	{ 0, "container", "ID", OPT_CUSTOM, AT(containers), NULL,
-	  "trace the processes of a container, by the beginning of its id; can be repeated", false, add },
-	{ 0, "host-wide", NULL, OPT_FLAG, AT(host_wide), NULL,
-	  "with -p: probes for every process that runs the same file, so that with -s a child "
-	  "is traced from its first call", false, NULL },
+	  "the processes of a container, by the beginning of its id; can be repeated", false, add },
 	{ 0 },
 };
 /* clang-format on */
@@ -35,4 +32,16 @@ const struct opt_row select_rows[] = {
 bool select_any(const struct select_args *args)
 {
 	return args->all || args->comms.cnt || args->cgroups.cnt || args->containers.cnt;
+}
+
+int select_check(const struct select_args *args, bool pids, const struct opt_rest *rest,
+		 const struct opt_command *command)
+{
+	if ((pids || select_any(args)) == (rest->command_cnt != 0))
+		return options_usage(
+			command,
+			"want processes (-p PID, -a and the like) or a command (-- CMD), one of the two");
+	if (args->all && (pids || args->comms.cnt || args->cgroups.cnt || args->containers.cnt))
+		return options_usage(command, "-a means all processes already");
+	return 0;
 }

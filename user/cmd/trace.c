@@ -66,6 +66,9 @@ static const struct opt_row target_rows[] = {
 	  "trace their children too", false, NULL },
 	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
 	{ 0, "follow-fork", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
+	{ 0, "host-wide", NULL, OPT_FLAG, AT(select.host_wide), NULL,
+	  "with -p: probes for every process that runs the same file, so that with -s a child "
+	  "is traced from its first call", false, NULL },
 	{ 0, "as-root", NULL, OPT_FLAG, AT(as_root), NULL,
 	  "under sudo: run CMD as root, not as the user who typed it", false, NULL },
 	{ 0 },
@@ -282,17 +285,9 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 
 static int check_targets(const struct trace_opts *o, const struct opt_rest *rest)
 {
-	const struct select_args *sel = &o->select;
-
-	if ((o->pids.cnt || select_any(sel)) == (rest->command_cnt != 0))
-		return options_usage(
-			&command,
-			"want processes (-p PID, -a and the like) or a command (-- CMD), one of the two");
-	if (sel->host_wide && !o->pids.cnt)
+	if (o->select.host_wide && !o->pids.cnt)
 		return options_usage(&command, "--host-wide goes with -p");
-	if (sel->all && (o->pids.cnt || sel->comms.cnt || sel->cgroups.cnt || sel->containers.cnt))
-		return options_usage(&command, "-a means all processes already");
-	return 0;
+	return select_check(&o->select, o->pids.cnt != 0, rest, &command);
 }
 
 int cmd_trace(int argc, char **argv)
