@@ -25,8 +25,10 @@ EDGES = {
     "export": "base profile",
     # serves bytes; what they are is the command's business
     "view": "base",
+    # what it shows is the model; where that came from it does not know
+    "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base proc view cpython inline capture assemble capfile decode profile export abi",
+    "cmd": "base proc view cpython inline capture assemble capfile decode profile export tui abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.
@@ -37,6 +39,7 @@ LIBRARIES = {
     r"capstone/": "cpython",
     r"zstd": "capfile",
     r"zlib\.h": "export",
+    r"ncurses\.h": "tui",
 }
 # What the BPF programs may include, beside themselves.
 BPF = r"abi/|lib/|py/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"
