@@ -411,6 +411,7 @@ static int loop(struct session *s)
 		if (drained < 0)
 			return drained;
 		budget_tick(s, now, !drained);
+		cap_bpf__look(s->cap, now);
 		/* calls are there, so the interpreter has started */
 		if (s->opts.command && !s->opts.sample_ns && s->capw && capw__written(s->capw) &&
 		    (err = targets_check_jit(s)))
