@@ -19,6 +19,8 @@ needs_root = pytest.mark.needs_root
 WAIT = ["-c", "import time; print(flush=True); time.sleep(1000)"]
 EVIL = "\x1b[31m\x07\x9b\u202e\x7f"
 SHOWN = r"\x1b[31m\x07\x9b\u202e\x7f"
+NO_FORMAT = ("this is none of the formats that are read: a pyebpf capture, pprof, collapsed, speedscope, firefox, "
+             "perf script, pstats")
 NOT_PYTHON = "pyebpf list shows every Python process"
 USUAL = {NOT_PYTHON,
          "pyebpf list says which engine takes a process, pyebpf list --probes PID what was found in it",
@@ -278,13 +280,13 @@ def test_no_capture(pyebpf):
     pathlib.Path("folder").mkdir()
     for name, what in (("none", "cannot read none: No such file or directory"),
                        ("folder", "cannot read folder: Is a directory"),
-                       ("bad", "bad: this is no pyebpf capture"),
-                       ("short", "short: this is no pyebpf capture"),
-                       ("/dev/null", "/dev/null: this is no pyebpf capture")):
+                       ("bad", "bad: " + NO_FORMAT),
+                       ("short", "short: " + NO_FORMAT),
+                       ("/dev/null", "/dev/null: the file is empty")):
         assert_said(pyebpf("convert", name, "-o", "x.json"), 2, "pyebpf convert: " + what)
         assert_said(pyebpf("stats", name), 2, "pyebpf stats: " + what)
     assert_said(pyebpf("convert", "-", "-o", "x.json"), 2,
-                "pyebpf convert: standard input: this is no pyebpf capture")
+                "pyebpf convert: standard input: the file is empty")
     assert not os.path.exists("x.json")
 
 

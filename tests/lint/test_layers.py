@@ -23,12 +23,12 @@ EDGES = {
     "decode": "base capfile profile",
     # an exporter knows the model and nothing of where it came from
     "export": "base profile",
+    # the same from the other end: what it reads becomes the model
+    "import": "base profile",
     # serves bytes; what they are is the command's business
     "view": "base",
-    # what it shows is the model; where that came from it does not know
-    "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base proc view cpython inline capture assemble capfile decode profile export tui abi",
+    "cmd": "base proc view cpython inline capture assemble capfile decode profile export import abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.
@@ -38,8 +38,8 @@ LIBRARIES = {
     r".*\.skel\.h": "capture",
     r"capstone/": "cpython",
     r"zstd": "capfile",
-    r"zlib\.h": "export",
-    r"ncurses\.h": "tui",
+    r"zlib\.h": "export import",
+    r"yajl/": "import",
 }
 # What the BPF programs may include, beside themselves.
 BPF = r"abi/|lib/|py/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"

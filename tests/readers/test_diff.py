@@ -136,7 +136,7 @@ def test_rows_and_refusals(first):
     assert r.returncode == 0 and re.search(r"^and 7 more$", r.stdout.decode(), re.M)
     assert len(json.loads(run(first, first, "-n", "2", "--json").stdout)["rows"]) == 2
     for args, what in (([first], b"want two captures"), ([first] * 3, b"want two captures"),
-                       ([first, "/no/such"], b"cannot read /no/such"), (["/dev/null", first], b"this is no pyebpf capture")):
+                       ([first, "/no/such"], b"cannot read /no/such"), (["/dev/null", first], b"the file is empty")):
         r = run(*args)
         assert r.returncode == 2 and what in r.stderr and not r.stdout
     with open("/dev/full", "wb") as full:

@@ -153,7 +153,7 @@ def test_many_need_no_more_memory(captures, tmp_path):
     (["{a}", "-o", "{dir}/x.json.gz"], 2, "firefox shows one run; merge writes pprof, collapsed, svg, pstats or text"),
     (["{a}", "-o", "{dir}/x", "-f", "ndjson"], 2, "ndjson shows one run; merge writes pprof, collapsed, svg, pstats or text"),
     (["{a}", "{dir}/none", "-o", "{dir}/x"], 2, "cannot read {dir}/none: No such file or directory"),
-    (["{a}", "/dev/null", "-o", "{dir}/x"], 2, "/dev/null: this is no pyebpf capture"),
+    (["{a}", "/dev/null", "-o", "{dir}/x"], 2, "/dev/null: the file is empty"),
     (["{a}", "-o", "{a}"], 6, "{a} exists"),
     (["{a}", "-o", "{dir}/no/x"], 6, "cannot write {dir}/no/x: No such file or directory"),
 ])

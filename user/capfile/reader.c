@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <zstd.h>
 
 #include "base/cleanup.h"
+#include "base/spool.h"
 #include "capfile/format.h"
 #include "capfile/le.h"
 #include "capfile/sum.h"
@@ -47,57 +47,6 @@ static ssize_t read_at(int fd, void *buf, size_t len, uint64_t offset)
 	return (ssize_t)done;
 }
 
-static int open_copy(void)
-{
-	const char *dir = getenv("TMPDIR");
-	int fd = open(dir && *dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		fd = memfd_create("pyebpf-capture", MFD_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-static int copy_piece(int to, const uint8_t *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(to, data, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-/* Copy a pipe to an unnamed file. Return: its descriptor, or a negative errno. */
-static int copy_pipe(int fd)
-{
-	auto_free uint8_t *buf = malloc(PIECE_BYTES);
-	auto_close int to = open_copy();
-	int err;
-
-	if (!buf)
-		return -ENOMEM;
-	if (to < 0)
-		return to;
-	for (;;) {
-		ssize_t n = read(fd, buf, PIECE_BYTES);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return take_fd(&to);
-		err = copy_piece(to, buf, (size_t)n);
-		if (err)
-			return err;
-	}
-}
-
 static int open_input(struct capr *r, int fd)
 {
 	struct stat st;
@@ -107,7 +56,7 @@ static int open_input(struct capr *r, int fd)
 	if (S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (!S_ISREG(st.st_mode)) {
-		fd = copy_pipe(fd);
+		fd = spool_copy(fd);
 		if (fd < 0)
 			return fd;
 		r->is_copy = true;
@@ -119,6 +68,13 @@ static int open_input(struct capr *r, int fd)
 	r->fd = fd;
 	r->size = (uint64_t)st.st_size;
 	return 0;
+}
+
+bool capr_is_capture(int fd)
+{
+	uint8_t h[CAP_AT_MAJOR];
+
+	return read_at(fd, h, sizeof(h), 0) == sizeof(h) && !memcmp(h, CAP_MAGIC, sizeof(h));
 }
 
 static int check_file_header(const struct capr *r, struct err *e)

@@ -33,6 +33,9 @@ struct capr {
 	uint64_t bad_offset; /* of the first damage, when not complete */
 };
 
+/* capr_is_capture - whether a file that can seek begins with the magic number. */
+bool capr_is_capture(int fd);
+
 /**
  * capr__open - find the chunks
  * @fd: borrowed until capr__close(); at its beginning. What cannot seek is first copied to an

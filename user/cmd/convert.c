@@ -10,6 +10,7 @@
 #include "cmd/input.h"
 
 struct convert_opts {
+	struct input_opts input;
 	struct output_opts output;
 	bool quiet;
 };
@@ -24,7 +25,8 @@ static const struct opt_row rows[] = {
 static const struct opt_group groups[] = {
 	{ "Output", output_rows, offsetof(struct convert_opts, output) },
 	{ NULL, split_rows, offsetof(struct convert_opts, output) },
-	{ "Other", rows, 0 },
+	{ "Other", input_rows, offsetof(struct convert_opts, input) },
+	{ NULL, rows, 0 },
 	{ 0 },
 };
 /* clang-format on */
@@ -32,10 +34,11 @@ static const struct opt_group groups[] = {
 static const struct opt_command command = {
 	.name = "convert",
 	.usage = "convert IN [-o OUT] [-f FORMAT] [options]",
-	.about =
-		"Turn a capture (.pyebpf) into a file that other tools read. IN is - for stdin; "
-		"without -o the output lies next to IN. Needs no privilege. A capture that was cut "
-		"off is converted up to its last whole piece.",
+	.about = "Turn a capture (.pyebpf), or a profile of another tool, into a file that other "
+		 "tools read. IN is - for stdin; without -o the output lies next to IN. Its format "
+		 "is known by its content: a capture, pprof, collapsed, speedscope, firefox, the "
+		 "text of perf script, pstats. Needs no privilege. A capture that was cut off is "
+		 "converted up to its last whole piece.",
 	.groups = groups,
 	.examples = "  pyebpf convert trace.pyebpf -o trace.json.gz   # for profiler.firefox.com\n"
 		    "  pyebpf convert trace.pyebpf -o trace.pb.gz     # for go tool pprof\n"
@@ -64,12 +67,13 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 	if (fd < 0)
 		return fd;
 	err = emit_check(&opts->output, out, format, e);
-	err = err ? err : emit_capture(fd, &opts->output, out, format, NULL, &result, e);
+	err = err ? err
+		  : emit_capture(fd, &opts->input, &opts->output, out, format, NULL, &result, e);
 	if (err == -PYE_EFORMAT)
 		return input_explain(in, e);
 	if (err)
 		return err;
-	if (result.damaged)
+	if (e->what[0] || result.damaged)
 		log_warn("%s", e->what[0] ? e->what : "the capture ends before its proper end");
 	if (!opts->quiet)
 		emit_report(stderr, out, format, &result);

@@ -9,10 +9,10 @@
 #include "cmd/cmd.h"
 #include "cmd/input.h"
 #include "cmd/options.h"
-#include "decode/decode.h"
 #include "export/diff_table.h"
 
 struct diff_opts {
+	struct input_opts input;
 	uint64_t top_cnt;
 	bool json, raw;
 };
@@ -30,6 +30,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Options", rows, 0 },
+	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };
 /* clang-format on */
@@ -69,7 +70,7 @@ static int read_side(const char *path, const struct diff_opts *opts, struct slic
 	if (fd < 0)
 		return fd;
 	err = slices__new(out, &agg_opts);
-	err = err ? err : decode_file(fd, &slices_consumer, *out, e);
+	err = err ? err : input_read(fd, &opts->input, &slices_consumer, *out, e);
 	if (err == -PYE_EFORMAT)
 		return input_explain(path, e);
 	if (!err && e->what[0])

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/outfile.h"
 #include "base/text.h"
-#include "decode/decode.h"
 
 /* clang-format off */
 const struct opt_row output_rows[] = {
@@ -39,6 +38,7 @@ const struct opt_row split_rows[] = {
 /* Both consumers of the trace, and the files that the exporter writes. */
 struct emit {
 	const struct output_opts *opts;
+	const struct input_opts *in;
 	const char *path;
 	const struct exporter *format;
 	void *exporter; /* self of format->consumer */
@@ -204,17 +204,21 @@ static int convert(struct emit *m, int fd)
 	int err = begin_part(m);
 
 	err = err ? err : exporter__new(m->format, &m->exporter, &opts, &out);
-	err = err ? err : decode_file(fd, &tee, m, m->e);
+	err = err ? err : input_read(fd, m->in, &tee, m, m->e);
 	return err ? err : end_part(m);
 }
 
-int emit_capture(int fd, const struct output_opts *opts, const char *path,
-		 const struct exporter *format, struct aggregate *agg, struct emit_result *result,
-		 struct err *e)
+int emit_capture(int fd, const struct input_opts *in, const struct output_opts *opts,
+		 const char *path, const struct exporter *format, struct aggregate *agg,
+		 struct emit_result *result, struct err *e)
 {
-	struct emit m = {
-		.opts = opts, .path = path, .format = format, .agg = agg, .result = result, .e = e
-	};
+	struct emit m = { .opts = opts,
+			  .in = in,
+			  .path = path,
+			  .format = format,
+			  .agg = agg,
+			  .result = result,
+			  .e = e };
 	int err;
 
 	*result = (struct emit_result){ 0 };

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "cmd/input.h"
 #include "cmd/options.h"
 #include "export/export.h"
 #include "profile/aggregate.h"
@@ -54,8 +55,9 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 	       struct err *e);
 
 /**
- * emit_capture - convert a capture
- * @fd:   of the capture, at its beginning
+ * emit_capture - convert a capture, or a profile that input_read() knows
+ * @fd:   at its beginning
+ * @in:   may be NULL
  * @path: of the output; further parts become name-2.json.gz and so on, next to it
  * @agg:  fed too, for the summary; may be NULL
  *
@@ -63,9 +65,9 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
  *
  * Return: 0, -PYE_EFORMAT, -PYE_EOUTPUT or -ENOMEM, with a sentence.
  */
-int emit_capture(int fd, const struct output_opts *opts, const char *path,
-		 const struct exporter *format, struct aggregate *agg, struct emit_result *result,
-		 struct err *e);
+int emit_capture(int fd, const struct input_opts *in, const struct output_opts *opts,
+		 const char *path, const struct exporter *format, struct aggregate *agg,
+		 struct emit_result *result, struct err *e);
 
 /**
  * emit_report - say on @f what was written, and the command to go on with

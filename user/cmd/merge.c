@@ -13,7 +13,6 @@
 #include "cmd/cmd.h"
 #include "cmd/emit.h"
 #include "cmd/input.h"
-#include "decode/decode.h"
 #include "export/folding.h"
 #include "export/summary.h"
 
@@ -22,6 +21,7 @@ enum {
 };
 
 struct merge_opts {
+	struct input_opts input;
 	struct output_opts output;
 	bool quiet;
 };
@@ -35,7 +35,8 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Output", output_rows, offsetof(struct merge_opts, output) },
-	{ "Other", rows, 0 },
+	{ "Other", input_rows, offsetof(struct merge_opts, input) },
+	{ NULL, rows, 0 },
 	{ 0 },
 };
 /* clang-format on */
@@ -44,8 +45,8 @@ static const struct opt_command command = {
 	.name = "merge",
 	.usage = "merge FILE... -o OUT [-f FORMAT] [options]",
 	.about =
-		"Add up captures (.pyebpf), of many runs or machines, into one pprof, collapsed or "
-		"svg file. Processes of the same name, executable and version become one, as do "
+		"Add up captures (.pyebpf) and profiles, of many runs or machines, into one pprof, "
+		"collapsed or svg file. Processes of the same name, executable and version become one, as do "
 		"their threads of the same name. Needs no privilege.",
 	.groups = groups,
 	.examples = "  pyebpf merge run-*.pyebpf -o all.pb.gz\n"
@@ -70,7 +71,7 @@ static int add_file(struct aggregate *all, const char *path, bool first,
 	if (fd < 0)
 		return fd;
 	err = aggregate__new(&one, &agg_opts);
-	err = err ? err : decode_file(fd, &aggregate_consumer, one, e);
+	err = err ? err : input_read(fd, &opts->input, &aggregate_consumer, one, e);
 	if (err == -PYE_EFORMAT)
 		return input_explain(path, e);
 	if (err)

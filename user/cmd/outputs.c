@@ -23,13 +23,12 @@ static bool ends_with(const char *s, const char *end)
 	return n > m && !strcmp(s + n - m, end);
 }
 
-static int default_name(const struct outputs *o, const char *comm, uint32_t pid,
-			const char *extension, char *out)
+static int default_name(const char *comm, uint32_t pid, const char *extension, char *out)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return outfile_default_name(out, PATH_MAX, o->verb, comm, pid,
+	return outfile_default_name(out, PATH_MAX, "trace", comm, pid,
 				    (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, extension);
 }
 
@@ -62,9 +61,9 @@ int outputs_choose(struct outputs *o, const char *comm, uint32_t pid, struct err
 	if (path)
 		err = snprintf(o->output, sizeof(o->output), "%s", path) >= (int)sizeof(o->output);
 	else
-		err = default_name(o, comm, pid, o->format->extensions[0], o->output);
+		err = default_name(comm, pid, o->format->extensions[0], o->output);
 	if (!err && path && !strcmp(path, "-"))
-		err = default_name(o, comm, pid, ".pyebpf", o->capture);
+		err = default_name(comm, pid, ".pyebpf", o->capture);
 	else if (!err)
 		err = emit_path_with(o->capture, sizeof(o->capture), o->output, ".pyebpf");
 	return err ? too_long(e) : check(o, e);
@@ -116,7 +115,7 @@ int outputs_produce(const struct outputs *o, struct outfile *capture, bool summa
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		err = -errno;
 	else if (!o->capture_only)
-		err = emit_capture(fd, o->opts, o->output, o->format, agg, &result, e);
+		err = emit_capture(fd, NULL, o->opts, o->output, o->format, agg, &result, e);
 	else if (agg)
 		err = decode_file(fd, &aggregate_consumer, agg, e); /* for the summary */
 	if (!err && agg)

@@ -8,11 +8,11 @@
 #include "cmd/cmd.h"
 #include "cmd/input.h"
 #include "cmd/options.h"
-#include "decode/decode.h"
 #include "export/stats.h"
 #include "export/stats_query.h"
 
 struct stats_opts {
+	struct input_opts input;
 	enum ranking_by by;
 	enum ranking_sort sort;
 	uint64_t top_cnt;
@@ -77,6 +77,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Options", rows, 0 },
+	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };
 /* clang-format on */
@@ -86,7 +87,7 @@ static const struct opt_command command = {
 	.usage = "stats FILE [--by WHAT] [--sort WHAT] [-n N] [--json]\n"
 		 "stats FILE --function NAME [-n N] [--json]",
 	.about =
-		"Say what is in a capture (.pyebpf): events, losses, gaps, and where the time went. "
+		"Say what is in a capture (.pyebpf) or a profile of another tool: events, losses, gaps, and where the time went. "
 		"FILE is - for stdin. Needs no privilege. The profiler's own cost is taken out of "
 		"the times.",
 	.groups = groups,
@@ -112,8 +113,8 @@ static int print_table(const struct stats_opts *opts, const struct agg_result *r
 		       const struct lines *lines, struct outbuf *b)
 {
 	auto_fn(ranking__done) struct ranking k = { 0 };
-	int err = lines && r->sample_ns ? ranking__of_lines(&k, lines, opts->sort, false)
-					: ranking__init(&k, r, opts->by, opts->sort, false);
+	int err = lines && r->sample_ns ? ranking__of_lines(&k, lines, opts->sort)
+					: ranking__init(&k, r, opts->by, opts->sort);
 
 	if (!err && opts->json)
 		stats_json(b, r, &k, rows_to_show(opts));
@@ -168,10 +169,11 @@ static void free_query(struct query **q)
 	query__free(*q);
 }
 
-static int decode(const char *in, const struct trace_consumer *consumer, void *self, struct err *e)
+static int decode(const char *in, const struct stats_opts *opts,
+		  const struct trace_consumer *consumer, void *self, struct err *e)
 {
 	auto_close int fd = input_open(in, e);
-	int err = fd < 0 ? fd : decode_file(fd, consumer, self, e);
+	int err = fd < 0 ? fd : input_read(fd, &opts->input, consumer, self, e);
 
 	if (fd >= 0 && err == -PYE_EFORMAT)
 		return input_explain(in, e);
@@ -194,15 +196,15 @@ static int stats(const char *in, const struct stats_opts *opts, int *code, struc
 		return err;
 	if (opts->function) {
 		err = query__new(&query, opts->function, &agg_opts);
-		err = err ? err : decode(in, &query_consumer, query, e);
+		err = err ? err : decode(in, opts, &query_consumer, query, e);
 		err = err ? err : print_query(opts, query__result(query), &b, code);
 	} else if (opts->by == RANKING_LINE) {
 		err = lines__new(&lines, &agg_opts);
-		err = err ? err : decode(in, &lines_consumer, lines, e);
+		err = err ? err : decode(in, opts, &lines_consumer, lines, e);
 		err = err ? err : print_table(opts, lines__result(lines), lines, &b);
 	} else {
 		err = aggregate__new(&agg, &agg_opts);
-		err = err ? err : decode(in, &aggregate_consumer, agg, e);
+		err = err ? err : decode(in, opts, &aggregate_consumer, agg, e);
 		err = err ? err : print_table(opts, aggregate__result(agg), NULL, &b);
 	}
 	if (err)

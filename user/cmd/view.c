@@ -18,7 +18,6 @@
 #include "cmd/input.h"
 #include "cmd/options.h"
 #include "cmd/run.h"
-#include "decode/decode.h"
 #include "export/export.h"
 #include "export/page.h"
 #include "view/serve.h"
@@ -160,7 +159,7 @@ static int add_profile(struct content *c, const char *path, const struct view_op
 	c->files[c->cnt - 1].shared = opts->firefox;
 	out.ctx = &fd;
 	err = exporter__new(format, &self, &export_opts, &out);
-	err = err ? err : decode_file(in, &format->consumer, self, e);
+	err = err ? err : input_read(in, NULL, &format->consumer, self, e);
 	exporter__free(format, self);
 	if (err == -PYE_EFORMAT)
 		return input_explain(path, e);

@@ -317,6 +317,11 @@ static void decoder_done(struct decoder *d)
 	capr__close(d->r);
 }
 
+bool decode_is_capture(int fd)
+{
+	return capr_is_capture(fd);
+}
+
 int decode_file(int fd, const struct trace_consumer *consumer, void *self, struct err *e)
 {
 	auto_fn(decoder_done) struct decoder d = { .consumer = consumer, .self = self };

@@ -9,6 +9,9 @@
 #include "base/err.h"
 #include "profile/trace.h"
 
+/* decode_is_capture - whether a file that can seek begins as a capture does, at its beginning or not. */
+bool decode_is_capture(int fd);
+
 /**
  * decode_file - push a whole capture
  * @fd:       at its beginning, seekable or a pipe

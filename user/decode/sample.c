@@ -48,7 +48,7 @@ static void read_frames(struct thread *t, struct cursor *c, uint32_t keep, uint3
 
 int dec_sample(struct decoder *d, struct thread *t, struct cursor *c)
 {
-	struct trace_sample s = { .ts_ns = d->now_ns, .thread = t->id };
+	struct trace_sample s = { .ts_ns = d->now_ns, .count = 1, .thread = t->id };
 	uint64_t why;
 	uint32_t keep, cnt;
 	int err;

@@ -51,6 +51,14 @@ static int reopen_samples(struct firefox *ff, struct ff_thread *t, uint64_t sinc
 	return t->depth ? ff_samples__add(&t->samples, ff->gzip, since_ns, stack) : 0;
 }
 
+/* Of a sampled thread nothing is known past its last sample. */
+static uint64_t sampled_until(const struct firefox *ff, const struct ff_thread *t, uint64_t end_ns)
+{
+	uint64_t known_ns = ff->info.start_ns + t->sampled_ns;
+
+	return t->sampled_ns && known_ns < end_ns ? known_ns : end_ns;
+}
+
 static int next_part(struct firefox *ff)
 {
 	uint64_t cut_ns = ff->last_ns + 1;
@@ -64,7 +72,8 @@ static int next_part(struct firefox *ff)
 			cut_ns = last_ns + 1;
 	}
 	for (uint32_t i = 0; !err && i < ff->thread_ids.cnt; i++)
-		err = close_samples(ff, &ff->threads[i], cut_ns);
+		err = close_samples(ff, &ff->threads[i],
+				    sampled_until(ff, &ff->threads[i], cut_ns));
 	ff->part_end_ns = cut_ns;
 	if (!err)
 		err = ff_write_file(ff, NULL);
@@ -164,7 +173,8 @@ static int on_sample(void *self, const struct trace_sample *sample)
 			return -ENOMEM;
 	}
 	start_ns = change_time(ff, end_ns > sample->weight_ns ? end_ns - sample->weight_ns : 0);
-	if (t->samples.cnt && t->sampled_ns + sample->weight_ns / 2 < start_ns)
+	/* ticks come late, and what runs for less than one is not seen: that is no hole */
+	if (t->samples.cnt && t->sampled_ns + ff->info.sample_ns < start_ns)
 		err = close_samples(ff, t, ff->info.start_ns + t->sampled_ns);
 	if (end_ns > ff->last_ns)
 		ff->last_ns = end_ns;
@@ -201,7 +211,7 @@ static uint64_t thread_end(const struct firefox *ff, const struct ff_thread *t)
 		end_ns = process_end_ns;
 	if (t->end_ns && t->end_ns < end_ns)
 		end_ns = t->end_ns;
-	return end_ns;
+	return sampled_until(ff, t, end_ns);
 }
 
 static int on_end(void *self, const struct trace_totals *totals)

@@ -222,7 +222,9 @@ static void put_times(const struct firefox *ff, struct outbuf *b)
 {
 	uint64_t end_ns = ff_since(ff, ff->part_end_ns);
 
-	outbuf__puts(b, ",\"interval\":0.001,\"startTime\":");
+	outbuf__puts(b, ",\"interval\":");
+	json_ms(b, ff->info.sample_ns ? ff->info.sample_ns : 1000);
+	outbuf__puts(b, ",\"startTime\":");
 	json_ms(b, ff->info.start_unix_ns > 0 ? (uint64_t)ff->info.start_unix_ns : 0);
 	outbuf__puts(b, ",\"startTimeAsClockMonotonicNanosecondsSinceBoot\":");
 	json_u64(b, ff->info.start_ns);
@@ -242,7 +244,9 @@ void ff_write_meta(struct firefox *ff, const struct trace_totals *totals, const 
 	outbuf__puts(b, ",\"preprocessedProfileVersion\":");
 	json_u64(b, PROCESSED_VERSION);
 	put_times(ff, b);
-	outbuf__puts(b, ",\"processType\":0,\"product\":\"pyebpf trace\",\"stackwalk\":1"
+	outbuf__puts(b, ",\"processType\":0,\"product\":\"pyebpf ");
+	outbuf__puts(b, ff->info.sample_ns ? "record" : "trace");
+	outbuf__puts(b, "\",\"stackwalk\":1"
 			",\"importedFrom\":\"pyebpf\",\"symbolicated\":true"
 			",\"usesOnlyOneStackType\":true,\"sourceCodeIsNotOnSearchfox\":true"
 			",\"keepProfileThreadOrder\":true"

@@ -370,7 +370,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	}
 	if (a->stacks[at].func == AGG_NONE)
 		return 0;
-	a->stacks[at].calls++;
+	a->stacks[at].calls += sample->count;
 	a->stacks[at].self_ns += sample->weight_ns;
 	a->stacks[at].off_ns += sample->off_cpu ? sample->weight_ns : 0;
 	a->r.off_ns += sample->off_cpu ? sample->weight_ns : 0;

@@ -8,7 +8,7 @@
 
 struct lines {
 	struct aggregate *agg;
-	struct strpool keys; /* process, file, name, line; id - 1 is the row */
+	struct strpool keys; /* file, name, line; id - 1 is the row */
 	struct line_row *rows;
 	uint32_t cnt, cap;
 	uint64_t samples;
@@ -78,7 +78,7 @@ static int row_of(struct lines *l, const struct trace_frame *frame, struct line_
 {
 	uint32_t index = aggregate__func_index(l->agg, frame->func), id;
 	const struct agg_func *f = aggregate__func(l->agg, index);
-	const uint32_t key[4] = { f->process, f->file, f->qualname, frame->line };
+	const uint32_t key[3] = { f->file, f->qualname, frame->line };
 	int err = strpool__add(&l->keys, (const char *)key, sizeof(key), &id);
 
 	if (err)
@@ -114,7 +114,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	}
 	if (err || !row)
 		return err;
-	row->samples++;
+	row->samples += sample->count;
 	row->self_ns += sample->weight_ns;
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include "profile/aggregate.h"
 
 struct line_row {
-	uint32_t func; /* index into agg_result.funcs: one of those of its process, file and name */
+	uint32_t func; /* index into agg_result.funcs; the same line of several processes is one row */
 	uint32_t line; /* 0: not known */
 	uint64_t samples, self_ns; /* in which it was on top */
 	uint64_t total_ns; /* in which it was in the stack, once each */

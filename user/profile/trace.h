@@ -124,7 +124,7 @@ struct trace_info {
 	const char *arguments; /* command line of pyebpf, shell-quoted */
 	struct trace_cost cost;
 	struct trace_before before;
-	uint64_t sample_ns; /* samples, so long apart on a CPU; 0: calls and returns */
+	uint64_t sample_ns; /* samples, so long apart on a CPU; 0: calls and returns, or sums of them */
 };
 
 struct trace_process {
@@ -178,6 +178,8 @@ struct trace_frame {
  * is a function, too, whose name says so in brackets. */
 struct trace_sample {
 	uint64_t ts_ns, weight_ns;
+	uint64_t count; /* samples that this one stands for, or calls of its innermost frame; of our own
+			 * captures always 1 */
 	const struct trace_frame *frames; /* outermost first */
 	uint32_t frame_cnt;
 	uint32_t thread; /* id */
