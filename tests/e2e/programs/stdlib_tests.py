@@ -1,12 +1,14 @@
 """usage: stdlib_tests.py FLAG: prints its pid, then runs a part of the standard library's own tests again and again, until FLAG
 exists. After each whole run it prints how many tests there were. Exit 1 at the first that fails."""
 import os
+import signal
 import sys
 import unittest
 
 from test import support
 
 support.verbose = False
+signal.signal(signal.SIGINT, signal.default_int_handler)  # one of them sends it; who was started in the background ignores it
 MODULES = ["test.test_" + name for name in (
     "generators", "coroutines", "contextlib", "scope", "raise", "with", "iter")]
 
