@@ -118,7 +118,8 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 		return NULL;
 	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
-		count(CNT_LOST_THREAD);
+		if (ip) /* an event, not a hit that only tells us something */
+			count(CNT_LOST_THREAD);
 		return NULL;
 	}
 	t->tix = __sync_fetch_and_add(&next_tix, 1);

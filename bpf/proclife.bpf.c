@@ -19,7 +19,10 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (!(copy.flags & PYE_PROC_SHARED))
 		copy.flags &= ~PYE_PROC_TRACED; /* until user space has placed its probes */
 	copy.pix = __sync_fetch_and_add(&next_pix, 1);
-	bpf_map_update_elem(&procs, &child_pid, &copy, BPF_ANY);
+	if (bpf_map_update_elem(&procs, &child_pid, &copy, BPF_ANY)) {
+		count(CNT_PROC_FULL);
+		return 0;
+	}
 	rec.pix = copy.pix;
 	rec.old_pix = proc->pix;
 	rec.pid = child_pid;

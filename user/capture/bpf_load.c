@@ -163,6 +163,15 @@ static int never_sleep(struct bpf_program *prog, struct bpf_prog_load_opts *opts
 	return bpf_program__set_insns(prog, insns, cnt);
 }
 
+/* Tests: so small that they are full. */
+static void shrink_tables(struct trace_bpf *skel, uint32_t entries)
+{
+	struct bpf_map *const tables[] = { skel->maps.procs, skel->maps.codes, skel->maps.ends };
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+		bpf_map__set_max_entries(tables[i], entries);
+}
+
 static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
 {
 	LIBBPF_OPTS(libbpf_prog_handler_opts, handler, .prog_prepare_load_fn = never_sleep);
@@ -174,6 +183,8 @@ static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
 	err = b->skel ? 0 : -errno;
 	if (!err) {
 		configure(b->skel, opts, b);
+		if (opts->table_max)
+			shrink_tables(b->skel, opts->table_max);
 		err = trace_bpf__load(b->skel);
 	}
 	if (id >= 0)

@@ -23,6 +23,7 @@ struct bpf_load_opts {
 	bool off_cpu; /* with sample_ns: those of the scheduler, too */
 	uint32_t filter; /* PYE_FILTER_* of abi/filter.h */
 	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */
+	uint32_t table_max; /* tests: entries of the tables that can be full; 0 = as many as they have */
 };
 
 struct bpf_loaded {

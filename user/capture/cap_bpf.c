@@ -95,6 +95,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.launch = opts->launch,
 		.select = opts->select,
 		.force_classic = opts->force_classic,
+		.table_max = opts->table_max,
 		.eval = opts->families & CAP_EVAL,
 		.usdt = opts->families & CAP_USDT,
 		.sample_ns = opts->sample_ns,

@@ -27,6 +27,7 @@ struct cap_bpf_opts {
 	bool select; /* cap_bpf__select() will be used: from Linux 5.17 on */
 	uint32_t filter; /* PYE_FILTER_* of abi/filter.h; 0: everything is recorded */
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
+	uint32_t table_max; /* tests: tables of processes and code objects with so few entries; or 0 */
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
 	bool on_cpu, off_cpu; /* which threads are sampled then */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */

@@ -29,6 +29,12 @@
 #define PROGRESS_NS	 1000000000ull
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
 
+enum pye_counter {
+#define PYE_COUNTER(name, number, text) CNT_##name = (number),
+#include "abi/counters.def"
+#undef PYE_COUNTER
+};
+
 uint64_t now_ns(void)
 {
 	struct timespec ts;
@@ -130,7 +136,8 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .on_cpu = opts->on_cpu,
 				    .off_cpu = opts->off_cpu,
 				    .filter = filters_kernel(&opts->filter),
-				    .force_classic = opts->force_classic };
+				    .force_classic = opts->force_classic,
+				    .table_max = (uint32_t)opts->table_max };
 	struct session *s = calloc(1, sizeof(*s));
 	int err;
 
@@ -462,6 +469,9 @@ static void report_oddities(const struct session *s)
 			"%llu malformed records, %llu frames that did not match, %llu unreadable names",
 			(unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
 			(unsigned long long)odd->unnamed);
+	if (cap_bpf__counter(s->cap, CNT_PROC_FULL))
+		log_warn("%llu children were not traced: too many processes at once",
+			 (unsigned long long)cap_bpf__counter(s->cap, CNT_PROC_FULL));
 	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		log_debug("counter %s: %llu", names[i],
 			  (unsigned long long)cap_bpf__counter(s->cap, i));

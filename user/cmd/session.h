@@ -34,6 +34,7 @@ struct session_opts {
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
 	bool force_classic;
+	uint64_t table_max; /* for tests, as in capture/cap_bpf.h */
 	const char *record_rings; /* file for capture/replay.h, or NULL */
 	bool wait_when_full; /* inline: a full ring makes the target wait, else events are lost */
 	bool quiet;

@@ -28,7 +28,7 @@ struct trace_opts {
 	struct filter_opts filter;
 	const char *engine;
 	bool wait, subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
-	uint64_t duration_ns, ring_bytes;
+	uint64_t duration_ns, ring_bytes, table_max;
 	const char *record_rings;
 };
 
@@ -88,6 +88,8 @@ static const struct opt_row capture_rows[] = {
 	  "keep what came from the kernel, as user/capture/replay.h says (for tests)", true, NULL },
 	{ 0, "classic-uprobes", NULL, OPT_FLAG, AT(force_classic), NULL,
 	  "as on a kernel without uprobe_multi (for tests)", true, NULL },
+	{ 0, "table-entries", "N", OPT_UNSIGNED, AT(table_max), NULL,
+	  "tables of processes and code objects with N entries (for tests)", true, NULL },
 	{ 0 },
 };
 static const struct opt_row other_rows[] = {
@@ -255,6 +257,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 			   .child = reap_files },
 		.ring_bytes = (size_t)o->ring_bytes,
 		.force_classic = o->force_classic,
+		.table_max = o->table_max,
 		.record_rings = o->record_rings,
 		.wait_when_full = o->wait,
 		.quiet = o->quiet,
