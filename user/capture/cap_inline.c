@@ -240,15 +240,17 @@ static void send_definition(struct cap_inline *c, const struct il_def *d, uint32
 	memset(rec, 0, sizeof(*rec));
 	rec->head.frame = d->code;
 	rec->head.kind = PYE_REC_DEF;
-	rec->head.sub = PYE_STR_CNT;
 	rec->code = id;
 	rec->pix = c->pix;
 	rec->line = d->line;
 	rec->flags = d->flags;
 	for (uint32_t i = 0; i < PYE_STR_CNT; i++) {
 		rec->str_addr[i] = d->str[i].addr;
+		rec->head.sub += d->str[i].addr != 0;
 	}
 	for (uint32_t i = 0; i < PYE_STR_CNT; i++) {
+		if (!d->str[i].addr)
+			continue; /* to 3.10 there are no qualified names */
 		send_text(c, id, i, &d->str[i], data);
 		data += d->str[i].bytes;
 	}
@@ -322,6 +324,11 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 		if (!c->now)
 			return 0;
 		track_unwind(c, ts, frame, c->slots[w2 & 0xffff], bits, w2 & IL_GENERATOR);
+		return sizeof(*r);
+	case IL_THROW:
+		if (!c->now)
+			return 0;
+		track_throw(c, ts, frame, c->slots[w2 & 0xffff], bits);
 		return sizeof(*r);
 	case IL_CLOSE:
 		if (!c->now)

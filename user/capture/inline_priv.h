@@ -48,7 +48,8 @@ struct cap_inline {
 	struct track *threads, *now; /* now: that of the events to come; NULL at first */
 	struct code_of *codes;
 	uint32_t slots[IL_CACHE_CNT]; /* id of the code object in each slot of the target's cache */
-	uint64_t suspended[65536]; /* a generator's frame with this hash that has yielded; 0 = none */
+	/* a generator's frame with this hash that has yielded; .frame 0: none */
+	struct cap_inline_frame suspended[65536];
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	int failed; /* of memory, for the batch at hand */
@@ -70,6 +71,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
 void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits,
 		  bool generator);
+void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
 void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code);
 void track_end(struct cap_inline *c, struct track *t, uint64_t ts);
 void track_free(struct cap_inline *c, struct track *t);

@@ -245,7 +245,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		swap_stacks(c, t, other);
 		return;
 	}
-	if (bits && c->suspended[bits])
+	if (bits && c->suspended[bits].frame)
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(t, bits, false))
 		return;
@@ -268,12 +268,26 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 	return go_down_to(t, frame, true);
 }
 
-static void throw_into(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame,
-		       uint32_t code, uint32_t bits)
+void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
-	find_caller(c, t, frame, bits);
-	c->suspended[FRAME_HASH(frame)] = 0;
-	enter(c, t, ts, frame, code, PYE_ENTRY_THROW, bits);
+	find_caller(c, c->now, frame, bits);
+	c->suspended[FRAME_HASH(frame)].frame = 0;
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
+}
+
+/*
+ * 3.11: when what a generator delegates to ends a throw by StopIteration, the generator goes on behind the
+ * RESUME. What it does next shows it: that is the throw into it, late.
+ */
+static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
+{
+	struct cap_inline_frame *f = &c->suspended[bits];
+
+	if (c->e->in->layout.minor != 11 || !f->frame)
+		return false;
+	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_THROW, FRAME_HASH(top(&c->now->stack)));
+	f->frame = 0;
+	return true;
 }
 
 void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,
@@ -287,8 +301,8 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		t->stack.cnt--; /* it was on the stack already, its entry comes now */
 	}
 	if (sub == PYE_ENTRY_RESUME)
-		c->suspended[FRAME_HASH(frame)] = 0;
-	if (!t->stack.cnt || FRAME_HASH(top(&t->stack)) != bits)
+		c->suspended[FRAME_HASH(frame)].frame = 0;
+	if ((!t->stack.cnt || FRAME_HASH(top(&t->stack)) != bits) && !runs_unseen(c, ts, bits))
 		find_caller(c, t, frame, bits);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -307,18 +321,19 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 {
 	struct track *t = c->now;
 
-	if (sub == PYE_EXIT_YIELD)
-		c->suspended[FRAME_HASH(frame)] = frame;
-	if (find_frame(c, t, frame))
-		leave(c, t, ts, frame, sub);
-	else
+	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, FRAME_HASH(frame))) {
 		drop_exit(c, t);
+		return;
+	}
+	if (sub == PYE_EXIT_YIELD)
+		c->suspended[FRAME_HASH(frame)] = t->stack.frames[t->stack.cnt - 1];
+	leave(c, t, ts, frame, sub);
 }
 
 void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
 	if (!find_frame(c, c->now, frame))
-		throw_into(c, c->now, ts, frame, code, bits);
+		track_throw(c, ts, frame, code, bits);
 }
 
 void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits,
@@ -331,14 +346,14 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t co
 			drop_exit(c, t);
 			return;
 		}
-		throw_into(c, t, ts, frame, code, bits);
+		track_throw(c, ts, frame, code, bits);
 	}
 	leave(c, t, ts, frame, PYE_EXIT_UNWIND);
 }
 
 void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code)
 {
-	c->suspended[FRAME_HASH(frame)] = 0;
+	c->suspended[FRAME_HASH(frame)].frame = 0;
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(top(&c->now->stack)));
 	leave(c, c->now, ts, frame, PYE_EXIT_UNWIND);
 }

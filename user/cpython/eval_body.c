@@ -155,12 +155,34 @@ static int collect_edges(struct body *b)
 	return 0;
 }
 
+static void find_fatal(struct body *b, const struct planner *p)
+{
+	static const char *const names[] = { "_Py_FatalErrorFunc", "_Py_FatalErrorFormat",
+					     "_Py_FatalError_TstateNULL", "Py_FatalError" };
+	struct elf_symbol symbol;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!elf_file__symbol(p->elf, names[i], &symbol))
+			b->fatal[b->fatal_cnt++] = symbol.vaddr;
+}
+
+bool body__is_fatal(const struct body *b, uint64_t target)
+{
+	target = target ? code__resolve(b->code, target) : 0;
+	for (size_t i = 0; target && i < b->fatal_cnt; i++)
+		if (b->fatal[i] == target)
+			return true;
+	return false;
+}
+
 int body__init(struct body *b, struct planner *p, uint64_t entry)
 {
 	size_t decoded = 0;
 
 	memset(b, 0, sizeof(*b));
 	b->entry = entry;
+	b->code = &p->code;
+	find_fatal(b, p);
 	first_parts(p, b);
 	if (!body__contains(b, entry))
 		return err_set(p->e, -PYE_EPLAN, "3.%u: the interpreter loop (0x%lx) has no extent",

@@ -34,6 +34,9 @@ struct body {
 	size_t insn_cnt;
 	struct body_edge *edges; /* rising targets */
 	size_t edge_cnt;
+	const struct code *code; /* borrowed */
+	uint64_t fatal[8]; /* functions that do not return */
+	size_t fatal_cnt;
 };
 
 /* body__init - decode the function at @entry. 0; -PYE_EPLAN; -ENOMEM. */
@@ -44,6 +47,9 @@ bool body__contains(const struct body *b, uint64_t addr);
 
 /* body__index - of the instruction that starts at an address; -ENOENT. */
 int body__index(const struct body *b, uint64_t addr, size_t *out);
+
+/* body__is_fatal - does a call of @target not return? 0: an indirect call. */
+bool body__is_fatal(const struct body *b, uint64_t target);
 
 /* body__edges - first of the jumps to an address, and their number. */
 const struct body_edge *body__edges(const struct body *b, uint64_t target, size_t *cnt);

@@ -39,8 +39,6 @@ struct search {
 	const struct body *body;
 	struct eval_exits *out;
 	uint64_t check_result; /* _Py_CheckFunctionResult, 0 if not exported */
-	uint64_t fatal[8]; /* functions that do not return */
-	size_t fatal_cnt;
 	size_t early[EARLY_MAX];
 	size_t early_cnt;
 	bool stored; /* the store of the frame was found */
@@ -77,16 +75,6 @@ static bool stores_frame(const struct search *s, const struct flow *f, const str
 	       !f->regs[insn->src].disp;
 }
 
-static bool is_fatal(const struct search *s, const struct insn *insn)
-{
-	uint64_t target = insn->target ? code__resolve(&s->p->code, insn->target) : 0;
-
-	for (size_t i = 0; target && i < s->fatal_cnt; i++)
-		if (s->fatal[i] == target)
-			return true;
-	return false;
-}
-
 /* A place from which instructions still are to be walked. */
 struct todo {
 	uint64_t addr;
@@ -120,7 +108,7 @@ static int walk_early(struct search *s, struct todo *todo, size_t *todo_cnt, siz
 				todo[(*todo_cnt)++] = (struct todo){ insn.target, at.flow };
 		}
 		if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN || insn.flow == FLOW_STOP ||
-		    is_fatal(s, &insn))
+		    body__is_fatal(s->body, insn.target))
 			return 0;
 	}
 }
@@ -356,22 +344,10 @@ static int find_all(struct search *s)
 	return err ? err : check_outside(s);
 }
 
-static void find_symbols(struct search *s)
-{
-	static const char *const fatal[] = { "_Py_FatalErrorFunc", "_Py_FatalErrorFormat",
-					     "_Py_FatalError_TstateNULL", "Py_FatalError" };
-	struct elf_symbol symbol;
-
-	if (!elf_file__symbol(s->p->elf, "_Py_CheckFunctionResult", &symbol))
-		s->check_result = symbol.vaddr;
-	for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
-		if (!elf_file__symbol(s->p->elf, fatal[i], &symbol))
-			s->fatal[s->fatal_cnt++] = symbol.vaddr;
-}
-
 int eval_exits__find(struct planner *p, const struct body *b, struct eval_exits *out)
 {
 	auto_free struct search *s = calloc(1, sizeof(*s));
+	struct elf_symbol symbol;
 	int err;
 
 	if (!s)
@@ -380,7 +356,8 @@ int eval_exits__find(struct planner *p, const struct body *b, struct eval_exits 
 	s->p = p;
 	s->body = b;
 	s->out = out;
-	find_symbols(s);
+	if (!elf_file__symbol(p->elf, "_Py_CheckFunctionResult", &symbol))
+		s->check_result = symbol.vaddr;
 	err = find_all(s);
 	if (err == -ENOMEM)
 		return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the inline engine changes in an interpreter that runs: words of its dispatch table, direct calls of
- * the function that clears frames, the deallocator of code objects. Made from the ELF file alone, like the
+ * the function that clears frames, some instructions, the deallocator of code objects. Made from the ELF file alone, like the
  * probe plan (cpython/plan.h), whose checks all have to hold as well.
  */
 #ifndef PYEBPF_CPYTHON_INLINE_PLAN_H
@@ -13,6 +13,7 @@
 #include "base/err.h"
 
 struct elf_file;
+struct flow_place;
 struct planner;
 
 enum inline_kind {
@@ -23,6 +24,9 @@ enum inline_kind {
 	INLINE_CAUGHT, /* an exception handler begins */
 	INLINE_CLOSE, /* >= 3.14: a suspended generator's frame is cleared without running it */
 	INLINE_DEALLOC, /* a code object is freed */
+	INLINE_EVAL_ENTRY, /* <= 3.10: the thread state gets a frame that begins */
+	INLINE_EVAL_EXIT, /* <= 3.10: it gets the caller of the frame that ends */
+	INLINE_THROW, /* 3.11: the interpreter loop is entered, with an exception if the third argument says so */
 };
 
 /* A word of a table (of opcodes, or of PyCode_Type) that holds the address of code. */
@@ -39,8 +43,26 @@ struct inline_call {
 	uint8_t kind;
 };
 
-#define INLINE_WORDS_MAX 20
-#define INLINE_CALLS_MAX 24
+/* Longest stretch of whole instructions of which the first five bytes become a jump. */
+#define INLINE_DETOUR_BYTES 32
+
+/* Instructions that give way to a jump to a stub, which runs them when it has done its work. */
+struct inline_detour {
+	uint64_t at; /* of the first one */
+	uint64_t quiet; /* no thread may stand between the two while it is put in */
+	uint8_t code[INLINE_DETOUR_BYTES];
+	uint8_t size; /* of all of them */
+	uint8_t jump; /* the last ones of these bytes are a conditional jump, else 0 */
+	uint8_t cond; /* enum probe_cond */
+	uint8_t kind;
+	uint8_t frame_reg; /* the frame: register + disp */
+	int32_t frame_disp;
+	uint64_t target; /* of the jump */
+};
+
+#define INLINE_WORDS_MAX   20
+#define INLINE_CALLS_MAX   24
+#define INLINE_DETOURS_MAX 8
 
 struct inline_plan {
 	uint8_t minor;
@@ -56,6 +78,8 @@ struct inline_plan {
 	uint32_t word_cnt;
 	struct inline_call calls[INLINE_CALLS_MAX];
 	uint32_t call_cnt;
+	struct inline_detour detours[INLINE_DETOURS_MAX];
+	uint32_t detour_cnt;
 };
 
 /**
@@ -72,6 +96,23 @@ int plan_make_inline(const struct elf_file *elf, struct inline_plan *out, struct
  * @path: to open it by; also for messages
  */
 int inline_plan_load(const char *path, struct inline_plan *out, struct err *e);
+
+/**
+ * plan_detour - add one to a plan
+ * @at:    start of an instruction
+ * @quiet: as in struct inline_detour, or 0: as far as it reaches
+ * @frame: a register
+ *
+ * Proven: it is made of whole instructions that can run elsewhere, nothing jumps into their middle, it is
+ * written in one piece.
+ *
+ * Return: 0; -PYE_EPLAN.
+ */
+int plan_detour(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t quiet,
+		enum inline_kind kind, const struct flow_place *frame);
+
+/* plan_inline_eval - the detours of the interpreter loop's function up to 3.10. 0 or -PYE_EPLAN, -ENOMEM. */
+int plan_inline_eval(struct planner *p, struct inline_plan *out);
 
 /* plan_inline - its second half, when @p has made the probe plan. 0 or -PYE_EPLAN, -ENOMEM. */
 int plan_inline(struct planner *p, struct inline_plan *out);

@@ -2,7 +2,8 @@
 /*
  * The words and calls that the inline engine redirects. Entries and yields are table words; from 3.12 on
  * every frame that ends goes through one function, so its calls are taken, which tell return from unwind
- * and come after whatever a monitoring tool is told.
+ * and come after whatever a monitoring tool is told. 3.11 ends them in the return handlers and in one place
+ * that unwinds. Up to 3.10 every frame is a call of one function (plan_inline_eval.c).
  */
 #include "cpython/inline_plan.h"
 
@@ -123,6 +124,43 @@ static int add_clears(struct planner *p, struct inline_plan *out)
 	return err;
 }
 
+static bool is_landing(const struct insn *insn)
+{
+	static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+
+	return insn->size == sizeof(endbr64) && !memcmp(insn->bytes, endbr64, sizeof(endbr64));
+}
+
+/* 3.11: a generator that something is thrown into runs on without a RESUME, and may see no handler. */
+static int add_throw(struct planner *p, struct inline_plan *out)
+{
+	const struct flow_place frame = { .source = PROBE_IN_REG, .reg = machine_args[1] };
+	struct elf_symbol symbol;
+	struct insn insn;
+
+	if (elf_file__symbol(p->elf, "_PyEval_EvalFrameDefault", &symbol) ||
+	    code__insn(&p->code, symbol.vaddr, &insn))
+		return err_set(p->e, -PYE_EPLAN, "3.%u: without a symbol _PyEval_EvalFrameDefault",
+			       p->plan->minor);
+	/* not the landing pad of indirect calls */
+	return plan_detour(p, out, symbol.vaddr + (is_landing(&insn) ? insn.size : 0), 0,
+			   INLINE_THROW, &frame);
+}
+
+/* 3.11: the comparison with which the unwinding of a frame ends. */
+static int add_unwind(struct planner *p, struct inline_plan *out)
+{
+	struct flow_place frame = { .source = PROBE_IN_REG };
+	struct unwind_place place;
+	int err = plan_unwind_place(p, &place);
+
+	if (err)
+		return err;
+	frame.reg = place.frame_reg;
+	err = plan_detour(p, out, place.compare, 0, INLINE_UNWIND, &frame);
+	return err ? err : add_throw(p, out);
+}
+
 /* Sites that the probe plan has found: calls of _PyFrame_ClearExceptCode(frame). */
 static int add_closes(struct planner *p, struct inline_plan *out)
 {
@@ -156,15 +194,15 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 	const struct python_version *v = p->table.version;
 	int err;
 
-	if (v->exit != EXIT_CLEAR)
-		return err_set(p->e, -PYE_EPLAN,
-			       "3.%u: the inline engine knows how frames end from 3.12 on",
-			       v->minor);
 	if (p->plan->free_threaded)
 		return err_set(p->e, -PYE_EPLAN,
 			       "3.%u: the inline engine needs the GIL, and this build has none",
 			       v->minor);
 	out->minor = v->minor;
+	if (v->exit == EXIT_EVAL) {
+		err = plan_inline_eval(p, out);
+		return err ? err : add_dealloc(p, out);
+	}
 	out->frame_in_slot = p->home.source == PROBE_IN_SLOT;
 	out->frame_reg = p->home.reg;
 	out->frame_disp = p->home.disp;
@@ -172,7 +210,7 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 	if (!err)
 		err = add_handlers(p, out);
 	if (!err)
-		err = add_clears(p, out);
+		err = v->exit == EXIT_CLEAR ? add_clears(p, out) : add_unwind(p, out);
 	if (!err)
 		err = add_closes(p, out);
 	return err ? err : add_dealloc(p, out);
@@ -202,13 +240,20 @@ static bool is_sound(const struct answer *a)
 		return a->err < 0 && memchr(a->e.what, 0, sizeof(a->e.what)) &&
 		       memchr(a->e.hint, 0, sizeof(a->e.hint));
 	if (p->word_cnt > INLINE_WORDS_MAX || p->call_cnt > INLINE_CALLS_MAX ||
-	    p->frame_reg >= MACHINE_REG_CNT || p->instr_reg >= MACHINE_REG_CNT)
+	    p->detour_cnt > INLINE_DETOURS_MAX || p->frame_reg >= MACHINE_REG_CNT ||
+	    p->instr_reg >= MACHINE_REG_CNT)
 		return false;
 	for (uint32_t i = 0; i < p->word_cnt; i++)
 		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)
 			return false;
 	for (uint32_t i = 0; i < p->call_cnt; i++)
 		if (p->calls[i].kind > INLINE_DEALLOC)
+			return false;
+	for (uint32_t i = 0; i < p->detour_cnt; i++)
+		if (p->detours[i].kind > INLINE_THROW ||
+		    p->detours[i].frame_reg >= MACHINE_REG_CNT ||
+		    p->detours[i].size > INLINE_DETOUR_BYTES || p->detours[i].size < CALL_SIZE ||
+		    p->detours[i].jump > p->detours[i].size)
 			return false;
 	return true;
 }

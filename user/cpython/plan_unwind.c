@@ -23,6 +23,7 @@ struct unwind {
 	size_t function_cnt;
 	uint64_t counter; /* where the recursion counter was last stored */
 	struct probe_site site;
+	struct unwind_place place;
 	size_t found;
 };
 
@@ -100,6 +101,7 @@ static void look_at(struct planner *p, struct unwind *u, const struct insn *comp
 	    !flow__find(&f, frame, p->home.reg, &place))
 		return;
 	u->found++;
+	u->place = (struct unwind_place){ .compare = compare->addr, .frame_reg = compare->src };
 	u->site = (struct probe_site){ .vaddr = insn.addr,
 				       .kind = PROBE_UNWIND,
 				       .source = place.source,
@@ -125,23 +127,41 @@ static void look_through(struct planner *p, struct unwind *u, const struct disas
 	}
 }
 
-int plan_unwind(struct planner *p)
+static int find(struct planner *p, struct unwind *u)
 {
-	struct unwind u = { .found = 0 };
-
-	if (find_functions(p, &u))
+	if (find_functions(p, u))
 		return err_set(p->e, -PYE_EPLAN,
 			       "3.%u: the function around the handlers (unknown opcode at 0x%lx) "
 			       "cannot be told: no unwind table and no symbol",
 			       p->plan->minor, p->table.unknown);
-	for (size_t i = 0; i < u.function_cnt; i++)
-		look_through(p, &u, &u.functions[i]);
-	if (u.found != 1)
+	for (size_t i = 0; i < u->function_cnt; i++)
+		look_through(p, u, &u->functions[i]);
+	if (u->found != 1)
 		return err_set(p->e, -PYE_EPLAN,
 			       "3.%u: %zu places instead of one look like the exit by exception "
 			       "(frame->is_entry compared besides the return handlers)%s",
-			       p->plan->minor, u.found,
-			       u.found ? "" : ": frames that end so would be missed");
+			       p->plan->minor, u->found,
+			       u->found ? "" : ": frames that end so would be missed");
+	return 0;
+}
+
+int plan_unwind_place(struct planner *p, struct unwind_place *out)
+{
+	struct unwind u = { .found = 0 };
+	int err = find(p, &u);
+
+	if (!err)
+		*out = u.place;
+	return err;
+}
+
+int plan_unwind(struct planner *p)
+{
+	struct unwind u = { .found = 0 };
+	int err = find(p, &u);
+
+	if (err)
+		return err;
 	snprintf(u.site.name, sizeof(u.site.name), "exit_unwind");
 	return planner__add(p, &u.site);
 }

@@ -63,6 +63,15 @@ struct clear_call {
 /* plan_clear_calls - all of them; @out is owned by the caller (free). 0 or as plan_clear(). */
 int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt);
 
+/* Where 3.11 ends frames by exceptions: the comparison, and the register that is the frame there. */
+struct unwind_place {
+	uint64_t compare;
+	uint8_t frame_reg;
+};
+
+/* plan_unwind_place - 0 or -PYE_EPLAN */
+int plan_unwind_place(struct planner *p, struct unwind_place *out);
+
 /* The makers. 0 or -PYE_EPLAN, -ENOMEM. */
 int plan_handlers(struct planner *p); /* >= 3.11: RESUME, YIELD, and the returns of 3.11 */
 int plan_unwind(struct planner *p); /* 3.11: the exit by exception */

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "cpython/inline_plan.h"
+#include "inline/detour.h"
 #include "inline/stub.h"
 #include "proc/info.h"
 #include "proc/maps.h"
@@ -127,6 +128,15 @@ static int check_words(struct inline_engine *e, const struct inline_plan *plan)
 		if (remote__read(&e->remote, c->at + e->in->bias + 1, &now, 4))
 			return -EFAULT;
 		if (c->at + 5 + (uint64_t)(int64_t)now != c->target)
+			return -EEXIST;
+	}
+	for (uint32_t i = 0; i < plan->detour_cnt; i++) {
+		const struct inline_detour *d = &plan->detours[i];
+		uint8_t now[INLINE_DETOUR_BYTES];
+
+		if (remote__read(&e->remote, d->at + e->in->bias, now, d->size))
+			return -EFAULT;
+		if (memcmp(now, d->code, d->size) != 0)
 			return -EEXIST;
 	}
 	return 0;
@@ -322,6 +332,12 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.str_ascii_mask = l->str_ascii_mask,
 		.resume_mask = l->resume_mask,
 		.resume_depth1 = l->resume_depth1,
+		.tstate_current = e->in->plan.tstate_current + e->in->bias,
+		.ts_exception = l->ts_exception,
+		.f_state = l->f_state,
+		.ts_frame = l->ts_frame,
+		.cframe_frame = l->cframe_frame,
+		.state_is_byte = l->flags & PYE_LAYOUT_FRAME_STATE,
 	};
 }
 
@@ -341,7 +357,7 @@ static int redirect(struct inline_engine *e)
 static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 		      const struct inline_opts *opts)
 {
-	int err = remote__stop(&e->remote);
+	int err = detour_stop(&e->remote, plan, e->in->bias);
 
 	if (err)
 		return err;

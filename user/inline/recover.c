@@ -65,8 +65,8 @@ static void restore(const struct remote *r, const struct il_header *h)
 		const struct il_patch *p = &h->patches[i];
 		uint64_t now = 0;
 
-		if ((p->size == 4 || p->size == 8) && !remote__read(r, p->at, &now, p->size) &&
-		    now == p->new)
+		if ((p->size == 4 || p->size == 5 || p->size == 8) &&
+		    !remote__read(r, p->at, &now, p->size) && now == p->new)
 			remote__write(r, p->at, &p->old, p->size);
 	}
 }

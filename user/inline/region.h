@@ -55,6 +55,7 @@ enum il_more {
 	IL_UNWIND = 3, /* w2: slot of the code | IL_GENERATOR */
 	IL_CLOSE = 4, /* w2: slot of the code */
 	IL_RETIRE = 5, /* w2: address of a code object that is freed */
+	IL_THROW = 6, /* w2: slot of the code; <= 3.11: a frame begins with an exception */
 };
 
 #define IL_GENERATOR (1ull << 32) /* the frame is a generator's */
@@ -98,6 +99,12 @@ struct il_private {
 	uint32_t str_length, str_state, str_ascii_data, str_data;
 	uint32_t str_kind_mask, str_kind_shift, str_compact_mask, str_ascii_mask;
 	uint32_t resume_mask, resume_depth1;
+	/* <= 3.11 */
+	uint64_t tstate_current; /* address of the pointer to the running thread's state */
+	uint32_t ts_exception, f_state;
+	uint32_t state_is_byte; /* f_state, not f_stacktop */
+	uint32_t ts_frame, cframe_frame; /* 3.11 */
+	uint32_t pad;
 };
 
 struct il_shared {

@@ -6,6 +6,7 @@
  */
 #include "inline/slow.h"
 #include "abi/event.h"
+#include "abi/pylayout.h"
 
 #define STUB	   __attribute__((section("pye_inline"), used, noinline))
 #define PART	   __attribute__((always_inline)) static inline
@@ -104,9 +105,15 @@ PART uint64_t code_of(const struct il_private *p, uint64_t frame)
 	return AT(uint64_t, frame + p->f_code) & ~7ull;
 }
 
+/* Entered from C: no Python frame. To 3.10 there are none. */
+PART int is_from_c(const struct il_private *p, uint64_t frame)
+{
+	return p->f_owner != PYE_NO_FIELD && AT(uint8_t, frame + p->f_owner) >= CLOSE_OVER;
+}
+
 PART int is_hidden(const struct il_private *p, uint64_t frame)
 {
-	if (AT(uint8_t, frame + p->f_owner) >= CLOSE_OVER)
+	if (is_from_c(p, frame))
 		return 1;
 	return p->co_hidden && AT(uint32_t, code_of(p, frame) + p->co_flags) & p->co_hidden;
 }
@@ -116,7 +123,7 @@ PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
 {
 	uint64_t previous = AT(uint64_t, frame + p->f_previous);
 
-	if (previous && AT(uint8_t, previous + p->f_owner) >= CLOSE_OVER)
+	if (previous && is_from_c(p, previous))
 		previous = AT(uint64_t, previous + p->f_previous);
 	return previous >> 3 & 0xffff;
 }
@@ -162,7 +169,11 @@ PART void put_definition(struct il_private *p, uint64_t code, uint64_t slot, uin
 	d->flags = AT(uint32_t, code + p->co_flags);
 	data += put_text(p, AT(uint64_t, code + p->co_filename), &d->str[PYE_STR_FILE], data);
 	data += put_text(p, AT(uint64_t, code + p->co_name), &d->str[PYE_STR_NAME], data);
-	data += put_text(p, AT(uint64_t, code + p->co_qualname), &d->str[PYE_STR_QUALNAME], data);
+	if (p->co_qualname == PYE_NO_FIELD)
+		d->str[PYE_STR_QUALNAME] = (struct il_str){ 0 };
+	else
+		data += put_text(p, AT(uint64_t, code + p->co_qualname), &d->str[PYE_STR_QUALNAME],
+				 data);
 	d->total = (uint32_t)((uint64_t)(data - (uint8_t *)d) + 15) & ~15u;
 	p->head += d->total;
 }
@@ -208,6 +219,49 @@ PART int is_closed_running(const struct il_private *p, uint64_t frame)
 	return (AT(uint8_t, instr + 1) & p->resume_depth1) != 0;
 }
 
+/* Is an exception on its way? */
+PART int is_raising(const struct il_private *p)
+{
+	return AT(uint64_t, AT(uint64_t, p->tstate_current) + p->ts_exception) != 0;
+}
+
+/* A suspended frame has kept its stack pointer, or says that it is suspended. */
+PART int is_suspended(const struct il_private *p, uint64_t frame)
+{
+	if (p->state_is_byte)
+		return AT(int8_t, frame + p->f_state) < 0;
+	return AT(uint64_t, frame + p->f_state) != 0;
+}
+
+PART void put_eval_entry(struct il_private *p, uint64_t frame, uint64_t time)
+{
+	uint64_t slot = define(p, frame, time), bits = caller_bits(p, frame);
+
+	if (is_raising(p))
+		put_more(p, time | bits, frame | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
+	else
+		put(p, time | bits,
+		    slot << 48 | frame |
+			    (AT(int32_t, frame + p->f_instr) < 0 ? (uint64_t)IL_CALL
+								 : (uint64_t)IL_RESUME));
+}
+
+PART void put_eval_exit(struct il_private *p, uint64_t frame, uint64_t time)
+{
+	if (is_raising(p))
+		put_more(p, time, frame | IL_MORE | (uint64_t)IL_UNWIND << 48, 0, 0);
+	else
+		put(p, time,
+		    frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN));
+}
+
+/* 3.11: that of the thread; the one to be thrown into is not linked to it yet. */
+PART uint64_t running_frame(const struct il_private *p)
+{
+	return AT(uint64_t,
+		  AT(uint64_t, AT(uint64_t, p->tstate_current) + p->ts_frame) + p->cframe_frame);
+}
+
 PART void put_event(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
 {
 	uint64_t time = tsc() << 16, slot;
@@ -238,6 +292,17 @@ PART void put_event(struct il_private *p, uint64_t object, uint32_t oparg, uint3
 	case INLINE_CLOSE:
 		slot = define(p, object, time);
 		put_more(p, time, object | IL_MORE | (uint64_t)IL_CLOSE << 48, slot, 0);
+		break;
+	case INLINE_EVAL_ENTRY:
+		put_eval_entry(p, object, time);
+		break;
+	case INLINE_THROW:
+		slot = define(p, object, time);
+		put_more(p, time | (running_frame(p) >> 3 & 0xffff),
+			 object | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
+		break;
+	case INLINE_EVAL_EXIT:
+		put_eval_exit(p, object, time);
 		break;
 	case INLINE_DEALLOC:
 		put_more(p, time, IL_MORE | (uint64_t)IL_RETIRE << 48, object, 0);

@@ -17,160 +17,8 @@
 #include <string.h>
 
 #include "cpython/plan.h"
+#include "inline/emit_x86_64.h"
 #include "inline/slow.h"
-
-#define NONE PREG_NONE
-
-struct out {
-	uint8_t *image;
-	uint32_t at, slow; /* offsets in the image */
-	bool full;
-};
-
-/* How instructions number the registers. */
-static const uint8_t numbers[] = {
-	[PREG_RAX] = 0,	 [PREG_RCX] = 1,  [PREG_RDX] = 2,  [PREG_RBX] = 3,
-	[PREG_RSP] = 4,	 [PREG_RBP] = 5,  [PREG_RSI] = 6,  [PREG_RDI] = 7,
-	[PREG_R8] = 8,	 [PREG_R9] = 9,	  [PREG_R10] = 10, [PREG_R11] = 11,
-	[PREG_R12] = 12, [PREG_R13] = 13, [PREG_R14] = 14, [PREG_R15] = 15
-};
-
-static void byte(struct out *o, unsigned int b)
-{
-	if (o->at >= IL_CODE_BYTES) {
-		o->full = true;
-		return;
-	}
-	o->image[o->at++] = (uint8_t)b;
-}
-
-static void bytes(struct out *o, const char *code, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		byte(o, (uint8_t)code[i]);
-}
-
-#define B(o, code) bytes(o, code, sizeof(code) - 1)
-
-static void imm32(struct out *o, uint32_t v)
-{
-	for (int i = 0; i < 4; i++)
-		byte(o, v >> 8 * i & 0xff);
-}
-
-/* op reg, [base + disp]; @wide: 64 bits */
-static void mem(struct out *o, bool wide, const char *op, size_t n, uint8_t reg, uint8_t base,
-		int32_t disp)
-{
-	uint8_t r = numbers[reg], b = numbers[base];
-	unsigned int rex = (wide ? 0x48u : 0x40u) | (r >> 3) << 2 | b >> 3;
-
-	if (rex != 0x40)
-		byte(o, rex);
-	bytes(o, op, n);
-	byte(o, 0x80u | (r & 7u) << 3 | (b & 7u));
-	if ((b & 7) == 4)
-		byte(o, 0x24);
-	imm32(o, (uint32_t)disp);
-}
-
-/* op reg, [rip + x]: a word of the region */
-static void region(struct out *o, const char *op, size_t n, uint8_t reg, uint64_t offset)
-{
-	uint8_t r = numbers[reg];
-
-	byte(o, 0x48u | (r >> 3) << 2);
-	bytes(o, op, n);
-	byte(o, 0x05u | (r & 7u) << 3);
-	imm32(o, (uint32_t)(offset - (o->at + 4)));
-}
-
-/* op dst, src between registers */
-static void both(struct out *o, const char *op, size_t n, uint8_t reg, uint8_t rm)
-{
-	uint8_t r = numbers[reg], b = numbers[rm];
-
-	byte(o, 0x48u | (r >> 3) << 2 | b >> 3);
-	bytes(o, op, n);
-	byte(o, 0xc0u | (r & 7u) << 3 | (b & 7u));
-}
-
-static void one(struct out *o, uint8_t op, unsigned int ext, uint8_t rm, uint8_t imm)
-{
-	uint8_t b = numbers[rm];
-
-	byte(o, 0x48u | b >> 3);
-	byte(o, op);
-	byte(o, 0xc0u | ext << 3 | (b & 7u));
-	byte(o, imm);
-}
-
-#define LOAD(o, dst, base, disp)  mem(o, true, "\x8b", 1, dst, base, disp)
-#define STORE(o, base, disp, src) mem(o, true, "\x89", 1, src, base, disp)
-#define BYTE(o, dst, base, disp)  mem(o, false, "\x0f\xb6", 2, dst, base, disp)
-#define LEA(o, dst, base, disp)	  mem(o, true, "\x8d", 1, dst, base, disp)
-#define GET(o, dst, offset)	  region(o, "\x8b", 1, dst, offset)
-#define PUT(o, offset, src)	  region(o, "\x89", 1, src, offset)
-#define COMPARE(o, reg, offset)	  region(o, "\x3b", 1, reg, offset)
-#define MOVE(o, dst, src)	  both(o, "\x8b", 1, dst, src)
-#define PRIVATE(member)		  (IL_PRIVATE + __builtin_offsetof(struct il_private, member))
-#define SHARED(member)		  (IL_SHARED + __builtin_offsetof(struct il_shared, member))
-
-static void push(struct out *o, uint8_t reg)
-{
-	if (numbers[reg] >= 8)
-		byte(o, 0x41);
-	byte(o, 0x50u | (numbers[reg] & 7u));
-}
-
-static void pop(struct out *o, uint8_t reg)
-{
-	if (numbers[reg] >= 8)
-		byte(o, 0x41);
-	byte(o, 0x58u | (numbers[reg] & 7u));
-}
-
-/* A forward jump that is not known yet: jcc rel32. */
-static uint32_t jump(struct out *o, unsigned int cond)
-{
-	byte(o, 0x0f);
-	byte(o, 0x80u | cond);
-	imm32(o, 0);
-	return o->at;
-}
-
-#define JAE 3
-#define JE  4
-#define JNE 5
-#define JB  2
-
-static void land(struct out *o, uint32_t from)
-{
-	uint32_t distance = o->at - from;
-
-	if (!o->full)
-		memcpy(o->image + from - 4, &distance, 4);
-}
-
-static void back(struct out *o, uint32_t to)
-{
-	byte(o, 0xe9);
-	imm32(o, to - (o->at + 4));
-}
-
-static void call_slow(struct out *o)
-{
-	byte(o, 0xe8);
-	imm32(o, o->slow - (o->at + 4));
-}
-
-static void jump_original(struct out *o, uint32_t n)
-{
-	uint64_t at = __builtin_offsetof(struct il_header, originals) + 8ull * n;
-
-	B(o, "\xff\x25");
-	imm32(o, (uint32_t)(at - (o->at + 4)));
-}
 
 /* rax = tsc << 16; changes rdx */
 static void time_stamp(struct out *o)
@@ -228,7 +76,7 @@ static uint8_t take(struct frame *f)
 		if (!used)
 			return f->saved[f->saved_cnt++] = free_regs[i];
 	}
-	return NONE; /* cannot be: six, of which at most five are in use */
+	return PREG_NONE; /* cannot be: six, of which at most five are in use */
 }
 
 static bool is_scratch(uint8_t reg)
@@ -373,20 +221,21 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	back(o, done);
 }
 
-static void yield_stub(struct out *o, struct frame *f, uint32_t n)
+/* A handler that leaves the frame. */
+static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
 	uint32_t slow[2], done;
 
 	enter(o, f, false);
 	check_room(o, f->head, slow);
-	LEA(o, f->other, f->frame, IL_YIELD);
+	LEA(o, f->other, f->frame, kind == INLINE_YIELD ? IL_YIELD : IL_RETURN);
 	time_stamp(o);
 	publish(o, f->head, f->other);
 	done = o->at;
 	leave(o, f, n);
 	land(o, slow[0]);
 	land(o, slow[1]);
-	slow_in_table(o, f, INLINE_YIELD);
+	slow_in_table(o, f, kind);
 	back(o, done);
 }
 
@@ -422,7 +271,7 @@ static void return_stub(struct out *o, uint32_t n)
 }
 
 static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
-		     unsigned int kind, uint32_t n)
+		     unsigned int kind, bool handler, uint32_t n)
 {
 	struct frame f = { .plan = plan, .l = l };
 	uint32_t start;
@@ -437,10 +286,13 @@ static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct
 		with_code(o, &f, kind, n);
 		break;
 	case INLINE_YIELD:
-		yield_stub(o, &f, n);
+		leave_stub(o, &f, kind, n);
 		break;
 	case INLINE_RETURN:
-		return_stub(o, n);
+		if (handler)
+			leave_stub(o, &f, kind, n);
+		else
+			return_stub(o, n);
 		break;
 	default:
 		slow_in_call(o, kind);
@@ -489,6 +341,23 @@ static int patch_call(struct il_header *h, const struct inline_call *c, uint64_t
 	return 0;
 }
 
+static int patch_detour(struct il_header *h, const struct inline_detour *d, uint64_t bias,
+			uint64_t base, uint32_t start, struct err *e)
+{
+	struct il_patch *p = &h->patches[h->patch_cnt];
+	int64_t distance = (int64_t)(base + start - (d->at + bias + 5));
+
+	if (distance != (int32_t)distance)
+		return err_set(e, -PYE_EPLAN,
+			       "there is no room for the stubs near the interpreter's code");
+	*p = (struct il_patch){ .at = d->at + bias,
+				.new = 0xe9 | (uint64_t)(uint32_t)distance << 8,
+				.size = 5 };
+	memcpy(&p->old, d->code, p->size);
+	h->originals[h->patch_cnt++] = d->at + d->size + bias;
+	return 0;
+}
+
 int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
 	       uint64_t base, uint8_t *out, struct err *e)
 {
@@ -502,13 +371,19 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
 	for (uint32_t i = 0; !err && i < plan->word_cnt; i++) {
 		const struct inline_word *w = &plan->words[i];
 
-		patch_word(h, w, bias, base, stub(&o, plan, layout, w->kind, h->patch_cnt));
+		patch_word(h, w, bias, base, stub(&o, plan, layout, w->kind, true, h->patch_cnt));
 	}
 	for (uint32_t i = 0; !err && i < plan->call_cnt; i++) {
 		const struct inline_call *c = &plan->calls[i];
 
-		err = patch_call(h, c, bias, base, stub(&o, plan, layout, c->kind, h->patch_cnt),
-				 e);
+		err = patch_call(h, c, bias, base,
+				 stub(&o, plan, layout, c->kind, false, h->patch_cnt), e);
+	}
+	for (uint32_t i = 0; !err && i < plan->detour_cnt; i++) {
+		const struct inline_detour *d = &plan->detours[i];
+
+		err = patch_detour(h, d, bias, base, detour_stub(&o, d, bias, base, h->patch_cnt),
+				   e);
 	}
 	if (!err && o.full)
 		err = err_set(e, -PYE_EPLAN, "the inline engine's stubs do not fit");

@@ -68,11 +68,12 @@ def step(n):
 
 def work(k):
     n = 0
+    loop = asyncio.new_event_loop() if k == 0 else None
     while time.monotonic() < END and not os.path.exists(sys.argv[2]):
         n += 1
         step(n)
         if k == 0 and n % 10 == 0:
-            expect("later", asyncio.run(later(n)), n)
+            expect("later", loop.run_until_complete(later(n)), n)
         if k == 1:
             time.sleep(0.0003)
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Up to 3.10 every frame is a call of one function. Its beginning and its end are seen where the thread
+ * state gets the frame and where it gets the frame's caller back:
+ *
+ *   tstate->frame = f            past the check of the recursion limit: the frame really runs
+ *   tstate->frame = f->f_back    the one way out; at the load of f_back the frame is still at hand
+ *
+ * Not the pointer interp->eval_frame, which is in no file, is not there before start-up, and shows no end of
+ * the frames that run already. Proven by the jumps of the function: nothing gets past the first to the other,
+ * or past the other to a return, and nothing passes two of the latter.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "cpython/eval_body.h"
+#include "cpython/inline_plan.h"
+#include "cpython/planner.h"
+#include "elf/elf_file.h"
+
+#define F_BACK	    24
+#define STRETCH_MAX 32 /* instructions between a load of f_back and its store */
+#define ENTRY_MAX   256
+#define EXITS_MAX   4
+#define ENTRIES_MAX 3
+
+struct exit_place {
+	size_t load, store; /* instructions of the body */
+};
+
+struct eval {
+	struct planner *p;
+	struct body body;
+	size_t entries[ENTRIES_MAX]; /* stores of the frame */
+	size_t entry_cnt;
+	uint8_t frame, tstate; /* registers that the function keeps them in */
+	struct exit_place exits[EXITS_MAX];
+	size_t exit_cnt;
+};
+
+static int refuse(const struct eval *v, const char *what, uint64_t at)
+{
+	return err_set(v->p->e, -PYE_EPLAN, "3.%u: the interpreter loop (0x%lx) %s (0x%lx)",
+		       v->p->plan->minor, v->body.entry, what, at);
+}
+
+static bool is_frame_store(const struct eval *v, const struct insn *insn)
+{
+	return insn->op == INSN_STORE && insn->mem_size == 8 && insn->src != PREG_NONE &&
+	       insn->dst != PREG_RSP && insn->disp == v->p->table.version->tstate_frame;
+}
+
+/* The register with a value that calls leave alone, and so the compiler's choice for all of the function. */
+static uint8_t kept_in(const struct flow *f, struct flow_value value)
+{
+	static const uint8_t kept[] = { PREG_RBX, PREG_RBP, PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
+
+	for (size_t i = 0; i < sizeof(kept); i++)
+		if (flow__is_same(f->regs[kept[i]], value))
+			return kept[i];
+	return PREG_NONE;
+}
+
+/* Straight on from the beginning. */
+static int find_entry(struct eval *v)
+{
+	uint8_t arg = machine_args[v->p->table.version->eval_frame_arg];
+	uint64_t at = v->body.entry;
+	struct insn insn;
+	struct flow f;
+
+	flow__init(&f);
+	for (int i = 0; i < ENTRY_MAX && !code__insn(&v->p->code, at, &insn); i++) {
+		if (is_frame_store(v, &insn) && f.regs[insn.src].root == arg &&
+		    !f.regs[insn.src].disp) {
+			v->frame = kept_in(&f, f.regs[insn.src]);
+			v->tstate = kept_in(&f, f.regs[insn.dst]);
+			if (v->frame == PREG_NONE || v->tstate == PREG_NONE)
+				return refuse(v, "keeps its frame in no register", at);
+			v->entry_cnt = 1;
+			return body__index(&v->body, at, &v->entries[0])
+				       ? refuse(v, "goes elsewhere at once", at)
+				       : 0;
+		}
+		flow__step(&f, &insn);
+		if (insn.flow == FLOW_RETURN || insn.flow == FLOW_STOP ||
+		    (insn.flow == FLOW_JUMP && !insn.target))
+			break;
+		at = insn.flow == FLOW_JUMP ? insn.target : at + insn.size;
+	}
+	return refuse(v, "does not store the frame into the thread state at its beginning", at);
+}
+
+/* Is what the instruction @store keeps what @load has got from frame->f_back? */
+static bool is_same_value(const struct eval *v, size_t load, size_t store)
+{
+	struct flow_value caller = { .root = 0 };
+	struct insn insn;
+	struct flow f;
+
+	flow__init(&f);
+	for (size_t i = load; i <= store; i++) {
+		if (code__insn(&v->p->code, v->body.insns[i].addr, &insn))
+			return false;
+		if (i == load &&
+		    (insn.op != INSN_LOAD || insn.disp != F_BACK || insn.src != v->frame))
+			return false;
+		if (i == store)
+			return flow__is_same(f.regs[insn.src], caller) &&
+			       f.regs[insn.dst].root == v->tstate && !f.regs[insn.dst].disp;
+		if (insn.flow != FLOW_NEXT)
+			return false;
+		flow__step(&f, &insn);
+		if (i == load)
+			caller = f.regs[insn.dst];
+	}
+	return false;
+}
+
+/* The load of f_back whose value is stored by an instruction; 0: there is none. */
+static size_t load_before(const struct eval *v, size_t store)
+{
+	for (size_t k = store; k-- > 1 && store - k < STRETCH_MAX;)
+		if (is_same_value(v, k, store))
+			return k;
+	return 0;
+}
+
+/* The other stores: of the frame, where the compiler has made a way of its own for a rare case, or of its
+ * caller. */
+static int find_others(struct eval *v)
+{
+	struct insn insn;
+
+	for (size_t i = 1; i < v->body.insn_cnt; i++) {
+		if (i == v->entries[0] || code__insn(&v->p->code, v->body.insns[i].addr, &insn) ||
+		    !is_frame_store(v, &insn) || insn.dst != v->tstate)
+			continue;
+		if (insn.src == v->frame && !load_before(v, i)) {
+			if (v->entry_cnt == ENTRIES_MAX)
+				return refuse(v, "has too many beginnings", insn.addr);
+			v->entries[v->entry_cnt++] = i;
+			continue;
+		}
+		if (load_before(v, i) && v->exit_cnt == EXITS_MAX)
+			return refuse(v, "has too many ends", insn.addr);
+		if (load_before(v, i))
+			v->exits[v->exit_cnt++] = (struct exit_place){ load_before(v, i), i };
+	}
+	return 0;
+}
+
+enum {
+	SEEN = 1,
+	STOP = 2, /* control is not followed from here */
+	WANTED = 4,
+};
+
+struct reach {
+	const struct eval *v;
+	uint8_t *marks; /* for each instruction */
+	size_t *list;
+	size_t cnt;
+};
+
+static void reach_to(struct reach *r, uint64_t addr)
+{
+	size_t index;
+
+	if (body__index(&r->v->body, addr, &index) || r->marks[index] & SEEN)
+		return;
+	r->marks[index] |= SEEN;
+	r->list[r->cnt++] = index;
+}
+
+/* Follows the jumps from what is in the list; address of something wanted that it gets to, or 0. */
+static uint64_t reach(struct reach *r)
+{
+	for (size_t i = 0; i < r->cnt; i++) {
+		const struct body_insn *insn = &r->v->body.insns[r->list[i]];
+
+		if (r->marks[r->list[i]] & WANTED)
+			return insn->addr;
+		if (r->marks[r->list[i]] & STOP)
+			continue;
+		if (insn->target && insn->flow != FLOW_CALL)
+			reach_to(r, insn->target);
+		if (insn->flow == FLOW_NEXT || insn->flow == FLOW_COND ||
+		    (insn->flow == FLOW_CALL && !body__is_fatal(&r->v->body, insn->target)))
+			reach_to(r, insn->addr + insn->size);
+	}
+	return 0;
+}
+
+static bool leaves(const struct eval *v, const struct body_insn *insn)
+{
+	return insn->flow == FLOW_RETURN ||
+	       ((insn->flow == FLOW_JUMP || insn->flow == FLOW_COND) && insn->target &&
+		!body__contains(&v->body, insn->target));
+}
+
+static void reach_clear(struct reach *r)
+{
+	r->cnt = 0;
+	for (size_t i = 0; i < r->v->body.insn_cnt; i++)
+		r->marks[i] = 0;
+}
+
+static int check_ways(const struct eval *v, struct reach *r)
+{
+	uint64_t at;
+
+	/* from the beginning, not past the entry */
+	reach_clear(r);
+	for (size_t i = 0; i < v->entry_cnt; i++)
+		r->marks[v->entries[i]] = STOP;
+	for (size_t i = 0; i < v->exit_cnt; i++)
+		r->marks[v->exits[i].load] = WANTED;
+	reach_to(r, v->body.entry);
+	at = reach(r);
+	if (at)
+		return refuse(v, "has a way to its end that passes by the entry", at);
+	/* from anywhere behind the entry, not past an exit */
+	reach_clear(r);
+	for (size_t i = 0; i < v->body.insn_cnt; i++)
+		r->marks[i] = leaves(v, &v->body.insns[i]) ? WANTED : 0;
+	for (size_t i = 0; i < v->exit_cnt; i++)
+		r->marks[v->exits[i].load] = STOP;
+	for (size_t i = 0; i < v->entry_cnt; i++)
+		reach_to(r, v->body.insns[v->entries[i] + 1].addr);
+	for (size_t i = 0; i < OPTABLE_CNT; i++)
+		reach_to(r, v->p->table.targets[i]);
+	at = reach(r);
+	if (at)
+		return refuse(v, "has an end that is not seen", at);
+	/* from an exit on, to none and not to the entry */
+	reach_clear(r);
+	for (size_t i = 0; i < v->entry_cnt; i++)
+		r->marks[v->entries[i]] = WANTED;
+	for (size_t i = 0; i < v->exit_cnt; i++)
+		r->marks[v->exits[i].load] = WANTED;
+	for (size_t i = 0; i < v->exit_cnt; i++)
+		reach_to(r, v->body.insns[v->exits[i].load + 1].addr);
+	at = reach(r);
+	return at ? refuse(v, "goes on after its end", at) : 0;
+}
+
+static int check(const struct eval *v)
+{
+	auto_free uint8_t *marks = calloc(v->body.insn_cnt, 1);
+	auto_free size_t *list = calloc(v->body.insn_cnt, sizeof(*list));
+	struct reach r = { .v = v, .marks = marks, .list = list };
+
+	return marks && list ? check_ways(v, &r) : -ENOMEM;
+}
+
+static int add(const struct eval *v, struct inline_plan *out)
+{
+	const struct flow_place frame = { .source = PROBE_IN_REG, .reg = v->frame };
+	int err = 0;
+
+	for (size_t i = 0; !err && i < v->entry_cnt; i++)
+		err = plan_detour(v->p, out, v->body.insns[v->entries[i]].addr, 0,
+				  INLINE_EVAL_ENTRY, &frame);
+
+	for (size_t i = 0; !err && i < v->exit_cnt; i++)
+		err = plan_detour(v->p, out, v->body.insns[v->exits[i].load].addr,
+				  v->body.insns[v->exits[i].store].addr + 1, INLINE_EVAL_EXIT,
+				  &frame);
+	return err;
+}
+
+int plan_inline_eval(struct planner *p, struct inline_plan *out)
+{
+	struct eval v = { .p = p };
+	struct elf_symbol symbol;
+	int err;
+
+	if (!p->plan->tstate_current)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: the variable with the thread state is not found",
+			       p->plan->minor);
+	if (elf_file__symbol(p->elf, "_PyEval_EvalFrameDefault", &symbol))
+		return -ENOENT;
+	err = body__init(&v.body, p, symbol.vaddr);
+	if (!err)
+		err = find_entry(&v);
+	if (!err)
+		err = find_others(&v);
+	if (!err && !v.exit_cnt)
+		err = refuse(&v, "does not give the thread state the caller back", symbol.vaddr);
+	if (!err)
+		err = check(&v);
+	if (!err)
+		err = add(&v, out);
+	body__done(&v.body);
+	return err;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stubs of detours: a jump in the middle of a function, where every register is live, the flags are, too,
+ * and there may be a red zone. All is saved, the slow path's function called, all restored; then the
+ * instructions that gave way to the jump run here.
+ */
+#include "cpython/inline_plan.h"
+#include "inline/emit_x86_64.h"
+
+static const uint8_t saved[] = {
+	PREG_RCX, PREG_RDX, PREG_RDI, PREG_R8, PREG_R9, PREG_R10, PREG_R11
+};
+
+/* lahf and seto, for popf takes as long as all the rest */
+static void save(struct out *o, const struct inline_detour *d)
+{
+	LEA(o, PREG_RSP, PREG_RSP, -128);
+	push(o, PREG_RAX);
+	push(o, PREG_RSI);
+	LEA(o, PREG_RSI, d->frame_reg, d->frame_disp);
+	B(o, "\x9f" /* lahf */
+	     "\x0f\x90\xc0" /* seto al */);
+	push(o, PREG_RAX);
+	for (size_t i = 0; i < sizeof(saved); i++)
+		push(o, saved[i]);
+}
+
+static void restore(struct out *o)
+{
+	for (size_t i = sizeof(saved); i-- > 0;)
+		pop(o, saved[i]);
+	pop(o, PREG_RAX);
+	B(o, "\x04\x7f" /* add al, 127 */
+	     "\x9e" /* sahf */);
+	pop(o, PREG_RSI);
+	pop(o, PREG_RAX);
+	LEA(o, PREG_RSP, PREG_RSP, 128);
+}
+
+static void displaced(struct out *o, const struct inline_detour *d, uint64_t bias, uint64_t base)
+{
+	bytes(o, (const char *)d->code, (size_t)d->size - d->jump);
+	if (!d->jump)
+		return;
+	byte(o, 0x0f);
+	byte(o, 0x80u | (d->cond & 15u));
+	imm32(o, (uint32_t)(d->target + bias - (base + o->at + 4)));
+}
+
+uint32_t detour_stub(struct out *o, const struct inline_detour *d, uint64_t bias, uint64_t base,
+		     uint32_t n)
+{
+	uint32_t start, thrown;
+
+	while (o->at % 16)
+		byte(o, 0xcc);
+	start = o->at;
+	if (d->kind == INLINE_THROW) {
+		/* the beginning of a function: no flags */
+		B(o, "\x85\xd2" /* test edx, edx */);
+		thrown = jump(o, JNE);
+		displaced(o, d, bias, base);
+		jump_original(o, n);
+		land(o, thrown);
+	}
+	save(o, d);
+	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
+	B(o, "\x31\xd2" /* xor edx, edx */
+	     "\xb9" /* mov ecx, kind */);
+	imm32(o, d->kind);
+	call_slow(o);
+	restore(o);
+	displaced(o, d, bias, base);
+	jump_original(o, n);
+	return start;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Instructions of x86-64, written one after the other; for the stubs alone. */
+#ifndef PYEBPF_INLINE_EMIT_X86_64_H
+#define PYEBPF_INLINE_EMIT_X86_64_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "cpython/plan.h"
+#include "inline/region.h"
+
+struct out {
+	uint8_t *image;
+	uint32_t at, slow; /* offsets in the image */
+	bool full;
+};
+
+/* How instructions number the registers. */
+static const uint8_t numbers[] = {
+	[PREG_RAX] = 0,	 [PREG_RCX] = 1,  [PREG_RDX] = 2,  [PREG_RBX] = 3,
+	[PREG_RSP] = 4,	 [PREG_RBP] = 5,  [PREG_RSI] = 6,  [PREG_RDI] = 7,
+	[PREG_R8] = 8,	 [PREG_R9] = 9,	  [PREG_R10] = 10, [PREG_R11] = 11,
+	[PREG_R12] = 12, [PREG_R13] = 13, [PREG_R14] = 14, [PREG_R15] = 15
+};
+
+static inline void byte(struct out *o, unsigned int b)
+{
+	if (o->at >= IL_CODE_BYTES) {
+		o->full = true;
+		return;
+	}
+	o->image[o->at++] = (uint8_t)b;
+}
+
+static inline void bytes(struct out *o, const char *code, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		byte(o, (uint8_t)code[i]);
+}
+
+#define B(o, code) bytes(o, code, sizeof(code) - 1)
+
+static inline void imm32(struct out *o, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		byte(o, v >> 8 * i & 0xff);
+}
+
+/* op reg, [base + disp]; @wide: 64 bits */
+static inline void mem(struct out *o, bool wide, const char *op, size_t n, uint8_t reg,
+		       uint8_t base, int32_t disp)
+{
+	uint8_t r = numbers[reg], b = numbers[base];
+	unsigned int rex = (wide ? 0x48u : 0x40u) | (r >> 3) << 2 | b >> 3;
+
+	if (rex != 0x40)
+		byte(o, rex);
+	bytes(o, op, n);
+	byte(o, 0x80u | (r & 7u) << 3 | (b & 7u));
+	if ((b & 7) == 4)
+		byte(o, 0x24);
+	imm32(o, (uint32_t)disp);
+}
+
+/* op reg, [rip + x]: a word of the region */
+static inline void region(struct out *o, const char *op, size_t n, uint8_t reg, uint64_t offset)
+{
+	uint8_t r = numbers[reg];
+
+	byte(o, 0x48u | (r >> 3) << 2);
+	bytes(o, op, n);
+	byte(o, 0x05u | (r & 7u) << 3);
+	imm32(o, (uint32_t)(offset - (o->at + 4)));
+}
+
+/* op dst, src between registers */
+static inline void both(struct out *o, const char *op, size_t n, uint8_t reg, uint8_t rm)
+{
+	uint8_t r = numbers[reg], b = numbers[rm];
+
+	byte(o, 0x48u | (r >> 3) << 2 | b >> 3);
+	bytes(o, op, n);
+	byte(o, 0xc0u | (r & 7u) << 3 | (b & 7u));
+}
+
+static inline void one(struct out *o, uint8_t op, unsigned int ext, uint8_t rm, uint8_t imm)
+{
+	uint8_t b = numbers[rm];
+
+	byte(o, 0x48u | b >> 3);
+	byte(o, op);
+	byte(o, 0xc0u | ext << 3 | (b & 7u));
+	byte(o, imm);
+}
+
+#define LOAD(o, dst, base, disp)  mem(o, true, "\x8b", 1, dst, base, disp)
+#define STORE(o, base, disp, src) mem(o, true, "\x89", 1, src, base, disp)
+#define BYTE(o, dst, base, disp)  mem(o, false, "\x0f\xb6", 2, dst, base, disp)
+#define LEA(o, dst, base, disp)	  mem(o, true, "\x8d", 1, dst, base, disp)
+#define GET(o, dst, offset)	  region(o, "\x8b", 1, dst, offset)
+#define PUT(o, offset, src)	  region(o, "\x89", 1, src, offset)
+#define COMPARE(o, reg, offset)	  region(o, "\x3b", 1, reg, offset)
+#define MOVE(o, dst, src)	  both(o, "\x8b", 1, dst, src)
+#define PRIVATE(member)		  (IL_PRIVATE + __builtin_offsetof(struct il_private, member))
+#define SHARED(member)		  (IL_SHARED + __builtin_offsetof(struct il_shared, member))
+
+static inline void push(struct out *o, uint8_t reg)
+{
+	if (numbers[reg] >= 8)
+		byte(o, 0x41);
+	byte(o, 0x50u | (numbers[reg] & 7u));
+}
+
+static inline void pop(struct out *o, uint8_t reg)
+{
+	if (numbers[reg] >= 8)
+		byte(o, 0x41);
+	byte(o, 0x58u | (numbers[reg] & 7u));
+}
+
+/* A forward jump that is not known yet: jcc rel32. */
+static inline uint32_t jump(struct out *o, unsigned int cond)
+{
+	byte(o, 0x0f);
+	byte(o, 0x80u | cond);
+	imm32(o, 0);
+	return o->at;
+}
+
+#define JAE 3
+#define JE  4
+#define JNE 5
+#define JB  2
+
+static inline void land(struct out *o, uint32_t from)
+{
+	uint32_t distance = o->at - from;
+
+	if (!o->full)
+		memcpy(o->image + from - 4, &distance, 4);
+}
+
+static inline void back(struct out *o, uint32_t to)
+{
+	byte(o, 0xe9);
+	imm32(o, to - (o->at + 4));
+}
+
+static inline void call_slow(struct out *o)
+{
+	byte(o, 0xe8);
+	imm32(o, o->slow - (o->at + 4));
+}
+
+static inline void jump_original(struct out *o, uint32_t n)
+{
+	uint64_t at = __builtin_offsetof(struct il_header, originals) + 8ull * n;
+
+	B(o, "\xff\x25");
+	imm32(o, (uint32_t)(at - (o->at + 4)));
+}
+
+/* detour_stub - the stub of a detour: event, then the instructions that gave way, then back
+ * @n: its number among the originals, which says where it goes on. Its offset in the image. */
+struct inline_detour;
+uint32_t detour_stub(struct out *o, const struct inline_detour *d, uint64_t bias, uint64_t base,
+		     uint32_t n);
+
+#endif
