@@ -47,7 +47,7 @@ struct run {
 	bool mem_open, attached, ended;
 	int signal_fd;
 	unsigned int interrupts;
-	uint64_t start_ns;
+	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
 	struct session_result *result;
 	struct launch launch;
@@ -293,7 +293,7 @@ static bool time_is_up(const struct run *r, uint64_t now)
 {
 	const struct session_opts *o = r->opts;
 
-	return r->interrupts || (o->duration_ns && now - r->start_ns >= o->duration_ns) ||
+	return r->interrupts || (o->duration_ns && now - r->attached_ns >= o->duration_ns) ||
 	       (o->limits.max_events && capw__written(r->capw) >= o->limits.max_events);
 }
 
@@ -529,6 +529,7 @@ static int begin(struct run *r, int fd)
 	cap_inline__use(r->cap, &r->engine);
 	err = inline__attach(&r->engine, r->pid.pid, &r->in, &io, r->e);
 	r->attached = !err;
+	r->attached_ns = monotonic_ns();
 	return err;
 }
 

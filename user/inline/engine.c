@@ -332,7 +332,6 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.str_ascii_mask = l->str_ascii_mask,
 		.resume_mask = l->resume_mask,
 		.resume_depth1 = l->resume_depth1,
-		.tstate_current = e->in->plan.tstate_current + e->in->bias,
 		.ts_exception = l->ts_exception,
 		.f_state = l->f_state,
 		.ts_frame = l->ts_frame,
@@ -467,6 +466,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	ret = map_all(e, &plan, err);
 	if (!ret) {
 		inline_describe(&in->layout, e->base, e->ring_bytes, opts->wait, &private);
+		private.tstate_current = in->plan.tstate_current + in->bias;
 		inline__alive(e);
 		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
 	}
