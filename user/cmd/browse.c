@@ -13,8 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-extern char **environ;
-
 bool browse_is_ssh(void)
 {
 	const char *connection = secure_getenv("SSH_CONNECTION");

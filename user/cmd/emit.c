@@ -17,7 +17,7 @@ const struct opt_row output_rows[] = {
 	{ 'o', "output", "FILE", OPT_STRING, offsetof(struct output_opts, path), NULL,
 	  "where to write, - for stdout", false, NULL },
 	{ 'f', "format", "NAME", OPT_STRING, offsetof(struct output_opts, format), NULL,
-	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, html, pstats, text or ndjson "
+	  "firefox, pprof, speedscope, chrometrace, collapsed, svg, html, source, pstats, text or ndjson "
 	  "(default: by the extension of FILE, else firefox)",
 	  false, NULL },
 	{ 0, "force", NULL, OPT_FLAG, offsetof(struct output_opts, force), NULL,

@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/input.h"
 #include "cmd/options.h"
+#include "export/annotate_text.h"
 #include "export/stats.h"
 #include "export/stats_query.h"
 
@@ -16,7 +17,7 @@ struct stats_opts {
 	enum ranking_by by;
 	enum ranking_sort sort;
 	uint64_t top_cnt;
-	const char *function;
+	const char *function, *annotate;
 	bool json, raw;
 };
 
@@ -68,6 +69,8 @@ static const struct opt_row rows[] = {
 	{ 0, "function", "NAME", OPT_STRING, AT(function), NULL,
 	  "of one function: latencies, callers, callees; qualname, mod.f, mod:qualname or\n"
 	  "path/x.py:qualname, with :LINE behind it where several are called so", false, NULL },
+	{ 0, "annotate", "FILE", OPT_STRING, AT(annotate), NULL,
+	  "a source file with the time of its lines: its path, or the end of it", false, NULL },
 	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
 	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
 	  "keep the profiler's own cost in the times", false, NULL },
@@ -85,7 +88,8 @@ static const struct opt_group groups[] = {
 static const struct opt_command command = {
 	.name = "stats",
 	.usage = "stats FILE [--by WHAT] [--sort WHAT] [-n N] [--json]\n"
-		 "stats FILE --function NAME [-n N] [--json]",
+		 "stats FILE --function NAME [-n N] [--json]\n"
+		 "stats FILE --annotate SOURCE [-n 0]",
 	.about =
 		"Say what is in a capture (.pyebpf) or a profile of another tool: events, losses, gaps, and where the time went. "
 		"FILE is - for stdin. Needs no privilege. The profiler's own cost is taken out of "
@@ -154,6 +158,14 @@ static int print_query(const struct stats_opts *opts, const struct query_result 
 	return 0;
 }
 
+static int print_source(const struct stats_opts *opts, const struct lines *l, struct err *e)
+{
+	auto_fn(annotate__done) struct annotate a = { 0 };
+	int err = annotate__init(&a, l);
+
+	return err ? err : annotate_print(stdout, &a, opts->annotate, !opts->top_cnt, e);
+}
+
 static void free_aggregate(struct aggregate **agg)
 {
 	aggregate__free(*agg);
@@ -198,8 +210,12 @@ static int stats(const char *in, const struct stats_opts *opts, int *code, struc
 		err = query__new(&query, opts->function, &agg_opts);
 		err = err ? err : decode(in, opts, &query_consumer, query, e);
 		err = err ? err : print_query(opts, query__result(query), &b, code);
+	} else if (opts->annotate) {
+		err = lines__new(&lines, LINES_OF_FILES, &agg_opts);
+		err = err ? err : decode(in, opts, &lines_consumer, lines, e);
+		err = err ? err : print_source(opts, lines, e);
 	} else if (opts->by == RANKING_LINE) {
-		err = lines__new(&lines, &agg_opts);
+		err = lines__new(&lines, LINES_OF_FUNCTIONS, &agg_opts);
 		err = err ? err : decode(in, opts, &lines_consumer, lines, e);
 		err = err ? err : print_table(opts, lines__result(lines), lines, &b);
 	} else {

@@ -22,8 +22,8 @@
 #include "export/page.h"
 #include "view/serve.h"
 
-#define FIREFOX	 "https://profiler.firefox.com"
-#define IDLE_MIN 15u
+#define FIREFOX "https://profiler.firefox.com"
+#define IDLE_NS (15 * 60ull * 1000000000)
 
 struct view_opts {
 	const char *address;
@@ -242,7 +242,7 @@ static int serve(const struct content *c, const struct view_opts *opts, struct e
 		.address = opts->address,
 		.port = (uint16_t)opts->port,
 		.once = opts->once,
-		.idle_ns = IDLE_MIN * 60 * 1000000000ull,
+		.idle_ns = IDLE_NS,
 		.files = c->files,
 		.file_cnt = c->cnt,
 		.origin = opts->firefox ? FIREFOX : NULL,

@@ -66,7 +66,7 @@ struct exporter {
 
 extern const struct exporter export_ndjson, export_collapsed, export_pprof, export_firefox;
 extern const struct exporter export_svg, export_speedscope, export_chrometrace;
-extern const struct exporter export_pstats, export_text, export_html;
+extern const struct exporter export_pstats, export_text, export_html, export_source;
 
 /**
  * exporter__new - make the self of a format's consumer

@@ -15,6 +15,7 @@ static const struct exporter *const exporters[] = {
 	&export_collapsed,
 	&export_svg,
 	&export_html,
+	&export_source,
 	&export_pstats,
 	&export_text,
 	&export_ndjson,

@@ -15,6 +15,7 @@
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "export/folding.h"
+#include "export/markup.h"
 #include "export/summary.h"
 #include "export/svg_js.h"
 #include "export/svg_layout.h"
@@ -54,41 +55,6 @@ static int svg__init(void *self, const struct export_opts *opts, const struct ex
 	err = folding__init(&s->folding, opts);
 	err = err ? err : outbuf__init(&s->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;
-}
-
-/* Text that was through text_escape(), as XML; U+FFFE and U+FFFF are the last that it cannot hold. */
-static void put_xml(struct outbuf *b, const char *s, size_t len)
-{
-	size_t n;
-
-	for (size_t i = 0; i < len; i += n) {
-		uint32_t cp;
-
-		n = text_next(s + i, len - i, &cp);
-		switch (cp) {
-		case '&':
-			outbuf__puts(b, "&amp;");
-			break;
-		case '<':
-			outbuf__puts(b, "&lt;");
-			break;
-		case '>':
-			outbuf__puts(b, "&gt;");
-			break;
-		case '"':
-			outbuf__puts(b, "&quot;");
-			break;
-		case '\'':
-			outbuf__puts(b, "&#39;");
-			break;
-		case 0xfffe:
-		case 0xffff:
-			outbuf__printf(b, "\\u%04x", cp);
-			break;
-		default:
-			outbuf__put(b, s + i, n);
-		}
-	}
 }
 
 /* "qualname (file:line)" and its likes, escaped for a terminal. Return: @out. */
@@ -230,14 +196,14 @@ static void put_box(struct outbuf *b, const struct agg_result *r, const struct s
 		       "<g class=\"b %s s%u\" data-s=\"%" PRIu64 "\" data-n=\"%" PRIu64
 		       "\" data-r=\"%" PRIu32 "\"><title>",
 		       class, shade_of(name), box->start_ns, box->ns, box->row);
-	put_xml(b, name, strlen(name));
+	markup_put(b, name, strlen(name));
 	put_figures(b, r, box, all_ns);
 	outbuf__printf(b,
 		       "</title><rect x=\"%.3f\" y=\"%" PRIu32 "\" width=\"%.3f\" height=\"%d\"/>",
 		       x, y, px, ROW - 1);
 	outbuf__printf(b, "<text x=\"%.3f\" y=\"%" PRIu32 "\">", x + 3, y + 12);
 	len = fitting(name, px, &whole);
-	put_xml(b, name, len);
+	markup_put(b, name, len);
 	outbuf__printf(b, "%s</text></g>\n", len && !whole ? ".." : "");
 }
 
@@ -258,7 +224,7 @@ static const char style[] =
 static void put_line(struct outbuf *b, int y, const char *class, const char *text)
 {
 	outbuf__printf(b, "<text class=\"%s\" x=\"%d\" y=\"%d\">", class, LEFT, y);
-	put_xml(b, text, strlen(text));
+	markup_put(b, text, strlen(text));
 	outbuf__puts(b, "</text>\n");
 }
 

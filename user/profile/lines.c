@@ -8,13 +8,14 @@
 
 struct lines {
 	struct aggregate *agg;
+	enum lines_by by;
 	struct strpool keys; /* file, name, line; id - 1 is the row */
 	struct line_row *rows;
 	uint32_t cnt, cap;
 	uint64_t samples;
 };
 
-int lines__new(struct lines **out, const struct aggregate_opts *opts)
+int lines__new(struct lines **out, enum lines_by by, const struct aggregate_opts *opts)
 {
 	struct lines *l = calloc(1, sizeof(*l));
 
@@ -24,6 +25,7 @@ int lines__new(struct lines **out, const struct aggregate_opts *opts)
 		lines__free(l);
 		return -ENOMEM;
 	}
+	l->by = by;
 	*out = l;
 	return 0;
 }
@@ -78,7 +80,9 @@ static int row_of(struct lines *l, const struct trace_frame *frame, struct line_
 {
 	uint32_t index = aggregate__func_index(l->agg, frame->func), id;
 	const struct agg_func *f = aggregate__func(l->agg, index);
-	const uint32_t key[3] = { f->file, f->qualname, frame->line };
+	/* what has no file is no line of one */
+	const bool named = l->by == LINES_OF_FUNCTIONS || !f->file;
+	const uint32_t key[3] = { f->file, named ? f->qualname : 0, frame->line };
 	int err = strpool__add(&l->keys, (const char *)key, sizeof(key), &id);
 
 	if (err)

@@ -20,8 +20,13 @@ struct lines;
 
 extern const struct trace_consumer lines_consumer; /* self is a struct lines */
 
+enum lines_by {
+	LINES_OF_FUNCTIONS, /* a line with several functions on it is a row for each */
+	LINES_OF_FILES,
+};
+
 /* lines__new - @opts: of the aggregate; may be NULL. Return: 0 or -ENOMEM. */
-int lines__new(struct lines **out, const struct aggregate_opts *opts);
+int lines__new(struct lines **out, enum lines_by by, const struct aggregate_opts *opts);
 
 /* lines__free - NULL is fine. */
 void lines__free(struct lines *l);
