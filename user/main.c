@@ -5,7 +5,9 @@
 
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/completions.h"
 
+static int cmd_completions(int argc, char **argv);
 static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
 
@@ -21,7 +23,7 @@ static const struct command {
 	  "turn a capture into firefox, pprof, svg, html or another format" },
 	{ "view", "load", cmd_view, "show a capture in a browser, without a network" },
 	{ "merge", NULL, cmd_merge,
-	  "add up captures into one pprof, collapsed, svg, pstats or text file" },
+	  "add up captures into one pprof, collapsed, svg or text file" },
 	{ "diff", NULL, cmd_diff, "say what changed between two captures, and what is noise" },
 	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
 	{ "dump", NULL, cmd_dump, "print the stack of each thread of a process now" },
@@ -29,6 +31,8 @@ static const struct command {
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },
 	{ "doctor", NULL, cmd_doctor,
 	  "try what is needed of this machine, and say what is missing" },
+	{ "completions", NULL, cmd_completions,
+	  "print what bash, zsh or fish need to complete commands and options" },
 	{ "version", "--version", cmd_version, "print the version" },
 	{ "help", "--help", cmd_help, "print this, or the help of a command" },
 };
@@ -63,7 +67,7 @@ static void print_commands(FILE *f)
 	      "Commands:\n",
 	      f);
 	for (int i = 0; i < COMMAND_CNT; i++)
-		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].about);
+		fprintf(f, "  %-11s %s\n", commands[i].name, commands[i].about);
 	fputs("\n'pyebpf COMMAND --help' has the options of a command.\n", f);
 }
 
@@ -81,6 +85,35 @@ static int cmd_help(int argc, char **argv)
 	if (!command)
 		return unknown_command(argv[1]);
 	return command->run == cmd_help ? cmd_help(1, argv) : command->run(2, args);
+}
+
+static int say_completions(FILE *f, int code)
+{
+	fputs("Usage: pyebpf completions bash|zsh|fish\n\n"
+	      "Print a script for the shell, made of the same tables as this help. Packages install it.\n\n"
+	      "Examples:\n"
+	      "  source <(pyebpf completions bash)\n"
+	      "  pyebpf completions zsh > ~/.zfunc/_pyebpf\n"
+	      "  pyebpf completions fish > ~/.config/fish/completions/pyebpf.fish\n",
+	      f);
+	return code;
+}
+
+static int cmd_completions(int argc, char **argv)
+{
+	struct completions_command table[COMMAND_CNT + 1] = { 0 };
+
+	for (int i = 0; i < COMMAND_CNT; i++) {
+		const struct command *c = &commands[i];
+		bool own = c->run == cmd_help || c->run == cmd_version || c->run == cmd_completions;
+
+		table[i] = (struct completions_command){ c->name, c->about, own ? NULL : c->run };
+	}
+	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return say_completions(stdout, 0);
+	if (argc != 2 || completions_print(argv[1], table))
+		return say_completions(stderr, err_exit_code(-PYE_EUSAGE));
+	return 0;
 }
 
 static int cmd_version(int argc, char **argv)

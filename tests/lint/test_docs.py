@@ -76,7 +76,7 @@ def test_a_manual_has_the_options_of_help(command):
 
 def test_every_command_has_a_manual():
     shown = re.findall(r"^  (\w+) ", said("--help"), re.M)
-    assert set(shown) - {"version", "help"} == set(COMMANDS)
+    assert set(shown) - {"completions", "version", "help"} == set(COMMANDS)
     text = source.text("docs/man/pyebpf.1.scd")
     for command in shown:
         assert re.search(r"^\*pyebpf[- ]%s\*" % command, text, re.M), command
@@ -86,6 +86,12 @@ def test_every_command_has_a_manual():
 def test_help_fits_a_terminal(command):
     for line in said(*[command] * bool(command), "--help").splitlines():
         assert len(line) <= 80, line
+
+
+@pytest.mark.parametrize("command", (*COMMANDS, "completions"))
+def test_help_has_three_examples(command):
+    examples = said(command, "--help").split("\nExamples:\n")[1].splitlines()
+    assert sum("pyebpf %s" % command in line for line in examples) >= 3, examples
 
 
 def commands_in(text):

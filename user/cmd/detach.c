@@ -41,7 +41,9 @@ static const struct opt_command command = {
 		"leaves anything. The next `pyebpf trace --engine inline` on the process does the "
 		"same.",
 	.groups = groups,
-	.examples = "  pyebpf detach 1234\n",
+	.examples = "  pyebpf detach 1234\n"
+		    "  sudo pyebpf detach 1234               # of another user\n"
+		    "  pyebpf detach $(pgrep -fo gunicorn)\n",
 };
 
 static void say(pid_t pid, const struct inline_found *found)

@@ -46,7 +46,9 @@ static const struct opt_command command = {
 		"Print the Python stack of each thread as it is now, innermost frame first. Needs no "
 		"BPF; the target is not stopped.",
 	.groups = groups,
-	.examples = "  sudo pyebpf dump 1234\n",
+	.examples = "  sudo pyebpf dump 1234\n"
+		    "  sudo pyebpf dump $(pgrep -fo gunicorn)\n"
+		    "  sudo pyebpf dump 1234 > stacks.txt\n",
 };
 
 static void print_text(const char *s)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cmd/completions.h"
 
 enum {
 	MAX_ROWS = 96,
@@ -218,6 +219,10 @@ int options_parse(const struct opt_command *cmd, int argc, char **argv, void *op
 	int err = 0;
 
 	*rest = (struct opt_rest){ 0 };
+	if (argc == 3 && !strcmp(argv[1], COMPLETIONS_ASK)) {
+		completions_of_command(argv[2], cmd);
+		return OPTIONS_DONE;
+	}
 	flatten(cmd, opts, &f);
 	for (int i = 0; i < f.cnt && !err; i++) {
 		if (f.rows[i]->fallback)
