@@ -17,6 +17,8 @@ const volatile __u64
 	cfg_ring_free_min; /* bytes that must be free before a thread resumes after a loss */
 const volatile __u32 cfg_walk_records; /* records that a walk sends at most: less than a ring holds */
 const volatile __u32 cfg_filter; /* PYE_FILTER_*; 0: everything is recorded */
+const volatile __u32 cfg_max_depth; /* PYE_FILTER_DEPTH */
+const volatile char cfg_thread[PYE_FILTER_NAME]; /* PYE_FILTER_THREAD: a pattern with * and ? */
 const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");
@@ -106,6 +108,43 @@ static __always_inline bool announce(struct thread *t, struct task_struct *task)
 	return true;
 }
 
+#define NONE	    0xff
+#define NAME_ROUNDS (PYE_COMM * PYE_FILTER_NAME)
+
+/* As glob_matches() of user/profile/code_glob.c does. verifier: where it stands lies in the thread. */
+__noinline int name_matches(struct thread *t)
+{
+	if (!t)
+		return false;
+	t->glob_at = t->glob_text = 0;
+	t->glob_star = NONE;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < NAME_ROUNDS; i++) {
+		char c = t->name[t->glob_text & (PYE_COMM - 1)];
+		char p = cfg_thread[t->glob_at & (PYE_FILTER_NAME - 1)];
+
+		if (t->glob_text >= PYE_COMM)
+			c = 0;
+		if (t->glob_at >= PYE_FILTER_NAME)
+			p = 0;
+		if (!c && p != '*')
+			return !p;
+		if (p == '*') {
+			t->glob_star = t->glob_at++;
+			t->glob_from = t->glob_text;
+		} else if (p && (p == '?' || p == c)) {
+			t->glob_at++;
+			t->glob_text++;
+		} else if (t->glob_star != NONE) {
+			t->glob_at = t->glob_star + 1;
+			t->glob_text = ++t->glob_from;
+		} else {
+			return false;
+		}
+	}
+	return false;
+}
+
 static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie, u64 ip)
 {
 	u32 pid = task_tgid(task);
@@ -128,6 +167,10 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 	t->tstate_current = proc->tstate_current;
 	t->interpreters = proc->interpreters;
 	t->ring = task_pid(task) & cfg_ring_mask;
+	if (cfg_filter & PYE_FILTER_THREAD) {
+		bpf_get_current_comm(t->name, sizeof(t->name));
+		t->other = name_matches(t) ? OTHER_NO : OTHER_YES;
+	}
 	return t;
 }
 
@@ -158,7 +201,7 @@ __hidden struct thread *thread_start(u64 cookie, u64 ip)
 
 	if (!t)
 		t = thread_new(task, cookie, ip);
-	if (!t)
+	if (!t || thread_is_other(t))
 		return NULL;
 	if (!announce(t, task))
 		t->flags |=
@@ -175,36 +218,70 @@ static __always_inline void count_quiet(struct thread *t)
 	t->quiet = 0;
 }
 
+/* A record without a name so far; NULL if the ring was full (counted). */
+static __always_inline struct pye_thread_end_rec *end_reserve(struct thread *t, u32 kind, u32 sub)
+{
+	struct pye_thread_end_rec *rec;
+	void *ring = ring_of(t);
+
+	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec) {
+		count(CNT_LATE_RECORD);
+		return NULL;
+	}
+	rec->head.ts_ns = bpf_ktime_get_ns();
+	rec->head.frame = 0;
+	rec->head.kind = kind;
+	rec->head.sub = sub;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq;
+	rec->pix = t->pix;
+	rec->pad = 0;
+	return rec;
+}
+
 __hidden void thread_end(struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 	struct pye_thread_end_rec *rec;
 	u32 tix, seq;
-	void *ring;
 
 	if (!t || !t->pix)
 		return;
 	count_quiet(t);
 	tix = t->tix;
 	seq = t->seq;
-	ring = ring_of(t);
-	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	rec = end_reserve(t, PYE_REC_THREAD_END, 0);
 	if (!rec) {
-		count(CNT_LATE_RECORD);
 		if (bpf_map_update_elem(&ends, &tix, &seq, BPF_ANY))
 			count(CNT_LOST_END);
 		return;
 	}
-	rec->head.ts_ns = bpf_ktime_get_ns();
-	rec->head.frame = 0;
-	rec->head.kind = PYE_REC_THREAD_END;
-	rec->head.sub = 0;
-	rec->head.tix = tix;
-	rec->head.seq = seq;
-	rec->pix = t->pix;
-	rec->pad = 0;
 	bpf_get_current_comm(rec->comm, sizeof(rec->comm));
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+}
+
+/* Before it has the new name. It can be another thread that gives it. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct pye_thread_end_rec *rec;
+	u32 now;
+
+	if (!t || !t->pix)
+		return 0;
+	bpf_probe_read_kernel_str(t->name, sizeof(t->name), comm);
+	now = name_matches(t) ? OTHER_NO : OTHER_YES;
+	if (now == OTHER_NO && t->other != OTHER_NO)
+		now = OTHER_WAS;
+	t->other = now;
+	rec = t->flags & T_ANNOUNCED ? end_reserve(t, PYE_REC_RENAME, now != OTHER_YES) : NULL;
+	if (!rec)
+		return 0;
+	__builtin_memcpy(rec->comm, t->name, sizeof(rec->comm));
+	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 /* The final sequence numbers of the threads that are alive when the trace ends: one record each,

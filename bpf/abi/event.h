@@ -32,6 +32,7 @@ enum pye_rec_kind {
 	/* abi/sample.h */
 	PYE_REC_SAMPLE = 15, /* the stack of a thread at some moment */
 	PYE_REC_WAIT = 16, /* a sampled thread was off the CPU */
+	PYE_REC_RENAME = 17, /* a filter by names: a thread has another one */
 };
 
 /* sub of an entry: enum trace_kind's TRACE_CALL, _RESUME, _THROW; of an exit: these */
@@ -155,6 +156,7 @@ struct pye_thread_rec {
 	char comm[PYE_COMM];
 };
 
+/* THREAD_END; RENAME, with sub 1: it is recorded from here on, 0: it is not */
 struct pye_thread_end_rec {
 	struct pye_head head; /* seq: the number that its next event would have had */
 	__u32 pix;

@@ -10,7 +10,12 @@
 #include "abi/types.h"
 
 /* Bits of cfg_filter. */
-#define PYE_FILTER_CODE 1u /* frames of code objects that are PYE_CODE_QUIET */
+#define PYE_FILTER_CODE	 1u /* frames of code objects that are PYE_CODE_QUIET */
+#define PYE_FILTER_DEPTH 2u /* frames deeper than cfg_max_depth */
+#define PYE_FILTER_THREAD \
+	4u /* threads whose name is not like cfg_thread: nothing of them is looked at */
+
+#define PYE_FILTER_NAME 32 /* bytes of cfg_thread, with its end */
 
 /* What the program decide_code is given: a code object has these bits from now on. */
 struct pye_verdict {

@@ -18,11 +18,21 @@
 #include "abi/proc.h"
 #include "abi/pylayout.h"
 
+extern const volatile __u32 cfg_filter;
+extern const volatile __u32 cfg_max_depth;
+extern const volatile char cfg_thread[PYE_FILTER_NAME];
+
 enum pye_counter {
 #define PYE_COUNTER(name, number, text) CNT_##name = number,
 #include "abi/counters.def"
 #undef PYE_COUNTER
 	CNT_MAX
+};
+
+enum thread_other {
+	OTHER_NO = 0, /* recorded */
+	OTHER_YES = 1, /* its name is not the one that is asked for */
+	OTHER_WAS = 2, /* it is now: what is known of its stack is worth nothing */
 };
 
 /* flags of struct thread */
@@ -75,6 +85,9 @@ struct thread {
 	u32 eval_size; /* to 3.10: how far below that it is at the exits */
 	u64 quiet; /* entries that a filter kept back, not in the counter yet */
 	u64 now_ns; /* with a filter: of the hit, where a walk can follow */
+	u32 other; /* enum thread_other: a filter by names */
+	u8 glob_at, glob_text, glob_star, glob_from; /* of name_matches() */
+	char name[PYE_COMM];
 	u64 interpreters; /* of struct pye_proc */
 	u64 tstate; /* as the last sample or probe found it; 0 = not known */
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
@@ -220,6 +233,19 @@ struct thread *thread_quiet(void);
  * @ip: of the probe. */
 struct thread *thread_start(u64 cookie, u64 ip);
 
+/* thread_is_other - a filter by names does not want this thread. */
+static __always_inline bool thread_is_other(struct thread *t)
+{
+	if (!(cfg_filter & PYE_FILTER_THREAD) || t->other == OTHER_NO)
+		return false;
+	if (t->other == OTHER_YES)
+		return true;
+	t->other = OTHER_NO;
+	t->valid = t->below = 0;
+	t->flags &= ~(T_KNOWN | T_UNWINDING | T_CUT);
+	return false;
+}
+
 /* thread_get - state of the current thread, NULL if it is not traced. If it could not be announced its
  * events are lost (resync()). */
 static __always_inline struct thread *thread_get(u64 cookie, u64 ip)
@@ -227,6 +253,8 @@ static __always_inline struct thread *thread_get(u64 cookie, u64 ip)
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 
 	if (stopped && is_stopped())
+		return NULL;
+	if (t && thread_is_other(t))
 		return NULL;
 	return t && t->flags & T_ANNOUNCED ? t : thread_start(cookie, ip);
 }
@@ -251,6 +279,5 @@ extern const volatile __u32 cfg_ring_mask;
 extern const volatile __u64 cfg_ring_free_min;
 extern const volatile __u32 cfg_walk_records;
 extern const volatile bool cfg_sleepable;
-extern const volatile __u32 cfg_filter;
 
 #endif

@@ -261,6 +261,18 @@ static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l,
 	return true;
 }
 
+/* A frame is left and the stack could not be shown: was its entry recorded, as far as can be told? */
+static __always_inline bool exit_is_quiet(struct thread *t, struct pye_pylayout *l, u64 frame)
+{
+	u64 slot = stack_top(t);
+
+	if (!cfg_filter)
+		return false;
+	if (SLOT_FRAME(slot) == frame)
+		return top_is_quiet(t, slot);
+	return !frame_load(t, frame) && quiet_id(t, l) & PYE_CODE_QUIET;
+}
+
 /*
  * The frame left is not the tracked top. false: it is none of our business (a shim, or a frame whose
  * start failed) or the event is lost.
@@ -307,7 +319,7 @@ __noinline int exit_unknown(u64 frame)
 		/* the tracked stack is right only if the frame is on it */
 		if (SLOT_FRAME(stack_top(t)) != frame)
 			t->flags &= ~T_KNOWN;
-		if (cfg_filter && !frame_load(t, frame) && entry_is_quiet(t, quiet_id(t, l)))
+		if (exit_is_quiet(t, l, frame))
 			t->flags |= T_NEED_WALK;
 		else
 			lost(t, CNT_LOST_RING);

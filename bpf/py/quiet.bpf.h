@@ -18,16 +18,29 @@ static __always_inline u64 slot_of(u64 frame, u32 id)
 	return slot;
 }
 
-/* Is the frame on top, with this slot, quiet? */
-static __always_inline bool top_is_quiet(struct thread *t, u64 slot)
+static __always_inline u32 depth_of(struct thread *t)
 {
-	return cfg_filter & PYE_FILTER_CODE && slot & SLOT_QUIET;
+	return t->valid + t->below;
 }
 
-/* Would it be, if the frame that is entered were pushed now? */
+/* Is a frame of this slot, in this depth, quiet? */
+static __always_inline bool is_quiet(struct thread *t, u64 slot, u32 depth)
+{
+	if (cfg_filter & PYE_FILTER_CODE && slot & SLOT_QUIET)
+		return true;
+	return cfg_filter & PYE_FILTER_DEPTH && depth > cfg_max_depth;
+}
+
+/* Is the frame on top, with this slot? */
+static __always_inline bool top_is_quiet(struct thread *t, u64 slot)
+{
+	return is_quiet(t, slot, depth_of(t));
+}
+
+/* Would a frame be, if it were pushed now? */
 static __always_inline bool entry_is_quiet(struct thread *t, u32 id)
 {
-	return cfg_filter & PYE_FILTER_CODE && id & PYE_CODE_QUIET;
+	return is_quiet(t, slot_of(0, id), depth_of(t) + 1);
 }
 
 /* A walk's records have the time of the hit: it may be shown without an event. */

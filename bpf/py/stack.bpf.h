@@ -372,7 +372,7 @@ __noinline int walk_near(u64 frame)
 		if (!failed && (frame_load(t, at) || walk_add(t, l, at, &id)))
 			failed = true;
 		slot_set(t, t->pos + n - 1 - i, slot_of(at, id));
-		if (cfg_filter & PYE_FILTER_CODE && id & PYE_CODE_QUIET)
+		if (is_quiet(t, slot_of(0, id), depth_of(t) + n - i))
 			t->walk_n--; /* not lost */
 	}
 	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))

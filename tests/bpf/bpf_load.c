@@ -162,7 +162,7 @@ int main(int argc, char **argv)
 				      .usdt = true,
 				      .launch = true,
 				      .select = true,
-				      .filter = UINT32_MAX,
+				      .filter = { .by = UINT32_MAX, .thread = "*" },
 				      .force_classic = argc > 1 && !strcmp(argv[1], "--classic") };
 	int failed = 0, status;
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters: what is recorded is what an unfiltered trace of the same program has, without the frames that are not asked for."""
 import collections
+import json
 import re
 
 import pytest
@@ -81,3 +82,78 @@ def test_all_but_our_code(name, tmp_path):
     got = [e for e in seen.events if e.get("file", "").startswith("/made/")]
     assert [(e["ev"], e["name"]) for e in got] == [(e["ev"], e["name"]) for e in keep] and got
     assert all(e["depth"] == 0 for e in got)
+
+
+NAMED = str(lib.PROGRAMS / "named.py")
+
+
+def matching(counts, pattern):
+    return sum(n for name, n in counts.items() if re.fullmatch(pattern, name))
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_threads_are_chosen_by_the_name_they_have(name, tmp_path):
+    """Also those that are renamed: what a thread did under another name is a gap."""
+    seen, done = lib.traced(lib.command(name) + [NAMED], tmp_path, "--thread", "pool-?*")
+    seen.whole()
+    counts = json.loads(lib.text(done.stdout))
+    assert seen.count(NAMED)["tick"] == matching(counts, "pool-.+") == 580
+    assert {g["reason"] for g in seen.gaps} == {"window"}
+    for e in seen.of(NAMED):
+        if e["name"] == "tick" and e["ev"] in lib.ENTER:
+            assert e["depth"] >= 4, e  # with the whole stack below, though what began it was not recorded
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_depth(name, tmp_path):
+    whole, _ = traced(name, tmp_path)
+    seen, done = traced(name, tmp_path, "--max-depth", "7")
+    seen.whole()
+    assert max(e["depth"] for e in seen.events if "depth" in e) == 6
+    assert streams(seen, lambda e: True) == streams(whole, lambda e: e["depth"] < 7)
+    assert filtered_calls(done) > 1000
+
+
+def test_depth_is_that_of_what_is_recorded(tmp_path):
+    name = lib.pick("3.12")[0]
+    whole, _ = traced(name, tmp_path)
+    seen, _ = traced(name, tmp_path, "--max-depth", "3", "--include", "filtered/*", "--exclude", "shapes")
+    seen.whole()
+    keep = [[row for row in rows if row[3] < 3] for rows in streams(whole, lambda e: is_ours(e["file"]) and e["file"].startswith(
+        str(FOLDER)) and e["file"] != SHAPES)]
+    assert streams(seen, lambda e: True) == keep
+
+
+def durations(seen):
+    """(name, ns) of each call that is entered and left without a gap between."""
+    out, stacks = [], {}
+    for e in seen.events:
+        stack = stacks.setdefault(e.get("tid"), [])
+        if e["ev"] in lib.ENTER | {"open"}:
+            stack.append(e)
+        elif e["ev"] in lib.LEAVE:
+            out.append((e["name"], e["ts_ns"] - stack.pop()["ts_ns"]))
+        elif e["ev"] == "gap":
+            stack.clear()
+    return out
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_short_calls_are_folded_and_counted(name, tmp_path):
+    plain, _ = lib.traced(lib.command(name) + [NAMED], tmp_path, "--include", "named.py")
+    seen, done = lib.traced(lib.command(name) + [NAMED], tmp_path, "--include", "named.py", "--min-duration", "2000")
+    seen.whole()
+    shown = durations(seen)
+    assert shown and min(ns for _, ns in shown) >= 2000000
+    assert [n for n, _ in shown].count("slow") == 3 and seen.count(NAMED)["main"] == 1
+    folded, took, unit = re.search(r"^folded +(\d+) short calls, ([\d.]+) (\w+) in all", lib.text(done.stderr), re.M).groups()
+    assert int(folded) + sum(seen.count(NAMED).values()) == sum(plain.count(NAMED).values()) > 1000
+    assert float(took) > 0 and unit in ("us", "ms", "s")
+
+
+@pytest.mark.parametrize("options", [["--min-duration", "x"], ["--min-duration", "0"], ["--min-duration", "11s"],
+                                     ["--thread", ""], ["--thread", "n" * 16], ["--include", ""],
+                                     ["--max-depth", "5G"], ["--include", "x", "--max-overhead", "5"]])
+def test_what_is_no_filter_is_refused(options):
+    done = lib.sh([lib.BINARY, "trace"] + options + ["--", "true"])
+    assert done.returncode == 125 and b"--help" in done.stderr

@@ -17,7 +17,8 @@ struct defs_map defs;
 struct control_map control;
 __u32 next_pix = 1;
 const volatile bool cfg_sleepable = true;
-const volatile __u32 cfg_filter;
+const volatile __u32 cfg_filter, cfg_max_depth;
+const volatile char cfg_thread[PYE_FILTER_NAME];
 const volatile __u64 cfg_ring_free_min = 4096;
 /* Tests change it. */
 volatile __u32 host_walk_records __asm__("cfg_walk_records") = 4096;

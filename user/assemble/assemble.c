@@ -39,6 +39,7 @@ void asm_thread_free(struct assembler *a, struct asm_thread *t)
 	free(t->walk.frames);
 	free(t->off);
 	free(t->hidden.v);
+	free(t->fold.v);
 	free(t);
 }
 
@@ -239,6 +240,8 @@ static int apply_walk(struct assembler *a, struct asm_thread *t, const struct py
 	t->shown_off = false;
 	if (t->walk.flags & PYE_WALK_CUT) /* what lies below is not known */
 		err = asm_first(err, asm_enter(a, t, head->ts_ns, 0, TRACE_OPEN, ASM_UNREADABLE));
+	if (t->walk.flags & PYE_WALK_CUT && asm_filter_has_depth(a))
+		return err;
 	apply(a, t, head->ts_ns, TRACE_OPEN, &err);
 	return err;
 }
@@ -274,6 +277,8 @@ int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
 	struct asm_thread *t;
 	int err;
 
+	if (!asm_filter_thread(a, idle->comm))
+		return 0;
 	for (t = a->threads; t; t = t->hh.next)
 		if (t->process->pix == idle->pix && t->trace.tid == idle->tid)
 			return 0;
@@ -538,6 +543,27 @@ static int on_thread_end(struct assembler *a, const struct pye_thread_end_rec *r
 	return err;
 }
 
+/* With a filter by names: the thread is recorded from here on, or not any more. */
+static int on_rename(struct assembler *a, const struct pye_thread_end_rec *rec)
+{
+	struct asm_thread *t = thread_find(a, rec->head.tix);
+	int err;
+
+	if (!t)
+		return 0;
+	err = thread_end(a, t, rec->head.seq, rec->head.ts_ns);
+	memcpy(t->name, rec->comm, PYE_COMM);
+	err = asm_first(err, capw__thread(a->w, &t->trace));
+	if (rec->head.sub && !t->shown_off)
+		return err; /* it was recorded before */
+	if (!rec->head.sub)
+		t->last_ns = rec->head.ts_ns;
+	err = asm_first(err, asm_gap(a, t, rec->head.ts_ns, GAP_WINDOW, 0));
+	t->shown_off = true;
+	t->last_ns = rec->head.ts_ns;
+	return err;
+}
+
 void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq)
 {
 	struct asm_thread *t = thread_find(a, tix);
@@ -566,9 +592,28 @@ int assembler__finish(struct assembler *a)
 	int err = 0;
 
 	HASH_ITER(hh, a->threads, t, next)
-	if (t->held)
-		err = asm_first(err, release_held(a, t));
+	{
+		if (t->held)
+			err = asm_first(err, release_held(a, t));
+		err = asm_first(err, asm_fold_flush(a, t));
+	}
 	return err;
+}
+
+int assembler__settle(struct assembler *a, uint64_t ts_ns)
+{
+	struct asm_thread *t, *next;
+	int err = 0;
+
+	HASH_ITER(hh, a->threads, t, next)
+	if (t->fold.cnt)
+		err = asm_first(err, asm_fold_settle(a, t, ts_ns));
+	return err;
+}
+
+const struct assembler_folded *assembler__folded(const struct assembler *a)
+{
+	return &a->folded;
 }
 
 /* A code object is gone, but events of other threads that used it can still lie in their rings. */
@@ -612,6 +657,7 @@ static size_t least_size(unsigned int kind)
 	case PYE_REC_THREAD:
 		return sizeof(struct pye_thread_rec);
 	case PYE_REC_THREAD_END:
+	case PYE_REC_RENAME:
 		return sizeof(struct pye_thread_end_rec);
 	case PYE_REC_RETIRE:
 		return sizeof(struct pye_retire_rec);
@@ -659,6 +705,8 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 		return on_thread(a, rec);
 	case PYE_REC_THREAD_END:
 		return on_thread_end(a, rec);
+	case PYE_REC_RENAME:
+		return on_rename(a, rec);
 	case PYE_REC_RETIRE: {
 		const struct pye_retire_rec *gone = rec;
 
@@ -710,8 +758,11 @@ void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT
 	t.lost[LOSS_USER] = a->unusable + capw__lost(a->w);
 	/* counted on its own, by the numbers that the kernel gave: written + lost must be the same */
 	assembler__filtered(a, &filtered);
-	t.generated = numbered + a->inferred - a->refused - filtered.events + t.lost[LOSS_MAP] +
-		      t.lost[LOSS_KERNEL];
+	t.generated = numbered + a->inferred - a->refused - filtered.events - 2 * a->folded.calls +
+		      t.lost[LOSS_MAP] + t.lost[LOSS_KERNEL];
+	/* those that wait for how long they take are not generated yet */
+	for (thread = a->threads; thread; thread = thread->hh.next)
+		t.generated -= thread->fold.cnt;
 	*out = t;
 }
 

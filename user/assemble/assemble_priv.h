@@ -59,6 +59,19 @@ struct asm_hidden {
 	uint32_t cnt, size;
 };
 
+/* A frame that is not written yet, because it may be left too soon. */
+struct asm_waiting {
+	uint64_t ts, inner_ns; /* inner_ns: of those above it that were folded */
+	uint32_t code;
+	uint8_t kind, pad[3];
+};
+
+/* Those of a thread: the top of its stack. */
+struct asm_fold {
+	struct asm_waiting *v;
+	uint32_t first, cnt, size;
+};
+
 struct asm_thread {
 	uint32_t tix; /* number in the records */
 	uint32_t id; /* number in the capture: the same, but for a thread that was idle at first */
@@ -75,6 +88,7 @@ struct asm_thread {
 	uint64_t *stack; /* addresses of the open frames */
 	uint32_t depth, size;
 	struct asm_hidden hidden;
+	struct asm_fold fold;
 	uint32_t watch_top; /* depth of the innermost frame that is watched; 0: none */
 	struct trace_thread trace;
 	char name[PYE_COMM + 1];
@@ -101,6 +115,8 @@ struct assembler {
 	struct asm_names names;
 	struct asm_watch *watch; /* NULL: nothing is watched */
 	struct asm_filter *filter; /* NULL: everything is kept */
+	uint64_t fold_ns; /* of the filter: calls that take less are folded into their callers */
+	struct assembler_folded folded;
 	bool sampling;
 	uint32_t dead_cnt; /* code objects that samples on their way may show */
 	uint64_t batches; /* taken so far */
@@ -154,16 +170,36 @@ void asm_watch_free(struct asm_watch *w);
  * asm_filter_is_shown - is a frame on the stack of those that are kept?
  * asm_filter_leave  - a frame is left that is not the top: was it not kept?
  *
- * Call where there is a filter.
+ * Call where there is a filter. Everywhere:
+ * asm_filter_has_depth - are only the outermost frames kept?
+ * asm_filter_thread    - is a thread of this name kept?
  */
 int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address);
 void asm_filter_retire(struct assembler *a, uint32_t code);
 bool asm_filter_hides(const struct assembler *a, uint32_t code);
 bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
 		      enum trace_kind kind, uint32_t code);
+bool asm_filter_has_depth(const struct assembler *a);
+bool asm_filter_thread(const struct assembler *a, const char *name);
 bool asm_filter_is_shown(const struct asm_thread *t, uint64_t frame);
 bool asm_filter_leave(struct assembler *a, struct asm_thread *t, uint64_t frame);
 void asm_filter_free(struct asm_filter *f);
+
+/*
+ * asm_fold_enter  - instead of asm_write_enter(), where there is fold_ns
+ * asm_fold_leave  - the top is left: was it folded?
+ * asm_fold_settle - at that time: what is old enough is written
+ * asm_fold_flush  - all of it is
+ */
+int asm_fold_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
+		   uint32_t code);
+bool asm_fold_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, int *err);
+int asm_fold_settle(struct assembler *a, struct asm_thread *t, uint64_t ts);
+int asm_fold_flush(struct assembler *a, struct asm_thread *t);
+
+/* asm_write_enter - the frame that lies outermost of those that are not in the capture gets into it. */
+int asm_write_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
+		    uint32_t code);
 
 /* asm_off_end - the gap of a thread whose process was not recorded for a while. */
 int asm_off_end(struct assembler *a, struct asm_thread *t, uint64_t until);

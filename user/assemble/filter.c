@@ -17,7 +17,7 @@
 #define CODES_MAX (1u << 20)
 #define DEPTH_MAX (1u << 20)
 #define AGAIN_MASK \
-	1023u /* so many events of what should be held back, and the source is told again */
+	1023u /* so many calls of what should be held back, and the source is told again */
 
 struct hidden_code {
 	uint32_t code, pix;
@@ -37,6 +37,7 @@ int assembler__filter(struct assembler *a, const struct assembler_filter *filter
 	if (!a->filter)
 		return -ENOMEM;
 	a->filter->how = *filter;
+	a->fold_ns = filter->min_ns;
 	return 0;
 }
 
@@ -61,6 +62,16 @@ static bool is_kept(const struct assembler_filter *how, const struct trace_func 
 	if (how->include_cnt && !any_matches(how->include, how->include_cnt, func->file, below))
 		return false;
 	return !any_matches(how->exclude, how->exclude_cnt, func->file, below);
+}
+
+bool asm_filter_has_depth(const struct assembler *a)
+{
+	return a->filter && a->filter->how.max_depth;
+}
+
+bool asm_filter_thread(const struct assembler *a, const char *name)
+{
+	return !a->filter || !a->filter->how.thread || glob_matches(a->filter->how.thread, name);
 }
 
 static struct hidden_code *find_code(const struct asm_filter *f, uint32_t code)
@@ -157,11 +168,11 @@ bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
 	struct asm_filter *f = a->filter;
 	struct hidden_code *h = find_code(f, code);
 
-	if (!h)
+	if (!h && !(f->how.max_depth && t->depth >= f->how.max_depth))
 		return false;
 	if (kind != TRACE_OPEN) {
-		f->seen.calls++;
-		if (!(++f->seen.events & AGAIN_MASK))
+		f->seen.events++;
+		if (!(++f->seen.calls & AGAIN_MASK) && h)
 			tell(f, h);
 	}
 	hide(t, frame);

@@ -17,6 +17,10 @@ struct assembler_filter {
 	/* of code_glob_matches(): any of these, or all code if there are none; and none of those */
 	const char *include[ASSEMBLER_GLOBS_MAX], *exclude[ASSEMBLER_GLOBS_MAX];
 	size_t include_cnt, exclude_cnt;
+	uint32_t max_depth; /* frames of a thread that are kept, from the outermost on; 0: all */
+	uint64_t min_ns; /* calls that take less are folded into their callers */
+	const char
+		*thread; /* of glob_matches(): threads with other names are no threads; NULL: all */
 	/* tell the source what is known now of a code object; NULL: it holds nothing back. It may forget */
 	void (*decide)(void *ctx, const struct pye_verdict *verdict);
 	void *ctx;
@@ -37,6 +41,18 @@ struct assembler_filtered {
 	uint64_t calls; /* entries: calls, resumptions and throws */
 	uint64_t events; /* with the exits */
 };
+
+/* Calls that were too short: they came, and are counted in none of the above. */
+struct assembler_folded {
+	uint64_t calls;
+	uint64_t ns; /* that they took in all */
+};
+
+const struct assembler_folded *assembler__folded(const struct assembler *a);
+
+/* assembler__settle - calls that are open and were entered so long before @ts_ns are written, though
+ * nothing came of their threads since. All records up to then should have been fed. */
+int assembler__settle(struct assembler *a, uint64_t ts_ns);
 
 void assembler__filtered(const struct assembler *a, struct assembler_filtered *out);
 

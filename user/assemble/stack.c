@@ -33,31 +33,44 @@ static int enter_unreadable(struct assembler *a, struct asm_thread *t, uint64_t 
 {
 	int err = capw__enter(a->w, t->id, ts, kind, ASM_UNREADABLE);
 
-	a->odd.unnamed += capw__depth(a->w, t->id) == t->depth;
+	a->odd.unnamed += capw__depth(a->w, t->id) + t->fold.cnt == t->depth;
 	return err;
 }
 
 /* The capture has failed: the event may be in it all the same (the chunk before was not written). */
 static int refused(struct assembler *a, struct asm_thread *t, uint64_t ts, bool counts, int err)
 {
-	if (err != -EINVAL && capw__depth(a->w, t->id) == t->depth)
+	if (err != -EINVAL && capw__depth(a->w, t->id) + t->fold.cnt == t->depth)
 		return err;
 	if (t->watch_top)
 		asm_watch_gap(a, t, GAP_LOSS);
-	t->depth = capw__depth(a->w, t->id);
 	a->odd.mismatched++;
-	a->unusable += counts;
+	a->unusable += counts + t->fold.cnt;
+	t->fold.cnt = t->fold.first = 0;
+	t->depth = capw__depth(a->w, t->id);
 	if (t->depth)
 		asm_gap(a, t, ts, GAP_LOSS, counts);
 	return err == -EINVAL || err == -E2BIG ? 0 : err;
 }
 
+int asm_write_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
+		    uint32_t code)
+{
+	int err = capw__enter(a->w, t->id, ts, kind, code);
+
+	if (unlikely(err == -EINVAL))
+		err = enter_unreadable(a, t, ts, kind);
+	return unlikely(err) ? refused(a, t, ts, kind != TRACE_OPEN, err) : 0;
+}
+
 int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t frame,
 	      enum trace_kind kind, uint32_t code)
 {
-	int err;
+	uint32_t depth;
+	int err = 0;
 
-	if (unlikely(a->filter) && asm_filter_enter(a, t, frame, kind, code & PYE_CODE_ID))
+	code &= PYE_CODE_ID;
+	if (unlikely(a->filter) && asm_filter_enter(a, t, frame, kind, code))
 		return 0;
 	if (unlikely(t->depth == t->size)) {
 		err = grow(t);
@@ -66,25 +79,33 @@ int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t f
 			return refused(a, t, ts, kind != TRACE_OPEN, err);
 		}
 	}
+	if (unlikely(t->fold.cnt))
+		err = asm_fold_settle(a, t, ts);
 	t->stack[t->depth++] = frame;
-	err = capw__enter(a->w, t->id, ts, kind, code & PYE_CODE_ID);
-	if (unlikely(err == -EINVAL))
-		err = enter_unreadable(a, t, ts, kind);
-	if (unlikely(err))
-		return refused(a, t, ts, kind != TRACE_OPEN, err);
-	if (unlikely(a->watch))
-		asm_watch_enter(a, t, ts, kind, code & PYE_CODE_ID);
-	return 0;
+	depth = t->depth;
+	err = asm_first(err, unlikely(a->fold_ns) ? asm_fold_enter(a, t, ts, kind, code)
+						  : asm_write_enter(a, t, ts, kind, code));
+	if (unlikely(a->watch) && !err && t->depth == depth)
+		asm_watch_enter(a, t, ts, kind, code);
+	return err;
 }
 
 int asm_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind)
 {
-	int err;
+	int err = 0;
 
 	if (unlikely(t->watch_top == t->depth))
 		asm_watch_leave(a, t, ts, kind);
+	if (unlikely(t->fold.cnt) && asm_fold_leave(a, t, ts, &err)) {
+		t->depth--;
+		return err;
+	}
+	if (unlikely(!t->depth)) {
+		a->unusable++; /* what was below it could not be kept, and so it was not */
+		return err;
+	}
 	t->depth--;
-	err = capw__leave(a->w, t->id, ts, kind);
+	err = asm_first(err, capw__leave(a->w, t->id, ts, kind));
 	return unlikely(err) ? refused(a, t, ts, true, err) : 0;
 }
 
@@ -98,6 +119,7 @@ int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trac
 			       .reason = (uint8_t)reason };
 	int err;
 
+	asm_fold_flush(a, t);
 	if (t->watch_top)
 		asm_watch_gap(a, t, reason);
 	t->hidden.cnt = 0;

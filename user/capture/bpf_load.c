@@ -17,6 +17,7 @@
 #include <bpf/libbpf.h>
 
 #include "abi/event.h"
+#include "abi/filter.h"
 #include "abi/limits.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
@@ -54,6 +55,17 @@ static void configure_pidns(struct trace_bpf *skel)
 	skel->bss->pidns_first = skel->rodata->cfg_pidns_inum == PIDNS_FIRST;
 }
 
+static void configure_filter(struct trace_bpf *skel, const struct bpf_filter *filter)
+{
+	skel->rodata->cfg_filter = filter->by;
+	skel->rodata->cfg_max_depth = filter->max_depth;
+	if (filter->thread)
+		snprintf((char *)skel->rodata->cfg_thread, sizeof(skel->rodata->cfg_thread), "%s",
+			 filter->thread);
+	bpf_program__set_autoload(skel->progs.decide_code, filter->by);
+	bpf_program__set_autoload(skel->progs.on_rename, filter->by & PYE_FILTER_THREAD);
+}
+
 static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 		      struct bpf_loaded *b)
 {
@@ -66,8 +78,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	skel->rodata->cfg_ring_free_min = b->ring_size / 8;
 	skel->rodata->cfg_walk_records = b->ring_size / 2 / sizeof(struct pye_walk_rec);
 	skel->rodata->cfg_select = opts->select;
-	skel->rodata->cfg_filter = opts->filter;
-	bpf_program__set_autoload(skel->progs.decide_code, opts->filter);
+	configure_filter(skel, &opts->filter);
 	bpf_program__set_autoload(skel->progs.select_exec, opts->select);
 	bpf_program__set_autoload(skel->progs.on_executed, opts->select && !probes);
 	bpf_program__set_autoload(skel->progs.find_inode, opts->select && !probes);

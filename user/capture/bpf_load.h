@@ -14,6 +14,13 @@
 
 struct trace_bpf; /* the generated skeleton */
 
+/* What is not recorded; all zero: everything is. */
+struct bpf_filter {
+	uint32_t by; /* PYE_FILTER_* of abi/filter.h */
+	uint32_t max_depth; /* PYE_FILTER_DEPTH */
+	const char *thread; /* PYE_FILTER_THREAD: less than PYE_FILTER_NAME bytes */
+};
+
 struct bpf_load_opts {
 	size_t ring_bytes; /* all rings together */
 	bool launch; /* load the programs that hold our own children */
@@ -21,7 +28,7 @@ struct bpf_load_opts {
 	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
 	bool off_cpu; /* with sample_ns: those of the scheduler, too */
-	uint32_t filter; /* PYE_FILTER_* of abi/filter.h */
+	struct bpf_filter filter;
 	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */
 	uint32_t table_max; /* tests: entries of the tables that can be full; 0 = as many as they have */
 };

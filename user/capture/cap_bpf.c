@@ -32,15 +32,16 @@ enum pye_counter {
 static int attach_life(struct cap_bpf *c, bool launch)
 {
 	struct trace_bpf *s = c->bpf.skel;
-	struct bpf_program *const life[] = { s->progs.on_fork, s->progs.on_exec,
-					     s->progs.on_exit_task, s->progs.select_exec,
-					     s->progs.on_executed };
-	size_t life_cnt = !c->select ? 3 : !c->sample_ns ? 4 : 5;
+	struct bpf_program *const life[] = { s->progs.on_fork,	    s->progs.on_exec,
+					     s->progs.on_exit_task, s->progs.on_rename,
+					     s->progs.select_exec,  s->progs.on_executed };
 	struct bpf_program *const hold[] = { s->progs.hold_exec, s->progs.hold_map };
 
-	for (size_t i = 0; i < life_cnt; i++) {
-		c->life[i] = bpf_program__attach(life[i]);
-		if (!c->life[i])
+	for (size_t i = 0; i < sizeof(life) / sizeof(life[0]); i++) {
+		if (!bpf_program__autoload(life[i]))
+			continue;
+		c->life[c->life_cnt] = bpf_program__attach(life[i]);
+		if (!c->life[c->life_cnt])
 			return -errno;
 		c->life_cnt++;
 	}

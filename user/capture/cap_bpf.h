@@ -15,6 +15,7 @@
 #include "abi/proc.h"
 #include "abi/sample.h"
 #include "base/err.h"
+#include "capture/bpf_load.h"
 #include "capture/capture.h"
 #include "cpython/interp.h"
 #include "profile/trace.h"
@@ -25,7 +26,7 @@ struct cap_bpf_opts {
 	size_t ring_bytes; /* all rings together; 0: 64 MiB */
 	bool launch; /* cap_bpf__hold() will be used */
 	bool select; /* cap_bpf__select() will be used: from Linux 5.17 on */
-	uint32_t filter; /* PYE_FILTER_* of abi/filter.h; 0: everything is recorded */
+	struct bpf_filter filter;
 	bool force_classic; /* tests: as if the kernel had no uprobe_multi */
 	uint32_t table_max; /* tests: tables of processes and code objects with so few entries; or 0 */
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */

@@ -32,7 +32,7 @@ struct cap_bpf {
 	uint32_t layout_cnt;
 	bool select;
 	uint32_t file_cnt; /* interpreter files with a number, from 1 on */
-	struct bpf_link *life[5], *hold[2];
+	struct bpf_link *life[6], *hold[2];
 	size_t life_cnt, hold_cnt;
 	struct guard guard;
 	uint64_t sample_ns;

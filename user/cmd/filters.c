@@ -7,8 +7,12 @@
 #include <string.h>
 
 #include "abi/filter.h"
+#include "abi/limits.h"
 #include "cmd/session_priv.h"
+#include "export/summary.h"
 #include "profile/code_glob.h"
+
+#define MIN_NS_MAX 10000000000ull /* what waits for its end is in memory */
 
 static int add_glob(void *field, const char *arg, struct err *e)
 {
@@ -22,6 +26,20 @@ static int add_glob(void *field, const char *arg, struct err *e)
 	return 0;
 }
 
+/* A number alone is one of microseconds. */
+static int parse_min(void *field, const char *arg, struct err *e)
+{
+	uint64_t *ns = field;
+
+	if (!opt_unsigned(arg, ns) && *ns <= MIN_NS_MAX / 1000)
+		*ns *= 1000;
+	else if (opt_duration(arg, ns))
+		*ns = 0;
+	if (!*ns || *ns > MIN_NS_MAX)
+		return err_set(e, -PYE_EUSAGE, "want microseconds, or 5ms: at most 10s");
+	return 0;
+}
+
 #define AT(member) offsetof(struct filter_opts, member)
 
 /* clang-format off */
@@ -31,6 +49,13 @@ const struct opt_row filter_rows[] = {
 	  false, add_glob },
 	{ 0, "exclude", "GLOB", OPT_CUSTOM, AT(exclude), NULL,
 	  "do not record code of these modules or files; can be repeated", false, add_glob },
+	{ 0, "thread", "GLOB", OPT_STRING, AT(thread), NULL,
+	  "record only threads of this name, as it is at the moment (comm of ps: 15 bytes)", false, NULL },
+	{ 0, "max-depth", "N", OPT_UNSIGNED, AT(max_depth), NULL,
+	  "record only the N outermost frames of a stack", false, NULL },
+	{ 0, "min-duration", "US", OPT_CUSTOM, AT(min_ns), NULL,
+	  "leave out calls that take less than so many microseconds, or 5ms: they are folded into their "
+	  "callers", false, parse_min },
 	{ 0 },
 };
 /* clang-format on */
@@ -42,18 +67,47 @@ static bool by_code(const struct filter_opts *o)
 
 bool filters_any(const struct filter_opts *o)
 {
-	return by_code(o);
+	return by_code(o) || o->thread || o->max_depth || o->min_ns;
 }
 
-uint32_t filters_kernel(const struct filter_opts *o)
+int filters_check(const struct filter_opts *o, struct err *e)
 {
-	return by_code(o) ? PYE_FILTER_CODE : 0;
+	size_t len = o->thread ? strlen(o->thread) : 1;
+	bool wild = o->thread && strpbrk(o->thread, "*?");
+
+	if (!len || len >= (wild ? PYE_FILTER_NAME : PYE_COMM))
+		return err_set(
+			e, -PYE_EUSAGE,
+			"--thread: names of threads have 1 to %d bytes, with * and ? up to %d",
+			PYE_COMM - 1, PYE_FILTER_NAME - 1);
+	if (o->max_depth > UINT32_MAX)
+		return err_set(e, -PYE_EUSAGE, "--max-depth: the number is too large");
+	return 0;
+}
+
+struct bpf_filter filters_kernel(const struct filter_opts *o)
+{
+	struct bpf_filter f = { .thread = o->thread };
+
+	if (by_code(o))
+		f.by |= PYE_FILTER_CODE;
+	if (o->thread)
+		f.by |= PYE_FILTER_THREAD;
+	/* the programs count all frames, so only where all are shown */
+	if (o->max_depth && !by_code(o)) {
+		f.by |= PYE_FILTER_DEPTH;
+		f.max_depth = (uint32_t)o->max_depth;
+	}
+	return f;
 }
 
 void filters_assembler(const struct filter_opts *o, struct assembler_filter *out)
 {
 	*out = (struct assembler_filter){ .include_cnt = o->include.cnt,
-					  .exclude_cnt = o->exclude.cnt };
+					  .exclude_cnt = o->exclude.cnt,
+					  .max_depth = (uint32_t)o->max_depth,
+					  .min_ns = o->min_ns,
+					  .thread = o->thread };
 	memcpy(out->include, o->include.v, sizeof(out->include));
 	memcpy(out->exclude, o->exclude.v, sizeof(out->exclude));
 }
@@ -79,11 +133,16 @@ int filters_begin(struct session *s)
 
 void filters_report(const struct filter_opts *o, const struct assembler *as, uint64_t held_back)
 {
+	const struct assembler_folded *folded = assembler__folded(as);
 	struct assembler_filtered seen;
+	char took[16];
 
-	if (!filters_any(o))
-		return;
 	assembler__filtered(as, &seen);
-	fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n",
-		held_back + seen.calls);
+	if (by_code(o) || o->max_depth)
+		fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n",
+			held_back + seen.calls);
+	if (o->min_ns)
+		fprintf(stderr,
+			"folded    %" PRIu64 " short calls, %s in all, into their callers\n",
+			folded->calls, summary_duration(took, sizeof(took), folded->ns));
 }

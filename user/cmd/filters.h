@@ -10,6 +10,7 @@
 #include "assemble/filter.h"
 #include "cmd/options.h"
 
+struct bpf_filter;
 struct session;
 
 struct glob_list {
@@ -20,6 +21,9 @@ struct glob_list {
 /* A group of options of commands that trace; all zero: everything is recorded. */
 struct filter_opts {
 	struct glob_list include, exclude;
+	const char *thread;
+	uint64_t max_depth;
+	uint64_t min_ns;
 };
 
 extern const struct opt_row filter_rows[];
@@ -27,8 +31,11 @@ extern const struct opt_row filter_rows[];
 /* filters_any - is anything left out? */
 bool filters_any(const struct filter_opts *o);
 
-/* filters_kernel - the bits of cfg_filter: what the programs can hold back. */
-uint32_t filters_kernel(const struct filter_opts *o);
+/* filters_check - what cannot be. 0 or -PYE_EUSAGE with a sentence. */
+int filters_check(const struct filter_opts *o, struct err *e);
+
+/* filters_kernel - what the programs can hold back of it. */
+struct bpf_filter filters_kernel(const struct filter_opts *o);
 
 /* filters_assembler - what the assembler does; the source of the records is to be added. */
 void filters_assembler(const struct filter_opts *o, struct assembler_filter *out);

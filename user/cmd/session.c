@@ -27,6 +27,7 @@
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
 #define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
 #define PROGRESS_NS	 1000000000ull
+#define SETTLE_NS	 1000000000ull /* older records than this are not in the rings */
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
 
 enum pye_counter {
@@ -407,6 +408,7 @@ static int loop(struct session *s)
 		if (s->capw && now >= next_flush) {
 			/* what happened a second ago survives a SIGKILL */
 			idle_show(s);
+			assembler__settle(s->as, now - SETTLE_NS);
 			session_flush(s, now);
 			next_flush = now + limits_flush_ns(s);
 		}

@@ -438,6 +438,8 @@ static int check_options(const struct session_opts *o, struct err *e)
 			e, -PYE_EUSAGE,
 			"--engine inline does not go with --flight-recorder, --split, --max-overhead, "
 			"--max-size or processes that are not named");
+	if (o->filter.thread)
+		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --thread");
 	if (o->subprocesses || o->record_rings)
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with %s",
 			       o->subprocesses ? "-s" : "--record-rings");

@@ -312,6 +312,8 @@ int cmd_trace(int argc, char **argv)
 		return run_refusal_code(&rest, -PYE_EUSAGE);
 	if (limits_check(&opts.limits, opts.output.path && !strcmp(opts.output.path, "-"), &e))
 		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
+	if (filters_check(&opts.filter, &e))
+		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (opts.ring_bytes > RUN_RING_BYTES_MAX)
 		return run_refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
 	if (opts.verbose)
