@@ -18,6 +18,7 @@ import pytest
 import lib
 import pythons
 import test_losses
+import test_recorder
 import trace_attach
 
 ACCEPT = pythons.ROOT / "tests" / "accept"
@@ -98,7 +99,7 @@ def memfd_links(pid):
 
 
 def busy(name, tmp_path):
-    return lib.started(lib.command(name) + [BUSY, 60, tmp_path / "end"])
+    return lib.started(lib.command(name) + [BUSY, 300, tmp_path / "end"])
 
 
 def end_well(target, tmp_path):
@@ -253,11 +254,50 @@ def test_two_at_once_are_refused(tmp_path):
         end_well(target, tmp_path)
 
 
-def test_several_interpreters_are_refused():
-    code = "import _xxsubinterpreters as s, time; kept = s.create(); print(flush=True); time.sleep(100)"
-    with lib.started(lib.command(ONE) + ["-c", code]) as target:
+INTERPRETERS = ("try: import _interpreters as s\n"
+                "except ImportError: import _xxsubinterpreters as s\n"
+                "import sys, time\n"
+                "def create(own):\n"
+                "    if sys.version_info < (3, 12): return s.create()\n"
+                "    if sys.version_info < (3, 13): return s.create(isolated=own)\n"
+                "    return s.create('isolated' if own else 'legacy')\n")
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 12)])
+def test_several_gils_are_refused(name):
+    code = INTERPRETERS + "kept = create(True); print(flush=True); time.sleep(100)"
+    with lib.started(lib.command(name) + ["-c", code]) as target:
         assert target.stdout.readline() == b"\n"
-        refused(target.pid, "several interpreters")
+        refused(target.pid, "GIL of their own")
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 8)])
+def test_interpreters_that_share_the_gil(name, tmp_path):
+    prog = tmp_path / "several.py"
+    prog.write_text(INTERPRETERS + "def main(): pass\n"
+                    "ids = [create(False) for _ in range(2)]\n"
+                    "for i in range(30):\n"
+                    "    main()\n"
+                    "    s.run_string(ids[i % 2], 'def sub(): pass\\nfor i in range(10): sub()')\n")
+    seen, _ = lib.traced(lib.command(name) + [prog], tmp_path, *INLINE)
+    assert seen.whole().count(prog, "call")["main"] == 30
+    assert sum(e["ev"] == "call" and e["name"] == "sub" for e in seen.events) == 300
+
+
+@pytest.mark.parametrize("name", [FAMILIES[0], ONE])
+def test_flight_recorder(name, tmp_path):
+    """USR1 while tracing goes on, then the end: each file has the last half second, exactly."""
+    with test_recorder.recording(name, tmp_path, *INLINE, "--flight-recorder", "500ms") as (tracer, out, capture):
+        time.sleep(1.2)
+        tracer.send_signal(signal.SIGUSR1)
+        test_recorder.wait_for(tmp_path / "t-1.pyebpf")
+        assert capture.stat().st_size == 0
+        os.kill(test_recorder.child_of(tracer.pid), signal.SIGTERM)
+        lib.finish(tracer)
+    calls = test_recorder.times(out)
+    first, last = (test_recorder.check_window(lib.Trace(tmp_path / f), calls, test_recorder.NS // 2)
+                   for f in ("t-1.pyebpf", "t.pyebpf"))
+    assert first[-1] < last[-1] == len(calls)
 
 
 # --- privilege ---

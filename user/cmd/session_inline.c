@@ -37,6 +37,7 @@
 
 struct run {
 	const struct session_opts *opts;
+	int fd; /* of the capture */
 	struct proc_pid pid;
 	struct interp in;
 	struct inline_engine engine;
@@ -44,7 +45,8 @@ struct run {
 	struct capw *capw;
 	struct assembler *as;
 	struct proc_mem mem;
-	bool mem_open, attached, ended;
+	bool mem_open, attached, ended, dump_asked;
+	uint64_t flushed_ns;
 	int signal_fd;
 	unsigned int interrupts;
 	uint64_t start_ns, attached_ns;
@@ -74,6 +76,7 @@ static uint64_t monotonic_ns(void)
 static int open_capture(struct run *r, int fd)
 {
 	struct assembler_filter filter;
+	struct capw_opts writer;
 	struct utsname uts = { 0 };
 	struct trace_info info = {
 		.start_ns = monotonic_ns(),
@@ -91,7 +94,8 @@ static int open_capture(struct run *r, int fd)
 	uname(&uts);
 	r->start_ns = info.start_ns;
 	r->start_unix_ns = info.start_unix_ns;
-	err = capw__new(&r->capw, fd, NULL, &info);
+	limits_writer(&r->opts->limits, &writer);
+	err = capw__new(&r->capw, fd, &writer, &info);
 	err = err ? err : assembler__new(&r->as, r->capw);
 	if (err || !filters_any(&r->opts->filter))
 		return err;
@@ -263,6 +267,8 @@ static void reap(struct run *r)
 {
 	int status;
 
+	if (r->opts->files.child)
+		r->opts->files.child(r->opts->files.ctx);
 	if (r->opts->command && !r->child_reaped && r->engine.remote.ended) {
 		r->child_reaped = true;
 		r->child_status = r->engine.remote.status;
@@ -282,7 +288,9 @@ static void read_signals(struct run *r, int timeout)
 
 	poll(fds, r->pid.fd >= 0 ? 2 : 1, timeout);
 	while (read(r->signal_fd, &info, sizeof(info)) == sizeof(info))
-		if (info.ssi_signo != SIGCHLD)
+		if (info.ssi_signo == SIGUSR1)
+			r->dump_asked = true;
+		else if (info.ssi_signo != SIGCHLD)
 			r->interrupts++;
 	reap(r);
 	if (r->child_reaped || !proc_pid__alive(&r->pid))
@@ -306,15 +314,45 @@ static void totals(struct run *r, struct trace_totals *t)
 	t->end_ns = monotonic_ns();
 }
 
-static void every_second(struct run *r, uint64_t now)
+static void flush(struct run *r, uint64_t now)
 {
 	struct trace_totals t;
+
+	totals(r, &t);
+	capw__flush(r->capw, &t);
+	r->flushed_ns = now;
+}
+
+/* The flight recorder: its chunks are small beside what it keeps; and its file when SIGUSR1 asks for it. */
+static void record_flight(struct run *r, uint64_t now)
+{
+	uint64_t keep_ns = r->opts->limits.keep_ns;
+	int err;
+
+	if (keep_ns && now - r->flushed_ns >= (keep_ns < 8 * SECOND_NS ? keep_ns / 8 : SECOND_NS))
+		flush(r, now);
+	if (!r->dump_asked)
+		return;
+	r->dump_asked = false;
+	if (!keep_ns) {
+		log_warn("SIGUSR1 is for --flight-recorder: nothing is written");
+		return;
+	}
+	flush(r, now);
+	err = r->opts->files.dump(r->opts->files.ctx, r->capw);
+	r->dump_asked = err == -EBUSY; /* when the one before is written */
+	if (err && err != -EBUSY)
+		log_warn("the flight recorder cannot be written: %s", err_str(err));
+}
+
+static void every_second(struct run *r, uint64_t now)
+{
 	double events = (double)capw__written(r->capw);
 
 	cap_inline__adjust(r->cap);
 	cap_inline__reap(r->cap);
-	totals(r, &t);
-	capw__flush(r->capw, &t);
+	if (!r->opts->limits.keep_ns)
+		flush(r, now);
 	if (!r->opts->quiet && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u threads | ring %u%%\033[K",
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
@@ -353,6 +391,7 @@ static int loop(struct run *r)
 			if (err)
 				return err;
 		}
+		record_flight(r, now);
 		if (time_is_up(r, now))
 			break;
 		if (now >= next) {
@@ -411,7 +450,8 @@ static int finish(struct run *r, int err)
 			"at once: the capture ends before that");
 	else if (err)
 		log_warn("the capture ends early: %s", err_str(err));
-	return capw__finish(r->capw, &result->totals);
+	err = capw__finish(r->capw, &result->totals);
+	return r->opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;
 }
 
 static void report_oddities(const struct run *r)
@@ -432,12 +472,13 @@ static int check_options(const struct session_opts *o, struct err *e)
 {
 	if (!o->command && o->pid_cnt != 1)
 		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
-	if (o->select || o->limits.overhead_pct || o->limits.keep_ns || o->limits.max_bytes ||
-	    o->limits.split.events || o->limits.split.bytes)
+	if (o->select || o->limits.overhead_pct || o->limits.triggers.cnt ||
+	    (o->limits.max_bytes && !o->limits.keep_ns) || o->limits.split.events ||
+	    o->limits.split.bytes)
 		return err_set(
 			e, -PYE_EUSAGE,
-			"--engine inline does not go with --flight-recorder, --split, --max-overhead, "
-			"--max-size or processes that are not named");
+			"--engine inline does not go with --trigger, --split, --max-overhead, "
+			"--max-size without --flight-recorder, or processes that are not named");
 	if (o->filter.thread)
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --thread");
 	if (o->subprocesses || o->record_rings)
@@ -512,7 +553,7 @@ static int begin(struct run *r, int fd)
 				  .ctx = r };
 	int err;
 
-	r->signal_fd = run_signals(false);
+	r->signal_fd = run_signals(true);
 	err = r->signal_fd < 0 ? r->signal_fd : 0;
 	if (!err)
 		err = r->opts->command ? start_command(r) : start_process(r);
@@ -569,7 +610,7 @@ static void done(struct run *r)
 int session_inline(const struct session_opts *opts, int fd, struct session_result *result,
 		   struct err *e)
 {
-	struct run r = { .opts = opts, .signal_fd = -1, .result = result, .e = e };
+	struct run r = { .opts = opts, .fd = fd, .signal_fd = -1, .result = result, .e = e };
 	int err = check_options(opts, e);
 
 	if (err)

@@ -22,11 +22,12 @@
 #include "proc/info.h"
 #include "proc/maps.h"
 
-#define PAGE_BYTES    4096ull
-#define REACH	      (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
-#define DEADLINE_SEC  1
-#define OUTSIDE_TRIES 200
-#define OUTSIDE_US    10
+#define PAGE_BYTES	 4096ull
+#define REACH		 (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
+#define INTERPRETERS_MAX 4096u
+#define DEADLINE_SEC	 1
+#define OUTSIDE_TRIES	 200
+#define OUTSIDE_US	 10
 
 uint64_t tsc_now(void)
 {
@@ -99,15 +100,25 @@ static int check_process(pid_t pid, bool held, struct err *e)
 	return 0;
 }
 
+/* One that begins or ends has no lock yet, or no more. */
 bool inline__is_shared(struct inline_engine *e)
 {
 	const struct pye_pylayout *l = &e->in->layout;
-	uint64_t first, next;
+	uint64_t at, lock, first = 0;
 
-	if (!e->in->interpreters || l->is_next == PYE_NO_FIELD ||
-	    remote__read(&e->remote, e->in->interpreters, &first, 8) || !first)
+	if (!e->in->interpreters || l->is_next == PYE_NO_FIELD || l->is_gil == PYE_NO_FIELD ||
+	    remote__read(&e->remote, e->in->interpreters, &at, 8))
 		return false;
-	return !remote__read(&e->remote, first + l->is_next, &next, 8) && next;
+	for (unsigned int i = 0; at && i < INTERPRETERS_MAX; i++) {
+		if (remote__read(&e->remote, at + l->is_gil, &lock, 8))
+			return false;
+		if (first && lock && lock != first)
+			return true;
+		first = lock ? lock : first;
+		if (remote__read(&e->remote, at + l->is_next, &at, 8))
+			return false;
+	}
+	return false;
 }
 
 /* Every word is what the file says, else somebody else was here. */
@@ -438,7 +449,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		return -ENOMEM;
 	if (inline__is_shared(e))
 		ret = refuse(err, pid,
-			     "it has several interpreters, which can run at the same time");
+			     "it has interpreters with a GIL of their own, which run at the same "
+			     "time");
 	if (!ret && check_words(e, plan))
 		ret = refuse(
 			err, pid,

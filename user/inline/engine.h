@@ -65,7 +65,7 @@ int inline__detach(struct inline_engine *e);
 /* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(). */
 int inline__stop_outside(struct inline_engine *e);
 
-/* inline__is_shared - several interpreters that can run at once: what the ring holds cannot be trusted. */
+/* inline__is_shared - several interpreters with a GIL each (3.12 on), which run at once: what the ring holds cannot be trusted. */
 bool inline__is_shared(struct inline_engine *e);
 
 /* inline__restart - after losses, with all threads stopped and the ring read to its head: write again. */
