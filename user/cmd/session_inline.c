@@ -33,6 +33,7 @@
 #define PASS_BATCHES 64 /* batches between two looks at signals */
 #define POLL_MS	     1
 #define SECOND_NS    1000000000ull
+#define ADJUST_NS    5000000ull
 #define PIX	     1
 
 struct run {
@@ -46,7 +47,7 @@ struct run {
 	struct assembler *as;
 	struct proc_mem mem;
 	bool mem_open, attached, ended, dump_asked;
-	uint64_t flushed_ns;
+	uint64_t flushed_ns, adjust_ns, adjust_step;
 	int signal_fd;
 	unsigned int interrupts;
 	uint64_t start_ns, attached_ns;
@@ -345,11 +346,23 @@ static void record_flight(struct run *r, uint64_t now)
 		log_warn("the flight recorder cannot be written: %s", err_str(err));
 }
 
+/* What the clocks' first 5 ms said of their rate is good for a few more; then for longer and longer. */
+static void adjust(struct run *r, uint64_t now)
+{
+	if (now < r->adjust_ns)
+		return;
+	if (r->adjust_ns)
+		cap_inline__adjust(r->cap);
+	r->adjust_step = r->adjust_step ? 2 * r->adjust_step : ADJUST_NS;
+	if (r->adjust_step > SECOND_NS)
+		r->adjust_step = SECOND_NS;
+	r->adjust_ns = now + r->adjust_step;
+}
+
 static void every_second(struct run *r, uint64_t now)
 {
 	double events = (double)capw__written(r->capw);
 
-	cap_inline__adjust(r->cap);
 	cap_inline__reap(r->cap);
 	if (!r->opts->limits.keep_ns)
 		flush(r, now);
@@ -391,6 +404,7 @@ static int loop(struct run *r)
 			if (err)
 				return err;
 		}
+		adjust(r, now);
 		record_flight(r, now);
 		if (time_is_up(r, now))
 			break;
