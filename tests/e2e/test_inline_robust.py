@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import time
@@ -21,7 +22,7 @@ QUIET = ("import sys, time\n"
 SHORT = ["--ring", "256K"]
 # user/inline/region.h
 LOST_MODE, WAITS = 128, 128 + 32
-PRIVATE_BYTES = 0x1000 + 8 * 65536
+PARTS = 0x6000, 0x21000 + 2 * (256 << 10)
 
 
 def maps(pid):
@@ -71,11 +72,16 @@ def killed(pid, out, *options):
         assert tracer.wait() == -signal.SIGKILL
 
 
+def size(line):
+    start, end = line.split()[0].split("-")
+    return int(end, 16) - int(start, 16)
+
+
 def of_files(pid):
-    """What is mapped of files, and how many reservations there are: the rest comes and goes under load."""
+    """What is mapped of files (the rest comes and goes under load), and what looks like a part of a region of ours."""
     lines = maps(pid).splitlines()
-    return ([line for line in lines if line.split()[4] != "0"], sum(" ---p " in line for line in lines),
-            [line for line in lines if int(line.split("-")[1].split()[0], 16) - int(line.split("-")[0], 16) == PRIVATE_BYTES])
+    wiped = re.findall("^VmFlags:.* wf\\b", pathlib.Path("/proc/%d/smaps" % pid).read_text(), re.M)
+    return [line for line in lines if line.split()[4] != "0"], [line for line in lines if " ---p " in line and size(line) in PARTS], wiped
 
 
 # --- in and out, again and again ---

@@ -37,14 +37,13 @@ uint64_t cpu_stub, cpu_stack;
 void cpu_run(void); /* from cpu_in at cpu_stub, until it gets to cpu_land: cpu_out */
 void cpu_land(void);
 
-#define EACH_REG(X)                                                                                \
-	X(rax, PREG_RAX)                                                                           \
-	X(rbx, PREG_RBX)                                                                           \
-	X(rcx, PREG_RCX)                                                                           \
-	X(rdx, PREG_RDX)                                                                           \
-	X(rsi, PREG_RSI) X(rdi, PREG_RDI) X(rbp, PREG_RBP) X(rsp, PREG_RSP) X(r8, PREG_R8)         \
-		X(r9, PREG_R9) X(r10, PREG_R10) X(r11, PREG_R11) X(r12, PREG_R12) X(r13, PREG_R13) \
-			X(r14, PREG_R14) X(r15, PREG_R15)
+/* clang-format off */
+#define EACH_REG(X) \
+	X(rax, PREG_RAX) X(rbx, PREG_RBX) X(rcx, PREG_RCX) X(rdx, PREG_RDX) \
+	X(rsi, PREG_RSI) X(rdi, PREG_RDI) X(rbp, PREG_RBP) X(rsp, PREG_RSP) \
+	X(r8, PREG_R8)   X(r9, PREG_R9)   X(r10, PREG_R10) X(r11, PREG_R11) \
+	X(r12, PREG_R12) X(r13, PREG_R13) X(r14, PREG_R14) X(r15, PREG_R15)
+/* clang-format on */
 #define LOAD_REG(name, number) "mov cpu_in+8*%c[" #number "](%%rip), %%" #name "\n"
 #define SAVE_REG(name, number) "mov %%" #name ", cpu_out+8*%c[" #number "](%%rip)\n"
 #define NUMBER(name, number)   [number] "i"(number),

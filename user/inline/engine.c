@@ -28,6 +28,7 @@
 #define DEADLINE_SEC	 1
 #define OUTSIDE_TRIES	 200
 #define OUTSIDE_US	 10
+#define DETACH_TRIES	 3
 
 uint64_t tsc_now(void)
 {
@@ -213,31 +214,34 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 
 static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, int *ring_fd)
 {
-	uint64_t private_bytes = IL_SHARED - IL_PRIVATE;
+	const uint64_t anonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+	const uint64_t private_bytes = IL_SHARED - IL_PRIVATE;
 	const struct remote_call calls[] = {
-		{ SYS_mmap,
-		  { e->base, e->region_bytes, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1ull, 0 } },
-		{ SYS_mmap,
-		  { e->base + IL_PRIVATE, private_bytes, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1ull, 0 } },
-		{ SYS_madvise,
-		  { e->base + IL_PRIVATE, private_bytes, MADV_WIPEONFORK, 0, 0,
-		    e->remote.scratch } },
-		{ SYS_memfd_create, { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
-		{ SYS_memfd_create, { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
+		[IL_MAKE_PRIVATE] = { SYS_mmap,
+				      { e->base + IL_PRIVATE, private_bytes, PROT_READ | PROT_WRITE,
+					anonymous, -1ull, 0 } },
+		[IL_WIPE_ON_FORK] = { SYS_madvise,
+				      { e->base + IL_PRIVATE, private_bytes, MADV_WIPEONFORK,
+					[IL_SCRATCH_ARGUMENT] = e->remote.scratch } },
+		[IL_RESERVE_CODE] = { SYS_mmap,
+				      { e->base, IL_CODE_BYTES, PROT_NONE, anonymous, -1ull, 0 } },
+		[IL_RESERVE_REST] = { SYS_mmap,
+				      { e->base + IL_SHARED, e->region_bytes - IL_SHARED, PROT_NONE,
+					anonymous | MAP_NORESERVE, -1ull, 0 } },
+		[IL_MAKE_CODE_FD] = { SYS_memfd_create,
+				      { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
+		[IL_MAKE_RING_FD] = { SYS_memfd_create,
+				      { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
 	};
-	int64_t values[REMOTE_CALLS_MAX] = { -1 };
-	int err = remote__call(&e->remote, calls, 5, e->base + IL_RESULTS, values);
+	int64_t values[REMOTE_CALLS_MAX];
+	int err;
 
-	for (int i = 0; !err && i < 5; i++)
-		if (values[i] < 0)
-			err = (int)values[i];
-	e->reserved = !err || (err != -ETIMEDOUT && values[0] >= 0);
+	e->reserved = true;
+	err = remote__call(&e->remote, calls, REMOTE_CALLS_MAX, e->base + IL_RESULTS, values);
 	if (err)
 		return err;
-	*code_fd = (int)values[3];
-	*ring_fd = (int)values[4];
+	*code_fd = (int)values[IL_MAKE_CODE_FD];
+	*ring_fd = (int)values[IL_MAKE_RING_FD];
 	return 0;
 }
 
@@ -289,6 +293,7 @@ static int map_ring(struct inline_engine *e, int fd)
 static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 {
 	const struct remote_call calls[] = {
+		{ SYS_getpid, { 0 } }, /* never fails, as the first one must not */
 		{ SYS_mmap,
 		  { e->base + IL_CODE, IL_CODE_BYTES, PROT_READ | PROT_EXEC,
 		    MAP_PRIVATE | MAP_FIXED, (uint64_t)code_fd, 0 } },
@@ -302,12 +307,8 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 		{ SYS_close, { (uint64_t)ring_fd } },
 	};
 	int64_t values[REMOTE_CALLS_MAX];
-	int err = remote__call(&e->remote, calls, 5, e->base + IL_RESULTS, values);
 
-	for (int i = 0; !err && i < 5; i++)
-		if (values[i] < 0)
-			err = (int)values[i];
-	return err;
+	return remote__call(&e->remote, calls, REMOTE_CALLS_MAX, e->base + IL_RESULTS_NEXT, values);
 }
 
 void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
@@ -386,15 +387,6 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 	return err;
 }
 
-static void close_fds(struct inline_engine *e, int code_fd, int ring_fd)
-{
-	const struct remote_call calls[] = { { SYS_close, { (uint64_t)code_fd } },
-					     { SYS_close, { (uint64_t)ring_fd } } };
-	int64_t values[REMOTE_CALLS_MAX];
-
-	remote__call(&e->remote, calls, 2, e->base + IL_RESULTS, values);
-}
-
 static int map_all(struct inline_engine *e, const struct inline_plan *plan, struct err *err)
 {
 	auto_close int code = -1, ring = -1;
@@ -419,11 +411,9 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan, stru
 		ret = fill_code(e, code);
 	if (!ret)
 		ret = map_ring(e, ring);
-	if (ret) {
-		close_fds(e, code_fd, ring_fd);
-		return ret;
-	}
-	ret = second_calls(e, code_fd, ring_fd);
+	if (!ret)
+		ret = second_calls(e, code_fd, ring_fd);
+	e->mapped = !ret;
 	return ret;
 }
 
@@ -538,11 +528,16 @@ int inline__restart(struct inline_engine *e)
 
 int inline__detach(struct inline_engine *e)
 {
-	int err;
+	int err = 0;
 
 	if (!e->reserved)
 		return 0;
-	err = inline_undo(&e->remote, e->base, e->header, &e->left_mapped);
+	for (int i = 0; i < DETACH_TRIES; i++) {
+		err = e->mapped ? inline_undo(&e->remote, e->base, e->header, &e->left_mapped)
+				: inline_unreserve(&e->remote, e->base);
+		if (!err || err == -ESRCH)
+			break;
+	}
 	e->left_mapped &= err != -ESRCH;
 	e->reserved = false;
 	return err;

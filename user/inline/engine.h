@@ -33,6 +33,7 @@ struct inline_engine {
 	const uint8_t *ring; /* ring_bytes, twice in a row */
 	size_t ring_bytes;
 	bool reserved; /* the region is ours, in part or all of it */
+	bool mapped; /* all of it: words may be replaced */
 	uint64_t tsc_hz;
 	bool left_mapped; /* after a detach: a thread may still be inside */
 };
@@ -103,8 +104,12 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 int inline_failed(pid_t pid, int err, struct err *e);
 
 /* inline_undo - the words back and the region unmapped; threads may be stopped or not, go on after it.
- * @left: true when it had to stay mapped. 0; -ESRCH; -ETIMEDOUT. */
+ * @left: true when it had to stay mapped. 0; -ESRCH; -ETIMEDOUT; -EFAULT, and then nothing is unmapped. */
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left);
+
+/* inline_unreserve - take out a reservation in which nothing, or not all, is mapped yet: no word is
+ * replaced. 0, also when there is none; a negative errno. */
+int inline_unreserve(struct remote *r, uint64_t base);
 
 /* tsc_now, tsc_per_second - the clock of the stubs. */
 uint64_t tsc_now(void);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -59,16 +60,22 @@ static bool anybody_inside(const struct remote *r, uint64_t base, uint64_t *word
 	return false;
 }
 
-static void restore(const struct remote *r, const struct il_header *h)
+/* Whatever is not put back leads to the stubs: then they have to stay. */
+static int restore(const struct remote *r, const struct il_header *h)
 {
+	int err = 0;
+
 	for (uint32_t i = 0; i < h->patch_cnt && i < IL_PATCH_MAX; i++) {
 		const struct il_patch *p = &h->patches[i];
 		uint64_t now = 0;
 
-		if ((p->size == 4 || p->size == 5 || p->size == 8) &&
-		    !remote__read(r, p->at, &now, p->size) && now == p->new)
-			remote__write(r, p->at, &p->old, p->size);
+		if (p->size != 4 && p->size != 5 && p->size != 8)
+			continue;
+		if (remote__read(r, p->at, &now, p->size) ||
+		    (now == p->new &&remote__write(r, p->at, &p->old, p->size)))
+			err = -EFAULT;
 	}
+	return err;
 }
 
 static void stop_waiting(const struct remote *r, uint64_t base)
@@ -79,11 +86,59 @@ static void stop_waiting(const struct remote *r, uint64_t base)
 	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, active), &zero, 8);
 }
 
+/* The calls end with the first that fails: was this one of the two made, and did it succeed? */
+static bool made_fd(const uint64_t *words, unsigned int call)
+{
+	return words[IL_RESULT(IL_RESERVE_REST)] == words[IL_ARGUMENT(IL_RESERVE_REST, 0)] &&
+	       words[IL_RESULT(IL_MAKE_CODE_FD)] <= INT32_MAX &&
+	       words[IL_RESULT(call)] <= INT32_MAX;
+}
+
+/* The memfds, where the target still has them open. @code, @ring: inodes that are mapped; 0: not yet */
+static unsigned int close_calls(const struct remote *r, const uint64_t *words, ino_t code,
+				ino_t ring, struct remote_call *calls)
+{
+	unsigned int cnt = 0;
+
+	for (unsigned int i = IL_MAKE_CODE_FD; i <= IL_MAKE_RING_FD; i++) {
+		ino_t mapped = i == IL_MAKE_CODE_FD ? code : ring;
+		char path[48], link[32];
+		struct stat st;
+
+		if (!made_fd(words, i))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", r->pid, (int)words[IL_RESULT(i)]);
+		if (readlink(path, link, sizeof(link)) > 7 && !memcmp(link, "/memfd:", 7) &&
+		    !stat(path, &st) && (!mapped || st.st_ino == mapped))
+			calls[cnt++] = (struct remote_call){ SYS_close, { words[IL_RESULT(i)] } };
+	}
+	return cnt;
+}
+
+static ino_t inode_at(const struct maps *maps, uint64_t at)
+{
+	const struct mapping *m = maps__find(maps, at);
+
+	return m ? m->ino : 0;
+}
+
 static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 {
-	struct remote_call call = { SYS_munmap, { base, h->region_bytes } };
+	uint64_t words[IL_RESULTS_BYTES / 8];
+	struct remote_call calls[3];
+	unsigned int cnt = 0;
+	struct maps maps;
 
-	return remote__finish(r, &call, 1, base);
+	/* of an attach that was killed in the middle of its second stop */
+	if (!remote__read(r, base + IL_RESULTS, words, sizeof(words)) &&
+	    words[IL_RESULT(IL_MAKE_PRIVATE)] == base + IL_PRIVATE && !maps__read(r->pid, &maps)) {
+		ino_t code = inode_at(&maps, base), ring = inode_at(&maps, base + IL_SHARED);
+
+		cnt = close_calls(r, words, code, ring, calls);
+		maps__done(&maps);
+	}
+	calls[cnt++] = (struct remote_call){ SYS_munmap, { base, h->region_bytes } };
+	return remote__finish(r, calls, cnt, base);
 }
 
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left)
@@ -98,7 +153,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		err = remote__stop(r);
 	if (err)
 		return err;
-	restore(r, h);
+	err = restore(r, h);
 	stop_waiting(r, base);
 	for (int i = 0; !err && words && i < TRIES; i++) {
 		inside = anybody_inside(r, base, words);
@@ -148,45 +203,63 @@ static bool is_region(const struct remote *r, const struct mapping *m, struct il
 	       read_header(r, m->start, h);
 }
 
-/* A reservation of one that came to its first: the results of its calls lie in it. */
-static bool is_reservation(const struct remote *r, const struct maps *maps, size_t i,
+/* The private page of one that came to its first: the results of its calls lie in it. */
+static bool is_reservation(const struct remote *r, const struct maps *maps, const struct mapping *m,
 			   uint64_t *words)
 {
-	const struct mapping *m = &maps->items[i], *next = m + 1;
+	const struct mapping *code = maps__find(maps, m->start - IL_PRIVATE);
 
-	return i + 1 < maps->cnt && !m->ino && m->end - m->start == IL_CODE_BYTES &&
-	       !(m->flags & (MAPPING_READ | MAPPING_WRITE | MAPPING_EXEC)) &&
-	       next->start == m->end && next->end - next->start == IL_SHARED - IL_PRIVATE &&
-	       !remote__read(r, m->start + IL_RESULTS, words, IL_RESULTS_BYTES) &&
-	       words[0] == m->start && words[1] == m->start && words[8] == m->start + IL_PRIVATE &&
-	       words[2] >= IL_RING && words[2] <= 1ull << 36;
+	return !m->ino && m->end - m->start == IL_SHARED - IL_PRIVATE && m->start > IL_PRIVATE &&
+	       !(code && code->flags & MAPPING_EXEC) &&
+	       !remote__read(r, m->start - IL_PRIVATE + IL_RESULTS, words, IL_RESULTS_BYTES) &&
+	       words[IL_RESULT(IL_MAKE_PRIVATE)] == m->start &&
+	       words[IL_ARGUMENT(IL_MAKE_PRIVATE, 0)] == m->start &&
+	       words[IL_ARGUMENT(IL_WIPE_ON_FORK, 0)] == m->start &&
+	       words[IL_ARGUMENT(IL_RESERVE_CODE, 0)] == m->start - IL_PRIVATE;
 }
 
-static bool is_memfd(pid_t pid, int fd)
+/* The pieces that are there, and two memfds; the page with the results last. */
+static int unreserve(struct remote *r, const struct maps *maps, const uint64_t *words)
 {
-	char path[48], link[32];
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	n = readlink(path, link, sizeof(link));
-	return n > 7 && !memcmp(link, "/memfd:", 7);
-}
-
-/* No word was replaced: the reservation goes, and two memfds. */
-static int unreserve(struct remote *r, const struct maps *maps, uint64_t base,
-		     const uint64_t *words)
-{
-	struct remote_call calls[3] = { { SYS_munmap, { base, words[2] } } };
-	const struct mapping *code = maps__find(maps, words[IL_RESULT_SCRATCH]);
-	unsigned int cnt = 1;
+	static const uint8_t pieces[] = { IL_RESERVE_CODE, IL_RESERVE_REST, IL_MAKE_PRIVATE };
+	const struct mapping *code =
+		maps__find(maps, words[IL_ARGUMENT(IL_WIPE_ON_FORK, IL_SCRATCH_ARGUMENT)]);
+	struct remote_call calls[REMOTE_CALLS_MAX];
+	unsigned int cnt = close_calls(r, words, 0, 0, calls);
 
 	if (!code || !(code->flags & MAPPING_EXEC))
 		return 0;
-	for (unsigned int i = IL_RESULT_MEMFD; i < IL_RESULT_MEMFD + 2; i++)
-		if (is_memfd(r->pid, (int)words[7UL * i]))
-			calls[cnt++] = (struct remote_call){ SYS_close, { words[7UL * i] } };
-	r->scratch = words[IL_RESULT_SCRATCH];
-	return remote__finish(r, calls, cnt, base + IL_PRIVATE);
+	for (size_t i = 0; i < sizeof(pieces); i++) {
+		uint64_t at = words[IL_ARGUMENT(pieces[i], 0)];
+
+		if (words[IL_RESULT(pieces[i])] == at)
+			calls[cnt++] =
+				(struct remote_call){ SYS_munmap,
+						      { at, words[IL_ARGUMENT(pieces[i], 1)] } };
+	}
+	r->scratch = words[IL_ARGUMENT(IL_WIPE_ON_FORK, IL_SCRATCH_ARGUMENT)];
+	return remote__finish(r, calls, cnt, words[IL_RESULT(IL_MAKE_PRIVATE)]);
+}
+
+int inline_unreserve(struct remote *r, uint64_t base)
+{
+	auto_free struct il_header *h = malloc(sizeof(*h));
+	uint64_t words[IL_RESULTS_BYTES / 8];
+	const struct mapping *code, *private;
+	struct maps maps;
+	bool left;
+	int err = h ? maps__read(r->pid, &maps) : -ENOMEM;
+
+	if (err)
+		return err;
+	code = maps__find(&maps, base);
+	private = maps__find(&maps, base + IL_PRIVATE);
+	if (code && is_region(r, code, h))
+		err = inline_undo(r, base, h, &left);
+	else if (private && is_reservation(r, &maps, private, words))
+		err = unreserve(r, &maps, words);
+	maps__done(&maps);
+	return err;
 }
 
 static int recover_at(struct remote *r, const struct maps *maps, size_t i, struct il_header *h,
@@ -200,8 +273,8 @@ static int recover_at(struct remote *r, const struct maps *maps, size_t i, struc
 		if (has_reader(r, base))
 			return -EBUSY;
 		err = inline_undo(r, base, h, &left);
-	} else if (is_reservation(r, maps, i, words)) {
-		err = unreserve(r, maps, base, words);
+	} else if (is_reservation(r, maps, &maps->items[i], words)) {
+		err = unreserve(r, maps, words);
 	} else {
 		return 0;
 	}
@@ -234,6 +307,20 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		       pid, strerror(-err));
 }
 
+/* The mappings, when no thread makes calls any more that change them. */
+static int read_settled(struct remote *r, struct maps *maps)
+{
+	int err = maps__read(r->pid, maps);
+
+	if (err)
+		return err;
+	err = remote__await_calls(r, maps);
+	if (!err)
+		return 0;
+	maps__done(maps);
+	return err > 0 ? maps__read(r->pid, maps) : err;
+}
+
 int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
@@ -244,7 +331,7 @@ int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 	memset(found, 0, sizeof(*found));
 	if (err)
 		return inline_failed(pid, err, e);
-	err = maps__read(pid, &maps);
+	err = read_settled(&r, &maps);
 	if (!err) {
 		for (size_t i = 0; !err && i < maps.cnt; i++)
 			err = recover_at(&r, &maps, i, h, found);
@@ -276,7 +363,7 @@ bool inline__is_left(pid_t pid, bool *has_a_reader)
 	for (size_t i = 0; i < maps.cnt; i++) {
 		if (is_region(&r, &maps.items[i], h))
 			*has_a_reader |= has_reader(&r, maps.items[i].start);
-		else if (!is_reservation(&r, &maps, i, words))
+		else if (!is_reservation(&r, &maps, &maps.items[i], words))
 			continue;
 		found = true;
 	}

@@ -28,11 +28,24 @@
 #define IL_RING	       (IL_THREADS + 32ull * IL_THREAD_CNT)
 #define IL_SHARED_HEAD (IL_RING - IL_SHARED) /* bytes of the shared memory before the ring */
 
-/* In the private page until it is described: the calls of the first stop, {result, six arguments} each. */
-#define IL_RESULTS	  (IL_PRIVATE + 0x800)
-#define IL_RESULTS_BYTES  (56ull * 5)
-#define IL_RESULT_MEMFD	  3 /* this call and the next one made a memfd */
-#define IL_RESULT_SCRATCH (7 * 2 + 6) /* word: an argument that madvise() does not have */
+/* In the private page, behind the struct: the calls that the target made, {result, six arguments} each; those
+ * of the first stop stay there, so that whoever comes later knows what there is to take out. */
+#define IL_RESULTS	 (IL_PRIVATE + 0x800)
+#define IL_RESULTS_NEXT	 (IL_PRIVATE + 0xc00)
+#define IL_RESULTS_BYTES (56ull * 6)
+
+enum il_first_call {
+	IL_MAKE_PRIVATE, /* has room for the results, so it is first */
+	IL_WIPE_ON_FORK,
+	IL_RESERVE_CODE,
+	IL_RESERVE_REST,
+	IL_MAKE_CODE_FD,
+	IL_MAKE_RING_FD,
+};
+
+#define IL_RESULT(call)	       (7 * (call)) /* word */
+#define IL_ARGUMENT(call, arg) (7 * (call) + 1 + (arg))
+#define IL_SCRATCH_ARGUMENT    5 /* of IL_WIPE_ON_FORK: where the calls run; madvise() has three */
 
 /* No call of the slow path writes more than this. */
 #define IL_SLACK    32768u
@@ -138,7 +151,7 @@ struct il_header {
 	uint64_t originals[IL_PATCH_MAX]; /* where each stub goes on */
 };
 
-_Static_assert(sizeof(struct il_private) <= IL_CACHE - IL_PRIVATE, "layout");
+_Static_assert(sizeof(struct il_private) <= IL_RESULTS - IL_PRIVATE, "layout");
 _Static_assert(sizeof(struct il_shared) <= 0x1000, "layout");
 _Static_assert(sizeof(struct il_thread) == 32, "layout");
 _Static_assert(sizeof(struct il_def) + 3UL * IL_STR_MAX + 256 < IL_SLACK, "fits");

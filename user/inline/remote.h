@@ -43,7 +43,7 @@ struct remote_call {
 #define REMOTE_CALLS_MAX 6
 /* Memory for the results of so many calls. */
 #define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 16)
-#define REMOTE_SCRATCH_BYTES 144
+#define REMOTE_SCRATCH_BYTES 160
 
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
 int remote__open(struct remote *r, pid_t pid, struct err *e);
@@ -71,15 +71,17 @@ void remote__resume(struct remote *r);
  *	     been made; 0: not wanted, then this does not wait either
  * @values:  what they returned
  *
- * One thread is stopped while its registers are set. It makes the calls whether we live or not.
+ * One thread is stopped while its registers are set. It makes the calls whether we live or not, up to the
+ * first one that fails.
  *
- * Return: 0; -ETIMEDOUT when it did not come to an end; -ESRCH; -EPERM; -EAGAIN.
+ * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end, or the first one
+ * failed; -ESRCH; -EPERM; -EAGAIN.
  */
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		 uint64_t results, int64_t *values);
 
 /**
- * remote__finish - the last calls: the first unmaps @gone
+ * remote__finish - the last calls: the very last unmaps @gone
  *
  * The results are not wanted, but that they were made is waited for, and that no thread is in the scratch
  * code any more, which is zeroed. All threads go on.
@@ -88,6 +90,11 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
  */
 int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		   uint64_t gone);
+
+/* remote__await_calls - when a pyebpf was killed after it had a thread begin calls, until they are made.
+ * 0: there were none; 1: now they are; a negative errno as above. */
+struct maps;
+int remote__await_calls(struct remote *r, const struct maps *maps);
 
 /* For remote_call.c: the clock, a wait of some us, one stop that is over, others' claims to our CPU. */
 uint64_t remote_now(void);

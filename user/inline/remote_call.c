@@ -16,6 +16,8 @@
 #include <sys/user.h>
 #include <unistd.h>
 
+#include "proc/maps.h"
+
 #define CALL_NS	      1000000000ull
 #define RED_ZONE      128
 #define SYSCALL_LEN   2
@@ -23,8 +25,8 @@
 #define OUTSIDE_US    20
 
 /* rbx: table of calls {number, six arguments}, rbp: how many; behind the table 15 registers and the flags.
- * r13: where the results go when the first call, which makes room there, has succeeded; r12: the table,
- * r14: its size. */
+ * The first one that fails is the last. r13: where the results go when the first call has succeeded, which
+ * may make room there; r12: the table, r14: its size. */
 __asm__(".pushsection .rodata\n"
 	".globl pye_chain_start, pye_chain_back, pye_chain_end\n"
 	"pye_chain_start: cld\n"
@@ -39,10 +41,12 @@ __asm__(".pushsection .rodata\n"
 	"mov 48(%rbx), %r9\n"
 	"syscall\n"
 	"mov %rax, (%rbx)\n"
+	"cmp $-4096, %rax\n"
+	"ja 3f\n"
 	"add $56, %rbx\n"
 	"dec %rbp\n"
 	"jnz 1b\n"
-	"test %r13, %r13\n"
+	"3: test %r13, %r13\n"
 	"jz 2f\n"
 	"cmpq $-4096, (%r12)\n"
 	"ja 2f\n"
@@ -54,7 +58,7 @@ __asm__(".pushsection .rodata\n"
 	"sub %r15d, %eax\n"
 	"mov %eax, 8(%rdi)\n"
 	"movq $1, (%rdi)\n"
-	"2: mov %rbx, %rsp\n"
+	"2: lea (%r12,%r14), %rsp\n"
 	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
 	"pop %rdi; pop %rsi; pop %rbp; pop %rbx; pop %rdx; pop %rcx; pop %rax; popfq\n"
 	"lea 128(%rsp), %rsp\n"
@@ -94,6 +98,8 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at;
 	int err;
 
+	if (code_bytes > sizeof(code))
+		return -E2BIG;
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
 		return -errno;
 	run = regs;
@@ -137,8 +143,11 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 			return -ETIMEDOUT;
 	} while (remote__read(r, results, words, 56UL * cnt + 16) || words[flag] != 1);
 	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
-	for (unsigned int i = 0; i < cnt; i++)
+	for (unsigned int i = 0; i < cnt; i++) {
 		values[i] = (int64_t)words[7UL * i];
+		if (values[i] < 0 && values[i] >= -4095)
+			return (int)values[i];
+	}
 	return remote__write(r, results + 8 * flag, &zero, 8);
 }
 
@@ -206,10 +215,53 @@ int remote__calls_done(struct remote *r)
 	return -ETIMEDOUT;
 }
 
+/* Nobody is in it, all are stopped: leave nothing. */
+static void clear_scratch(struct remote *r)
+{
+	static const uint8_t zeros[REMOTE_SCRATCH_BYTES];
+
+	remote__write(r, r->scratch, zeros, sizeof(zeros));
+	remote__resume(r);
+}
+
+/* The code of calls in the last page of some code; 0: none. */
+static uint64_t find_chain(const struct remote *r, const struct maps *maps)
+{
+	uint8_t page[4096];
+
+	for (size_t i = 0; i < maps->cnt; i++) {
+		const struct mapping *m = &maps->items[i];
+		uint64_t at = m->end - sizeof(page);
+		const uint8_t *found;
+
+		if (!(m->flags & MAPPING_EXEC) || !m->ino ||
+		    remote__read(r, at, page, sizeof(page)))
+			continue;
+		found = memmem(page, sizeof(page), pye_chain_start,
+			       (size_t)(pye_chain_back - pye_chain_start));
+		if (found)
+			return at + (uint64_t)(found - page);
+	}
+	return 0;
+}
+
+int remote__await_calls(struct remote *r, const struct maps *maps)
+{
+	int err;
+
+	r->scratch = find_chain(r, maps);
+	if (!r->scratch)
+		return 0;
+	err = remote__calls_done(r);
+	if (!err)
+		clear_scratch(r);
+	return err ? err : 1;
+}
+
 int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		   uint64_t gone)
 {
-	uint8_t byte, zeros[REMOTE_SCRATCH_BYTES] = { 0 };
+	uint8_t byte;
 	uint64_t deadline = remote_now() + CALL_NS;
 	int err = remote__call(r, calls, cnt, 0, NULL);
 
@@ -221,7 +273,6 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 	if (!err)
 		err = remote__calls_done(r);
 	if (!err)
-		remote__write(r, r->scratch, zeros, sizeof(zeros));
-	remote__resume(r);
+		clear_scratch(r);
 	return err;
 }

@@ -1,7 +1,8 @@
 """usage: inline_busy.py SECONDS FLAG: four threads of calls, generators, exceptions and code objects that come and go, until FLAG
-exists. Checks all its results: "fine"."""
+exists. Checks all its results: "fine". SIGUSR1 begins another thread."""
 import asyncio
 import os
+import signal
 import sys
 import threading
 import time
@@ -78,6 +79,7 @@ def work(k):
             time.sleep(0.0003)
 
 
+signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=add, args=(1, 2)).start())
 threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
 print("up", flush=True)
 for t in threads:

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Preloaded into pyebpf: one of the calls with which it works on a target goes wrong. Counted from the first
+ * flock() on, with which that work begins.
+ *
+ *   FAULT_AT    which one; 0: none
+ *   FAULT_WHAT  fail: it fails; die: we are killed; kill: the target is; signal: the target gets a SIGUSR1;
+ *               call: the FAULT_AT-th system call that the target makes for us fails
+ *   FAULT_PID   the target
+ *   FAULT_LOG   file for the number of calls that were counted
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define CALL_WORDS   7 /* number and six arguments; user/inline/remote_call.c */
+#define SAVED_BYTES  (16 * 8) /* behind the table of calls */
+#define CALLS_MAX    6
+#define NO_SUCH_CALL 0xffff
+
+/* The prototypes of libc, fortified or not, are not those that a table of pointers has. */
+#define NEXT(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
+
+static struct {
+	bool on;
+	long at, counted, calls;
+	const char *what;
+	pid_t target;
+} f;
+
+static void in_child(void)
+{
+	f.on = false;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *at = getenv("FAULT_AT"), *pid = getenv("FAULT_PID");
+
+	f.at = at ? atol(at) : 0;
+	f.target = pid ? atoi(pid) : 0;
+	f.what = getenv("FAULT_WHAT");
+	if (!f.what)
+		f.what = "";
+	pthread_atfork(NULL, NULL, in_child);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	const char *path = getenv("FAULT_LOG");
+	FILE *log = path && f.on ? fopen(path, "w") : NULL;
+
+	if (!log)
+		return;
+	fprintf(log, "%ld %ld\n", f.counted, f.calls);
+	fclose(log);
+}
+
+/* True: this call fails. */
+static bool fault(void)
+{
+	if (!f.on || ++f.counted != f.at || !strcmp(f.what, "call"))
+		return false;
+	if (!strcmp(f.what, "die"))
+		kill(getpid(), SIGKILL);
+	else if (!strcmp(f.what, "kill"))
+		kill(f.target, SIGKILL);
+	else if (!strcmp(f.what, "signal"))
+		kill(f.target, SIGUSR1);
+	errno = EIO;
+	return !strcmp(f.what, "fail");
+}
+
+int flock(int fd, int operation)
+{
+	f.on = true;
+	return NEXT(flock)(fd, operation);
+}
+
+long ptrace(enum __ptrace_request request, ...)
+{
+	va_list ap;
+	pid_t pid;
+	void *addr, *data;
+
+	va_start(ap, request);
+	pid = va_arg(ap, pid_t);
+	addr = va_arg(ap, void *);
+	data = va_arg(ap, void *);
+	va_end(ap);
+	return fault() ? -1 : NEXT(ptrace)(request, pid, addr, data);
+}
+
+ssize_t pread(int fd, void *to, size_t size, off_t at)
+{
+	return fault() ? -1 : NEXT(pread)(fd, to, size, at);
+}
+
+/* A table of calls? */
+static int calls_in(size_t size)
+{
+	for (int i = 1; i <= CALLS_MAX; i++)
+		if (size == 8UL * CALL_WORDS * (size_t)i + SAVED_BYTES)
+			return i;
+	return 0;
+}
+
+ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
+{
+	uint64_t copy[CALL_WORDS * CALLS_MAX + SAVED_BYTES / 8];
+	int calls = calls_in(size);
+
+	if (fault())
+		return -1;
+	if (!f.on || !calls)
+		return NEXT(pwrite)(fd, from, size, at);
+	memcpy(copy, from, size);
+	for (int i = 0; i < calls; i++)
+		if (++f.calls == f.at && !strcmp(f.what, "call"))
+			copy[CALL_WORDS * i] = NO_SUCH_CALL;
+	return NEXT(pwrite)(fd, copy, size, at);
+}
+
+int ftruncate(int fd, off_t size)
+{
+	return fault() ? -1 : NEXT(ftruncate)(fd, size);
+}
+
+int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	long arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, long);
+	va_end(ap);
+	return fault() ? -1 : NEXT(fcntl)(fd, cmd, arg);
+}
+
+void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t at)
+{
+	return fd >= 0 && fault() ? MAP_FAILED : NEXT(mmap)(addr, size, prot, flags, fd, at);
+}

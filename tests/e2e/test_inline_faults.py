@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each step of attaching and detaching goes wrong once (faults.c): the target goes on, and nothing stays behind."""
+import random
+import signal
+import subprocess
+
+import pytest
+
+import lib
+import pythons
+from test_inline import FAMILIES, INLINE, ONE, busy, check_sums, end_well, memfd_links
+from test_inline_robust import SHORT, detach, of_files, quiet
+
+FAULTS = pythons.BUILD / "tests" / "e2e" / "faults.so"
+CALLS = 13  # that the target makes: six, six, and one at the end
+
+
+def run(pid, tmp_path, what="", at=0):
+    """One trace in which this goes wrong: its exit status, what it said, the numbers of calls that can go wrong."""
+    log = tmp_path / "faults"
+    log.write_text("0 0")
+    env = {"LD_PRELOAD": FAULTS, "FAULT_WHAT": what, "FAULT_AT": str(at), "FAULT_PID": str(pid), "FAULT_LOG": log}
+    done = subprocess.run(["env"] + ["%s=%s" % pair for pair in env.items()]
+                          + [lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *SHORT, "-d", "20ms", "-p",
+                             str(pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    return done.returncode, lib.text(done.stderr), [int(n) for n in log.read_text().split()]
+
+
+def moments(name, steps):
+    """Some of the steps, or all."""
+    return range(1, steps + 1) if lib.LONG else sorted(random.Random(name).sample(range(1, steps + 1), 12))
+
+
+def goes_on(target, before):
+    assert target.poll() is None
+    assert lib.status_field(target.pid, "State")[0] in "RSD" and lib.status_field(target.pid, "TracerPid") == "0"
+    assert of_files(target.pid) == before and not memfd_links(target.pid)
+
+
+def undisturbed(target, tmp_path):
+    assert target.stdout.readline() == b"up\n"
+    lib.until(lambda: lib.status_field(target.pid, "Threads") == "5", "its threads")
+    code, said, steps = run(target.pid, tmp_path)
+    assert code == 0 and steps[1] == CALLS, (said, steps)
+    return of_files(target.pid), min(steps[0], 400)  # behind that: more rounds of the same
+
+
+@pytest.mark.parametrize("what", ["fail", "signal", "die"])
+def test_any_step(what, tmp_path):
+    """fail: one of pyebpf's calls; signal: one arrives in the target, whose handler begins a thread; die: pyebpf is killed."""
+    with busy(ONE, tmp_path) as target:
+        before, steps = undisturbed(target, tmp_path)
+        for at in moments(what, steps):
+            code, said, _ = run(target.pid, tmp_path, what, at)
+            if what == "die":
+                assert code in (0, -signal.SIGKILL)
+                code, said = detach(target.pid)
+                assert code == 0, said
+            assert code in ((0, 3, 5) if what == "fail" else (0,)) and (code == 0 or said), (at, code, said)
+            goes_on(target, before)
+        assert run(target.pid, tmp_path)[0] == 0
+        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        end_well(target, tmp_path)
+
+
+@pytest.mark.parametrize("name", FAMILIES if lib.LONG else [ONE])
+def test_any_call_of_the_target(name, tmp_path):
+    """Those that it makes for us: no memory, no descriptor."""
+    with busy(name, tmp_path) as target:
+        before, _ = undisturbed(target, tmp_path)
+        for at in (1, *range(3, 7), *range(8, CALLS + 1)):  # not madvise() and getpid(), which cannot
+            code, said, _ = run(target.pid, tmp_path, "call", at)
+            # the last one unmaps, which is tried again
+            assert code == (0 if at == CALLS else 5) and (not code or "could not be changed" in said), (at, code, said)
+            goes_on(target, before)
+        end_well(target, tmp_path)
+
+
+def test_the_target_dies_at_any_step(tmp_path):
+    with quiet(ONE) as target:
+        steps = min(run(target.pid, tmp_path)[2][0], 200)
+    for at in moments("kill", steps):
+        with quiet(ONE) as target:
+            code, said, done = run(target.pid, tmp_path, "kill", at)
+            assert code in (0, 4, 5), (at, code, said)
+            assert done[0] < at or target.wait(30) == -signal.SIGKILL  # there are not always as many steps
