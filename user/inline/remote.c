@@ -351,23 +351,29 @@ int remote__stop_one(struct remote *r)
 	return stop_soon(r, 1);
 }
 
+/* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
+static void let_go(pid_t tid, int sig)
+{
+	if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
+		ptrace(PTRACE_DETACH, tid, 0, sig);
+}
+
 /* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. */
 static void let_go_late(struct remote *r, struct remote_thread *t)
 {
-	int status;
+	int status, sig;
 
-	while (waitpid(t->tid, &status, __WALL) == t->tid) {
-		int sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
-
-		if (!WIFSTOPPED(status)) {
-			note_end(r, t->tid, status);
-			return;
-		}
-		if (!sig)
-			look(r, t);
-		if (!ptrace(PTRACE_DETACH, t->tid, 0, sig))
-			return;
+	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+	if (waitpid(t->tid, &status, __WALL) != t->tid)
+		return;
+	if (!WIFSTOPPED(status)) {
+		note_end(r, t->tid, status);
+		return;
 	}
+	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+	if (!sig)
+		look(r, t);
+	let_go(t->tid, sig);
 }
 
 void remote__resume(struct remote *r)
@@ -376,7 +382,7 @@ void remote__resume(struct remote *r)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
 		else if (r->threads[i].stopped)
-			ptrace(PTRACE_DETACH, r->threads[i].tid, 0, 0);
+			let_go(r->threads[i].tid, 0);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (remote_now() - r->stopped_at) / 1000);
 	for (size_t i = 0; i < r->cnt; i++)
