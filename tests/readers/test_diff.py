@@ -2,12 +2,16 @@
 """`pyebpf diff`: what was changed by construction is a change, what only scatters is noise."""
 import json
 import os
+import pathlib
 import random
 import re
 import subprocess
+from xml.etree import ElementTree
 
 import pytest
 
+import chrome
+import hostile
 from made import PYEBPF, Script
 
 FUNCTIONS = ["main", "steady", "slower", "faster", "wild", "more", "other1", "other2", "other3"]
@@ -189,3 +193,102 @@ def test_a_program_with_one_function_made_slower(tmp_path):
     got = rows(diff(*paths))["counted"]
     assert (got["verdict"], got["before"]["calls"], got["after"]["calls"]) == ("changed", 1000, 1000)
     assert got["after"]["self_ns"] > 3 * got["before"]["self_ns"]
+
+
+# --- as a flame graph ---
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def boxes(path):
+    """{name: (class, row, ns, tooltip)}; a name that comes twice is an error, but for the first three rows."""
+    found = {}
+    for g in ElementTree.parse(path).iter(SVG + "g"):
+        classes = g.get("class").split()
+        if classes[0] != "b" or int(g.get("data-r")) < 3:
+            continue
+        name, *rest = g.find(SVG + "title").text.split("\n")
+        name = name.split(" (")[0]
+        assert name not in found
+        found[name] = classes[1], int(g.get("data-r")), int(g.get("data-n")), rest
+    return found
+
+
+def test_more_is_red_and_less_is_blue(first, tmp_path):
+    after = capture(tmp_path / "after.pyebpf", 2, line=20, folder="/elsewhere", slower=20000, faster=4000,
+                    extra=["brand_new"])
+    out = tmp_path / "x.svg"
+    done = run(first, after, "-o", out)
+    assert done.returncode == 0 and not done.stdout and b"wrote" in done.stderr
+    got = boxes(out)
+    table = rows(diff(first, after))
+    assert re.fullmatch("more[34]", got["slower"][0]) and got["brand_new"][0].startswith("more")
+    assert re.fullmatch("less[234]", got["faster"][0])
+    for name, (colour, _, ns, told) in got.items():
+        sides = [(table[name][side] or {"self_ns": 0, "total_ns": 0}) for side in ("before", "after")]
+        if name != "main":
+            assert ns == max(side["self_ns"] for side in sides), name
+        assert (colour == "same") == (table[name]["verdict"] == "noise") or table[name]["verdict"] == "changed", name
+        assert told[0].startswith("total: ") and told[1].startswith("self: ")
+    # a box is not narrower than what lies in it
+    assert got["main"][2] >= sum(ns for name, (_, _, ns, _) in got.items() if name != "main")
+    assert got["main"][1] == 3 and all(row == 4 for name, (_, row, _, _) in got.items() if name != "main")
+
+
+def test_what_is_gone_is_drawn(first, tmp_path):
+    after = capture(tmp_path / "after.pyebpf", 3, extra=["brand_new"])
+    assert run(after, first, "-o", tmp_path / "x.svg").returncode == 0
+    colour, _, ns, told = boxes(tmp_path / "x.svg")["brand_new"]
+    assert colour.startswith("less") and ns > 0 and " 0 ns after" in told[1] and "-100.0 %" in told[1]
+
+
+def test_equal_runs_are_grey(first, tmp_path):
+    assert run(first, first, "-o", tmp_path / "x.svg").returncode == 0
+    assert {colour for colour, *_ in boxes(tmp_path / "x.svg").values()} == {"same"}
+
+
+def test_no_script_of_a_name_is_in_the_picture(tmp_path):
+    s = Script()
+    s.process(1, 7, hostile.NAMES[0])
+    s.thread(1, 1, 7, hostile.NAMES[1])
+    for i, name in enumerate(hostile.NAMES, 1):
+        s.func(i, 1, i, name, name)
+        s.call(1, 1000 * i, i)
+        s.return_(1, 1000 * i + 500)
+    path = s.write(tmp_path / "x.pyebpf")
+    assert run(path, path, "-o", tmp_path / "x.svg").returncode == 0
+    tree = ElementTree.parse(tmp_path / "x.svg")
+    assert len(list(tree.iter(SVG + "script"))) == 1
+    assert {e.tag for e in tree.iter()} == {SVG + t for t in ("svg", "title", "style", "rect", "text", "g", "script")}
+
+
+@pytest.mark.parametrize("args, code, words", [
+    (["-o", "x.html"], 2, b"ends in .svg"), (["-o", "x.svg", "--json"], 2, b"ask for one"),
+    (["-o", "/nowhere/x.svg"], 6, b"/nowhere"),
+])
+def test_outputs_that_are_refused(first, args, code, words):
+    done = run(first, first, *args)
+    assert done.returncode == code and words in done.stderr and not done.stdout
+
+
+def test_a_picture_that_exists_stays(first, tmp_path):
+    (tmp_path / "x.svg").write_text("mine")
+    assert run(first, first, "-o", tmp_path / "x.svg").returncode == 6
+    assert (tmp_path / "x.svg").read_text() == "mine"
+    assert run(first, first, "-o", tmp_path / "x.svg", "--force").returncode == 0
+
+
+@pytest.mark.skipif(not chrome.PROGRAM, reason="no chromium (scripts/setup)")
+def test_the_picture_in_a_browser(first, tmp_path):
+    after = capture(tmp_path / "after.pyebpf", 4, slower=20000, faster=4000)
+    assert run(first, after, "-o", tmp_path / "x.svg").returncode == 0
+    with chrome.Browser(tmp_path) as program:
+        page = program.open((tmp_path / "x.svg").as_uri())
+        colour = "getComputedStyle([...document.querySelectorAll('g.b')].find(" \
+            "g => g.textContent.startsWith('%s')).querySelector('rect')).fill"
+        red, blue = (list(map(int, re.findall(r"\d+", page.run(colour % name)))) for name in ("slower", "faster"))
+        assert red[0] > red[2] + 40 and blue[2] > blue[0] + 40
+        folder = pathlib.Path(os.environ.get("PYEBPF_PICTURES", tmp_path))
+        folder.mkdir(parents=True, exist_ok=True)
+        page.picture(folder / "diff.png")
+        assert not page.noises

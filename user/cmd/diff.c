@@ -5,16 +5,20 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/emit.h"
 #include "cmd/input.h"
 #include "cmd/options.h"
 #include "export/diff_table.h"
+#include "export/svg_diff.h"
 
 struct diff_opts {
 	struct input_opts input;
 	uint64_t top_cnt;
-	bool json, raw;
+	bool json, raw, force;
+	const char *output;
 };
 
 #define AT(member) offsetof(struct diff_opts, member)
@@ -25,6 +29,10 @@ static const struct opt_row rows[] = {
 	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
 	  "keep the profiler's own cost in the times", false, NULL },
 	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
+	{ 'o', "output", "FILE.svg", OPT_STRING, AT(output), NULL,
+	  "write a flame graph in place of the table: red took more time, blue less; - for stdout",
+	  false, NULL },
+	{ 0, "force", NULL, OPT_FLAG, AT(force), NULL, "replace a file that exists", false, NULL },
 	{ 0 },
 };
 
@@ -37,7 +45,8 @@ static const struct opt_group groups[] = {
 
 static const struct opt_command command = {
 	.name = "diff",
-	.usage = "diff BEFORE AFTER [-n N] [--json]",
+	.usage = "diff BEFORE AFTER [-n N] [--json]\n"
+		 "diff BEFORE AFTER -o FILE.svg",
 	.about =
 		"Say which functions take more or less time in the second capture (.pyebpf) than in "
 		"the first, the largest change first, and which of these changes are no more than "
@@ -45,7 +54,7 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  pyebpf diff yesterday.pyebpf today.pyebpf\n"
 		    "  pyebpf diff a.pyebpf b.pyebpf -n 0 --json | jq '.rows[].verdict'\n"
-		    "  pyebpf diff old.pyebpf new.pyebpf --raw\n",
+		    "  pyebpf diff old.pyebpf new.pyebpf -o change.svg\n",
 };
 
 static int write_stdout(void *ctx, const void *data, size_t len)
@@ -96,6 +105,37 @@ static int print(const struct diff_opts *opts, const struct diff *d, struct err 
 	return err;
 }
 
+static int write_picture(const struct diff_opts *opts, const struct diff *d, struct err *e)
+{
+	auto_fn(outfile__freep) struct outfile *file = NULL;
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+	int err = outfile__open(&file, opts->output, OUTFILE_ATOMIC, opts->force, e);
+
+	err = err ? err : outbuf__init(&b, 65536, outfile__write, file);
+	err = err ? err : svg_diff(&b, d);
+	if (err == -PYE_EOUTPUT && file)
+		return outfile__explain(file, e);
+	err = err ? err : outfile__commit(file, e);
+	if (!err)
+		emit_report(stderr, opts->output, &export_svg,
+			    &(struct emit_result){ .bytes = outfile__bytes(file), .part_cnt = 1 });
+	return err;
+}
+
+/* Before the work starts. */
+static int check_output(const struct diff_opts *opts, struct err *e)
+{
+	const char *path = opts->output;
+
+	if (!path)
+		return 0;
+	if (opts->json)
+		return err_set(e, -PYE_EUSAGE, "--json and --output are two things: ask for one");
+	if (strcmp(path, "-") != 0 && exporter_by_path(path) != &export_svg)
+		return err_set(e, -PYE_EUSAGE, "--output: want a file that ends in .svg");
+	return outfile_check(path, opts->force, e);
+}
+
 static int diff(char *const *paths, const struct diff_opts *opts, struct err *e)
 {
 	auto_fn(free_slices) struct slices *before = NULL;
@@ -109,7 +149,9 @@ static int diff(char *const *paths, const struct diff_opts *opts, struct err *e)
 			e, -PYE_EFORMAT,
 			"one capture holds samples and the other one calls: they do not compare");
 	err = err ? err : diff__init(&d, before, after);
-	return err ? err : print(opts, &d, e);
+	if (err)
+		return err;
+	return opts->output ? write_picture(opts, &d, e) : print(opts, &d, e);
 }
 
 int cmd_diff(int argc, char **argv)
@@ -123,6 +165,9 @@ int cmd_diff(int argc, char **argv)
 		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
 	if (rest.command_cnt || rest.operand_cnt != 2)
 		return err_exit_code(options_usage(&command, "want two captures"));
-	err = diff(rest.operands, &opts, &e);
+	err = check_output(&opts, &e);
+	if (err == -PYE_EUSAGE)
+		return err_exit_code(options_usage(&command, "%s", e.what));
+	err = err ? err : diff(rest.operands, &opts, &e);
 	return err ? cmd_fail(command.name, err, &e) : 0;
 }

@@ -55,6 +55,19 @@ static void match_done(struct match *m)
 	}
 }
 
+int diff_name(struct strpool *names, const struct agg_result *r, uint32_t func, uint32_t *id)
+{
+	const struct strpool_str *name = &r->strings.strs[r->funcs[func].qualname];
+	auto_free char *key = malloc(name->len + 514);
+
+	if (!key)
+		return -ENOMEM;
+	module_name(key, 512, strpool__get(&r->strings, r->funcs[func].short_file));
+	strcat(key, ":");
+	strcat(key, name->s);
+	return strpool__add(names, key, strlen(key), id);
+}
+
 static int name_rows(struct match *m)
 {
 	struct strpool names;
@@ -67,18 +80,9 @@ static int name_rows(struct match *m)
 		if (!m->row_of[side])
 			err = -ENOMEM;
 		for (uint32_t i = 0; i < r->func_cnt && !err; i++) {
-			const struct strpool_str *name = &r->strings.strs[r->funcs[i].qualname];
-			auto_free char *key = malloc(name->len + 514);
-			uint32_t id;
+			uint32_t id = 1;
 
-			if (!key) {
-				err = -ENOMEM;
-				break;
-			}
-			module_name(key, 512, strpool__get(&r->strings, r->funcs[i].short_file));
-			strcat(key, ":");
-			strcat(key, name->s);
-			err = strpool__add(&names, key, strlen(key), &id);
+			err = diff_name(&names, r, i, &id);
 			m->row_of[side][i] = id - 1;
 		}
 	}

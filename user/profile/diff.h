@@ -56,4 +56,8 @@ int diff__init(struct diff *d, const struct slices *before, const struct slices 
 
 void diff__done(struct diff *d);
 
+/* diff_name - what makes a function the same in two runs, as a string of @names: its module and qualified name.
+ * Return: 0, -ENOMEM or -EOVERFLOW. */
+int diff_name(struct strpool *names, const struct agg_result *r, uint32_t func, uint32_t *id);
+
 #endif
