@@ -11,13 +11,14 @@
 #include "cmd/emit.h"
 #include "cmd/input.h"
 #include "cmd/options.h"
+#include "cmd/table.h"
 #include "export/diff_table.h"
 #include "export/svg_diff.h"
 
 struct diff_opts {
 	struct input_opts input;
-	uint64_t top_cnt;
-	bool json, raw, force;
+	struct table_opts table;
+	bool force;
 	const char *output;
 };
 
@@ -25,10 +26,6 @@ struct diff_opts {
 
 /* clang-format off */
 static const struct opt_row rows[] = {
-	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
-	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
-	  "keep the profiler's own cost in the times", false, NULL },
-	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
 	{ 'o', "output", "FILE.svg", OPT_STRING, AT(output), NULL,
 	  "write a flame graph in place of the table: red took more time, blue less; - for stdout",
 	  false, NULL },
@@ -38,6 +35,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Options", rows, 0 },
+	{ NULL, table_rows, AT(table) },
 	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };
@@ -57,12 +55,6 @@ static const struct opt_command command = {
 		    "  pyebpf diff old.pyebpf new.pyebpf -o change.svg\n",
 };
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
-}
-
 static void free_slices(struct slices **s)
 {
 	slices__free(*s);
@@ -71,7 +63,7 @@ static void free_slices(struct slices **s)
 static int read_side(const char *path, const struct diff_opts *opts, struct slices **out,
 		     struct err *e)
 {
-	const struct aggregate_opts agg_opts = { .raw = opts->raw };
+	const struct aggregate_opts agg_opts = { .raw = opts->table.raw };
 	auto_close int fd = input_open(path, e);
 	char shown[512];
 	int err;
@@ -90,19 +82,15 @@ static int read_side(const char *path, const struct diff_opts *opts, struct slic
 static int print(const struct diff_opts *opts, const struct diff *d, struct err *e)
 {
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
-	uint32_t top_cnt = opts->top_cnt && opts->top_cnt < UINT32_MAX ? (uint32_t)opts->top_cnt
-								       : UINT32_MAX;
-	int err = outbuf__init(&b, 65536, write_stdout, NULL);
+	int err = table_begin(&b);
 
 	if (err)
 		return err;
-	if (opts->json)
-		diff_json(&b, d, top_cnt);
+	if (opts->table.json)
+		diff_json(&b, d, table_row_cnt(&opts->table));
 	else
-		diff_print(stdout, d, top_cnt);
-	if (outbuf__flush(&b) || fflush(stdout))
-		err = err_set(e, -PYE_EOUTPUT, "cannot write standard output: %s", err_str(-errno));
-	return err;
+		diff_print(stdout, d, table_row_cnt(&opts->table));
+	return table_end(&b, e);
 }
 
 static int write_picture(const struct diff_opts *opts, const struct diff *d, struct err *e)
@@ -129,7 +117,7 @@ static int check_output(const struct diff_opts *opts, struct err *e)
 
 	if (!path)
 		return 0;
-	if (opts->json)
+	if (opts->table.json)
 		return err_set(e, -PYE_EUSAGE, "--json and --output are two things: ask for one");
 	if (strcmp(path, "-") != 0 && exporter_by_path(path) != &export_svg)
 		return err_set(e, -PYE_EUSAGE, "--output: want a file that ends in .svg");

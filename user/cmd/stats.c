@@ -8,6 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/input.h"
 #include "cmd/options.h"
+#include "cmd/table.h"
 #include "export/annotate_text.h"
 #include "export/stats.h"
 #include "export/stats_query.h"
@@ -16,9 +17,8 @@ struct stats_opts {
 	struct input_opts input;
 	enum ranking_by by;
 	enum ranking_sort sort;
-	uint64_t top_cnt;
+	struct table_opts table;
 	const char *function, *annotate;
-	bool json, raw;
 };
 
 /* Index of a word in a list that ends with NULL; -1 if it is none of them. */
@@ -71,15 +71,12 @@ static const struct opt_row rows[] = {
 	  "path/x.py:qualname, with :LINE behind it where several are called so", false, NULL },
 	{ 0, "annotate", "FILE", OPT_STRING, AT(annotate), NULL,
 	  "a source file with the time of its lines: its path, or the end of it", false, NULL },
-	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
-	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
-	  "keep the profiler's own cost in the times", false, NULL },
-	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
 	{ 0 },
 };
 
 static const struct opt_group groups[] = {
 	{ "Options", rows, 0 },
+	{ NULL, table_rows, AT(table) },
 	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };
@@ -101,17 +98,6 @@ static const struct opt_command command = {
 		    "  pyebpf stats trace.pyebpf -n 0 --json | jq '.rows[0]'\n",
 };
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
-}
-
-static uint32_t rows_to_show(const struct stats_opts *opts)
-{
-	return opts->top_cnt && opts->top_cnt < UINT32_MAX ? (uint32_t)opts->top_cnt : UINT32_MAX;
-}
-
 /* @lines: of samples, to show a table by line; else NULL. */
 static int print_table(const struct stats_opts *opts, const struct agg_result *r,
 		       const struct lines *lines, struct outbuf *b)
@@ -120,10 +106,10 @@ static int print_table(const struct stats_opts *opts, const struct agg_result *r
 	int err = lines && r->sample_ns ? ranking__of_lines(&k, lines, opts->sort)
 					: ranking__init(&k, r, opts->by, opts->sort);
 
-	if (!err && opts->json)
-		stats_json(b, r, &k, rows_to_show(opts));
+	if (!err && opts->table.json)
+		stats_json(b, r, &k, table_row_cnt(&opts->table));
 	else if (!err)
-		stats_print(stdout, r, &k, rows_to_show(opts));
+		stats_print(stdout, r, &k, table_row_cnt(&opts->table));
 	return err;
 }
 
@@ -151,10 +137,10 @@ static int print_query(const struct stats_opts *opts, const struct query_result 
 		*code = explain_name(opts->function, q);
 		return 0;
 	}
-	if (opts->json)
-		stats_query_json(b, q, rows_to_show(opts));
+	if (opts->table.json)
+		stats_query_json(b, q, table_row_cnt(&opts->table));
 	else
-		stats_query_print(stdout, q, rows_to_show(opts));
+		stats_query_print(stdout, q, table_row_cnt(&opts->table));
 	return 0;
 }
 
@@ -163,7 +149,7 @@ static int print_source(const struct stats_opts *opts, const struct lines *l, st
 	auto_fn(annotate__done) struct annotate a = { 0 };
 	int err = annotate__init(&a, l);
 
-	return err ? err : annotate_print(stdout, &a, opts->annotate, !opts->top_cnt, e);
+	return err ? err : annotate_print(stdout, &a, opts->annotate, !opts->table.top_cnt, e);
 }
 
 static void free_aggregate(struct aggregate **agg)
@@ -197,12 +183,12 @@ static int decode(const char *in, const struct stats_opts *opts,
 /* @code: set where what is wrong was said already. */
 static int stats(const char *in, const struct stats_opts *opts, int *code, struct err *e)
 {
-	const struct aggregate_opts agg_opts = { .raw = opts->raw };
+	const struct aggregate_opts agg_opts = { .raw = opts->table.raw };
 	auto_fn(free_aggregate) struct aggregate *agg = NULL;
 	auto_fn(free_query) struct query *query = NULL;
 	auto_fn(free_lines) struct lines *lines = NULL;
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
-	int err = outbuf__init(&b, 65536, write_stdout, NULL);
+	int err = table_begin(&b);
 
 	if (err)
 		return err;
@@ -225,9 +211,7 @@ static int stats(const char *in, const struct stats_opts *opts, int *code, struc
 	}
 	if (err)
 		return err;
-	if (outbuf__flush(&b) || fflush(stdout))
-		err = err_set(e, -PYE_EOUTPUT, "cannot write standard output: %s", err_str(-errno));
-	return err;
+	return table_end(&b, e);
 }
 
 int cmd_stats(int argc, char **argv)

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/idmap.h"
 #include "export/export.h"
 #include "export/gzip.h"
@@ -66,18 +67,8 @@ static int fragment_done(struct chrometrace *c, struct outbuf *b, uint32_t *id)
 
 static int set_at(uint32_t **array, uint32_t *cap, uint32_t index, uint32_t value)
 {
-	if (index >= *cap) {
-		uint32_t more = *cap ? *cap : 64;
-		uint32_t *grown;
-
-		while (more <= index)
-			more *= 2;
-		grown = realloc(*array, more * sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		*array = grown;
-		*cap = more;
-	}
+	if (GROW(*array, *cap, index))
+		return -ENOMEM;
 	(*array)[index] = value;
 	return 0;
 }

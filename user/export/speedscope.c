@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "export/folding.h"
 #include "export/gzip.h"
 #include "export/json.h"
@@ -108,15 +109,8 @@ static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *de
 {
 	struct speedscope *s = ctx;
 
-	if (func >= s->frame_cap) {
-		uint32_t cap = s->frame_cap ? s->frame_cap * 2 : 256;
-		uint32_t *grown = realloc(s->frame_of, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		s->frame_of = grown;
-		s->frame_cap = cap;
-	}
+	if (GROW(s->frame_of, s->frame_cap, func))
+		return -ENOMEM;
 	return frame_id(s, def->qualname, def->file, def->line, &s->frame_of[func]);
 }
 
@@ -126,22 +120,6 @@ static unsigned char *put_varint(unsigned char *at, uint64_t value)
 		*at++ = (unsigned char)(value | 0x80);
 	*at++ = (unsigned char)value;
 	return at;
-}
-
-static int grow_threads(struct speedscope *s, uint32_t thread)
-{
-	uint32_t cap = s->events_cap ? s->events_cap : 16;
-	struct events *grown;
-
-	while (cap <= thread)
-		cap *= 2;
-	grown = realloc(s->events, cap * sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
-	memset(grown + s->events_cap, 0, (cap - s->events_cap) * sizeof(*grown));
-	s->events = grown;
-	s->events_cap = cap;
-	return 0;
 }
 
 /* @frame: NO_FRAME closes. */
@@ -155,7 +133,7 @@ static int add_event(struct speedscope *s, uint32_t thread, uint64_t ns, uint32_
 		drop_events(s);
 		return 0;
 	}
-	if (thread >= s->events_cap && grow_threads(s, thread))
+	if (GROW(s->events, s->events_cap, thread))
 		return -ENOMEM;
 	e = &s->events[thread];
 	if (e->cap - e->len < 16) {
@@ -281,17 +259,9 @@ static int put_events(struct outbuf *b, const struct events *e)
 		at = get_varint(at, &step);
 		if (step & 1) {
 			at = get_varint(at, &frame);
-			if (depth == cap) {
-				uint32_t *grown;
-
-				cap = cap ? cap * 2 : 64;
-				grown = realloc(stack, cap * sizeof(*grown));
-				if (!grown) {
-					err = -ENOMEM;
-					break;
-				}
-				stack = grown;
-			}
+			err = GROW(stack, cap, depth);
+			if (err)
+				break;
 			stack[depth++] = (uint32_t)frame;
 		} else {
 			frame = depth ? stack[--depth] : 0; /* never: each was opened */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "export/folding.h"
 #include "export/json.h"
 
@@ -75,15 +76,8 @@ static int find_least(struct ss_stacks *s)
 
 static int keep(struct ss_stacks *s, const struct folded_stack *stack)
 {
-	if (s->record_cnt == s->record_cap) {
-		uint32_t cap = s->record_cap ? s->record_cap * 2 : 256;
-		struct record *grown = realloc(s->records, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		s->records = grown;
-		s->record_cap = cap;
-	}
+	if (GROW(s->records, s->record_cap, s->record_cnt))
+		return -ENOMEM;
 	if (s->func_cap - s->func_cnt < stack->func_cnt) {
 		size_t cap = s->func_cap * 2 + stack->func_cnt + 1024;
 		uint32_t *grown = realloc(s->funcs, cap * sizeof(*grown));

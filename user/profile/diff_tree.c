@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 
 void diff_tree__done(struct diff_tree *t)
 {
@@ -25,32 +26,6 @@ void diff_tree__done(struct diff_tree *t)
 	strpool__done(&t->all.strings);
 	*t = (struct diff_tree){ 0 };
 }
-
-/* Room for one more of @size bytes, zeroed, in an array, or NULL. */
-static void *grow(void *array, uint32_t *cap, uint32_t cnt, size_t size)
-{
-	uint32_t more = *cap ? *cap * 2 : 64;
-	char *grown;
-
-	if (cnt < *cap)
-		return array;
-	grown = reallocarray(array, more, size);
-	if (!grown)
-		return NULL;
-	memset(grown + *cap * size, 0, (more - *cap) * size);
-	*cap = more;
-	return grown;
-}
-
-/* The same for a member of struct diff_tree and its capacity. Return: 0 or -ENOMEM. */
-#define GROW(array, cap, cnt)                                                  \
-	({                                                                     \
-		void *grown_ = grow((array), &(cap), (cnt), sizeof(*(array))); \
-                                                                               \
-		if (grown_)                                                    \
-			(array) = grown_;                                      \
-		grown_ ? 0 : -ENOMEM;                                          \
-	})
 
 static int copy(struct diff_tree *t, const struct agg_result *r, uint32_t from, uint32_t *to)
 {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "base/strpool.h"
 
 struct lines {
@@ -87,15 +88,8 @@ static int row_of(struct lines *l, const struct trace_frame *frame, struct line_
 
 	if (err)
 		return err;
-	if (id - 1 == l->cap) {
-		uint32_t cap = l->cap ? l->cap * 2 : 64;
-		struct line_row *grown = reallocarray(l->rows, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		l->rows = grown;
-		l->cap = cap;
-	}
+	if (GROW(l->rows, l->cap, id - 1))
+		return -ENOMEM;
 	if (id - 1 == l->cnt)
 		l->rows[l->cnt++] = (struct line_row){ .func = index, .line = frame->line };
 	*row = &l->rows[id - 1];

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/grow.h"
 #include "base/idmap.h"
 #include "profile/module.h"
 #include "profile/query_priv.h"
@@ -129,37 +130,19 @@ static int thread_of(struct query *q, uint32_t id, struct query_thread **out)
 	int err = 0;
 
 	if (i == IDMAP_NONE) {
-		struct query_thread *grown;
-		uint32_t cap = q->thread_cap ? q->thread_cap * 2 : 16;
-
 		i = q->thread_cnt;
-		if (i == q->thread_cap) {
-			grown = reallocarray(q->threads, cap, sizeof(*grown));
-			if (!grown)
-				return -ENOMEM;
-			q->threads = grown;
-			q->thread_cap = cap;
-		}
-		q->threads[i] = (struct query_thread){ 0 };
-		err = idmap__set(&q->thread_ids, id, i);
+		err = GROW(q->threads, q->thread_cap, i);
+		err = err ? err : idmap__set(&q->thread_ids, id, i);
 		q->thread_cnt += !err;
 	}
-	*out = &q->threads[i];
+	*out = err ? NULL : &q->threads[i];
 	return err;
 }
 
 static int push(struct query_thread *t, const struct trace_event *event)
 {
-	uint32_t cap = t->cap ? t->cap * 2 : 8;
-	struct run *grown;
-
-	if (t->cnt == t->cap) {
-		grown = reallocarray(t->runs, cap, sizeof(*grown));
-		if (!grown)
-			return -ENOMEM;
-		t->runs = grown;
-		t->cap = cap;
-	}
+	if (GROW(t->runs, t->cap, t->cnt))
+		return -ENOMEM;
 	t->runs[t->cnt++] = (struct run){ event->ts_ns, t->own_ns, event->depth };
 	return 0;
 }

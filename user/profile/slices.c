@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/idmap.h"
 
 #define FIRST_WIDTH_NS 100000
@@ -96,19 +97,8 @@ static struct slice *slice_at(struct slices *s, uint32_t func, uint64_t ts_ns)
 
 	while (at_ns / s->width_ns >= SLICES_MAX)
 		halve(s);
-	if (func >= s->func_cap) {
-		uint32_t cap = s->func_cap ? s->func_cap : 64;
-		struct slice **grown;
-
-		while (cap <= func)
-			cap *= 2;
-		grown = reallocarray(s->of, cap, sizeof(*grown));
-		if (!grown)
-			return NULL;
-		memset(grown + s->func_cap, 0, (cap - s->func_cap) * sizeof(*grown));
-		s->of = grown;
-		s->func_cap = cap;
-	}
+	if (GROW(s->of, s->func_cap, func))
+		return NULL;
 	if (!s->of[func])
 		s->of[func] = calloc(SLICES_MAX, sizeof(**s->of));
 	return s->of[func] ? &s->of[func][at_ns / s->width_ns] : NULL;
@@ -145,34 +135,18 @@ static int thread_of(struct slices *s, uint32_t id, struct slices_thread **out)
 
 	if (i == IDMAP_NONE) {
 		i = s->thread_cnt;
-		if (i == s->thread_cap) {
-			uint32_t cap = i ? i * 2 : 16;
-			struct slices_thread *grown = reallocarray(s->threads, cap, sizeof(*grown));
-
-			if (!grown)
-				return -ENOMEM;
-			s->threads = grown;
-			s->thread_cap = cap;
-		}
-		s->threads[i] = (struct slices_thread){ 0 };
-		err = idmap__set(&s->thread_ids, id, i);
+		err = GROW(s->threads, s->thread_cap, i);
+		err = err ? err : idmap__set(&s->thread_ids, id, i);
 		s->thread_cnt += !err;
 	}
-	*out = &s->threads[i];
+	*out = err ? NULL : &s->threads[i];
 	return err;
 }
 
 static int push(struct slices_thread *t, uint32_t func)
 {
-	if (t->depth == t->cap) {
-		uint32_t cap = t->cap ? t->cap * 2 : 32;
-		uint32_t *grown = reallocarray(t->frames, cap, sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		t->frames = grown;
-		t->cap = cap;
-	}
+	if (GROW(t->frames, t->cap, t->depth))
+		return -ENOMEM;
 	t->frames[t->depth++] = func;
 	return 0;
 }
