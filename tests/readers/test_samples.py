@@ -68,7 +68,7 @@ def test_lines_are_those_of_the_samples(capture):
     # all that nap() does is on its one line, and main() is at two
     assert at["nap", 9]["self_ns"] == by_function["nap"]["self_ns"] >= 8 * 45000000
     assert {line for f, line in at if f == "spin"} & {5, 6}
-    assert {line for f, line in at if f == "main"} == {12, 13}
+    assert {line for f, line in at if f == "main"} >= {12, 13}  # and 11, if it was interrupted there
     head = run("stats", capture, "--by", "line").stdout
     assert "     samples       self" in head and "prog.py:9 nap" in head
 
