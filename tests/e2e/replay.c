@@ -40,7 +40,7 @@ static int on_control(struct player *p, const struct pye_proc_rec *rec)
 					       .ts_ns = rec->head.ts_ns };
 
 	if (rec->head.kind == PYE_REC_PROC_END)
-		return assembler__process_end(p->a, rec->pix, rec->head.ts_ns);
+		assembler__process_end(p->a, rec->pix, rec->head.ts_ns);
 	if (rec->head.kind == PYE_REC_EXEC)
 		assembler__process_end(p->a, rec->old_pix, rec->head.ts_ns);
 	if (rec->head.kind == PYE_REC_EXEC || rec->head.kind == PYE_REC_FORK)

@@ -581,8 +581,8 @@ static void test_assemble__fork_exec_and_end(void **state)
 	make_code(&as->b, 2, 5, "e");
 	make_entry(&as->b, 2, 0, F(5), 5, PYE_ENTRY_CALL);
 	assembly_feed(as);
-	assert_int_equal(assembler__process_end(as->a, 2, 5000), 0);
-	assert_int_equal(assembler__process_end(as->a, 99, 5000), 0);
+	assembler__process_end(as->a, 2, 5000);
+	assembler__process_end(as->a, 99, 5000);
 	make_exit(&as->b, 2, 1, F(5), PYE_EXIT_RETURN); /* was in its ring */
 	make_thread_end(&as->b, 2, 2, 2);
 	assembly_finish(as);
@@ -592,6 +592,32 @@ static void test_assemble__fork_exec_and_end(void **state)
 	assert_int_equal(as->processes[2].start_ns, 500);
 	assert_int_equal(as->processes[2].end_ns, 5000);
 	assert_int_equal(as->processes[1].end_ns, 0);
+	assembly_free(as);
+}
+
+/* A chunk is written between the end of a process and what its threads had left in the rings. */
+static void test_assemble__an_end_is_known_before_the_last_events(void **state)
+{
+	const struct assembler_child child = { .from = 1, .pix = 2, .pid = getpid(), .ts_ns = 500 };
+	struct assembly *as = assembly_usual(0);
+
+	(void)state;
+	assert_int_equal(assembler__fork(as->a, &child), 0);
+	assembly_feed(as);
+	assembler__process_end(as->a, 2, 5000);
+	for (int i = 0; i < 3; i++) {
+		assembler__totals(as->a, NULL, &as->totals);
+		assert_int_equal(capw__flush(as->w, &as->totals), 0);
+	}
+	make_thread(&as->b, 2, 2, 102, 0);
+	make_code(&as->b, 2, 5, "e");
+	make_entry(&as->b, 2, 0, F(5), 5, PYE_ENTRY_CALL);
+	make_exit(&as->b, 2, 1, F(5), PYE_EXIT_RETURN);
+	make_thread_end(&as->b, 2, 2, 2);
+	assembly_finish(as);
+	assert_string_equal(as->threads[2].text, "call e, return e");
+	assert_int_equal(as->totals.lost[LOSS_USER], 0);
+	assert_int_equal(as->processes[2].end_ns, 5000);
 	assembly_free(as);
 }
 
@@ -978,6 +1004,7 @@ int main(void)
 		T(a_hole_before_what_is_taken_back),
 		T(what_cannot_be_taken_back),
 		T(fork_exec_and_end),
+		T(an_end_is_known_before_the_last_events),
 		T(a_child_that_ran_untraced_at_first),
 		T(processes_that_ended_are_forgotten),
 		T(idle_threads),

@@ -597,7 +597,7 @@ int assembler__finish(struct assembler *a)
 			err = asm_first(err, release_held(a, t));
 		err = asm_first(err, asm_fold_flush(a, t));
 	}
-	return err;
+	return asm_first(err, asm_processes_end(a));
 }
 
 int assembler__settle(struct assembler *a, uint64_t ts_ns)
@@ -731,7 +731,7 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch)
 		asm_forget_dead(a);
 		while (a->retired_cnt && asm_settled(a, a->retired[a->retired_at].round))
 			retire_oldest(a);
-		asm_processes_forget(a);
+		err = asm_processes_forget(a);
 	}
 	while ((rec = capture_record(batch, &at, &len)))
 		err = asm_first(err, dispatch(a, rec, len));

@@ -54,7 +54,7 @@ struct assembler_child {
 int assembler__fork(struct assembler *a, const struct assembler_child *child);
 
 /* assembler__process_end - no more of its records will come but those in the rings. */
-int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns);
+void assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns);
 
 /**
  * assembler__off, assembler__on - nothing of a process is recorded between these times

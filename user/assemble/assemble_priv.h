@@ -28,6 +28,7 @@ struct asm_process {
 		ASM_ENDING
 	} state; /* ENDING: the round below is known */
 	uint32_t ended_round;
+	bool end_told; /* to the writer */
 	uint32_t thread_cnt;
 	uint64_t hits; /* events, the lost ones included */
 	uint64_t off_ns; /* not recorded since then; 0: it is */
@@ -216,7 +217,10 @@ static inline int asm_first(int first, int err)
 
 /* asm_processes_forget - at the beginning of a batch: those that have ended go, once no ring can hold a
  * record of them. */
-void asm_processes_forget(struct assembler *a);
+int asm_processes_forget(struct assembler *a);
+
+/* asm_processes_end - at the end: the writer hears of all that have ended. 0 or -ENOMEM. */
+int asm_processes_end(struct assembler *a);
 
 /* asm_process_code - note a code object of a process, to retire it with that; asm_process_gone - it was
  * retired before. 0 or -ENOMEM. */

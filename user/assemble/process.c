@@ -233,13 +233,12 @@ static void process_free(struct assembler *a, struct asm_process *p)
 	free(p);
 }
 
-int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
+void assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 {
-	struct asm_process *p;
+	struct asm_process *p = process_find(a, pix);
 
-	HASH_FIND(hh, a->processes, &pix, sizeof(pix), p);
 	if (!p)
-		return 0;
+		return;
 	p->trace.end_ns = ts_ns;
 	if (p->mem_open)
 		proc_mem__close(&p->mem);
@@ -247,17 +246,37 @@ int assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 	if (p->state == ASM_RUNS)
 		a->ended_cnt++;
 	p->state = ASM_ENDED;
+	p->end_told = false;
 	a->ended_new = true;
+}
+
+/* The writer forgets a process that has ended, so it hears of that when nothing of it can come any more. */
+static int tell_end(struct assembler *a, struct asm_process *p)
+{
+	if (p->state == ASM_RUNS || p->end_told)
+		return 0;
+	p->end_told = true;
 	return capw__process(a->w, &p->trace);
 }
 
-void asm_processes_forget(struct assembler *a)
+int asm_processes_end(struct assembler *a)
 {
 	struct asm_process *p, *next;
+	int err = 0;
+
+	HASH_ITER(hh, a->processes, p, next)
+	err = asm_first(err, tell_end(a, p));
+	return err;
+}
+
+int asm_processes_forget(struct assembler *a)
+{
+	struct asm_process *p, *next;
+	int err = 0;
 
 	a->ended_new = false;
 	if (!a->ended_cnt)
-		return;
+		return 0;
 	HASH_ITER(hh, a->processes, p, next)
 	{
 		if (p->state == ASM_ENDED) {
@@ -273,12 +292,14 @@ void asm_processes_forget(struct assembler *a)
 		memset(&p->codes_sampled, 0, sizeof(p->codes_sampled));
 		p->code_cnt = p->gone_cnt = 0;
 		asm_idle_end(a, p);
+		err = asm_first(err, tell_end(a, p));
 		/* a thread whose last record was lost has its final number at the end of the trace */
 		if (p->thread_cnt)
 			continue;
 		process_free(a, p);
 		a->ended_cnt--;
 	}
+	return err;
 }
 
 void asm_processes_free(struct assembler *a)
