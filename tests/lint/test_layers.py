@@ -12,6 +12,8 @@ EDGES = {
     "proc": "base",
     "elf": "base",
     "cpython": "base proc elf abi",
+    # windows on disk: bytes and labels, whatever made them
+    "store": "base",
     # it runs in another process: what it writes there is the abi
     "inline": "base proc cpython abi",
     "profile": "base",
@@ -38,8 +40,9 @@ LIBRARIES = {
     r".*\.skel\.h": "capture",
     r"capstone/": "cpython",
     r"zstd": "capfile",
-    r"zlib\.h": "export import",
+    r"zlib\.h": "export import store",
     r"yajl/": "import",
+    r"sqlite3\.h": "store",
 }
 # What the BPF programs may include, beside themselves.
 BPF = r"abi/|lib/|py/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/outfile.h"
+#include "base/text.h"
+#include "store/catalogue.h"
+#include "store/head.h"
+#include "store/store_priv.h"
+
+static const char window_end[] = ".pb.gz";
+
+struct store_file {
+	struct store *store;
+	struct outfile *out;
+	char name[NAME_MAX + 1];
+	int64_t start_ns, end_ns;
+	struct store_label labels[STORE_LABELS_MAX]; /* sorted, copies */
+	uint32_t label_cnt;
+	uint64_t bytes;
+};
+
+static void search_close(DIR **dir)
+{
+	if (*dir)
+		closedir(*dir);
+}
+
+static int path_in(const struct store *s, const char *name, char *out, size_t size)
+{
+	int n = snprintf(out, size, "%s/%s", s->dir, name);
+
+	return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t len = strlen(name), end_len = strlen(end);
+
+	return len > end_len && !strcmp(name + len - end_len, end);
+}
+
+/* --- mending --- */
+
+static int remember(struct store *s, const char *name, struct err *e)
+{
+	auto_close int fd = openat(s->dir_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	auto_fn(head_done) struct head head = { 0 };
+	struct store_window w = { .file = name };
+	struct stat st;
+	int err = 0;
+
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || (err = head_read(fd, &head))) {
+		s->mended.unreadable++;
+		return err == -ENOMEM ? err : 0;
+	}
+	w.start_ns = head.start_ns;
+	w.end_ns = head.end_ns;
+	w.bytes = (uint64_t)st.st_size;
+	w.labels = head.labels;
+	w.label_cnt = head.label_cnt;
+	err = catalogue__add(s->catalogue, &w, e);
+	s->mended.added += !err;
+	return err;
+}
+
+/* A file that was being written when its writer was killed. */
+static bool is_left_over(const char *name)
+{
+	return !strncmp(name, ".pyebpf-", 8) && ends_with(name, ".tmp");
+}
+
+static int add_missing(struct store *s, struct err *e)
+{
+	auto_fn(search_close) DIR *dir = opendir(s->dir);
+	struct dirent *entry;
+	int err = 0;
+
+	if (!dir)
+		return err_set(e, -PYE_EFORMAT, "the store %s cannot be read: %s", s->dir,
+			       strerror(errno));
+	while (!err && (entry = readdir(dir))) {
+		if (s->lock_fd >= 0 && is_left_over(entry->d_name))
+			unlinkat(s->dir_fd, entry->d_name, 0);
+		if (!ends_with(entry->d_name, window_end))
+			continue;
+		err = catalogue__has(s->catalogue, entry->d_name, e);
+		err = err ? (err < 0 ? err : 0) : remember(s, entry->d_name, e);
+	}
+	return err;
+}
+
+struct names {
+	char **items;
+	size_t cnt, cap;
+	const struct store *store;
+};
+
+static void names_done(struct names *n)
+{
+	for (size_t i = 0; i < n->cnt; i++)
+		free(n->items[i]);
+	free(n->items);
+}
+
+static int note_missing(void *ctx, const struct store_window *w)
+{
+	struct names *n = ctx;
+
+	if (!faccessat(n->store->dir_fd, w->file, F_OK, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	if (n->cnt == n->cap) {
+		size_t cap = n->cap ? n->cap * 2 : 64;
+		char **grown = realloc(n->items, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		n->items = grown;
+		n->cap = cap;
+	}
+	n->items[n->cnt] = strdup(w->file);
+	return n->items[n->cnt++] ? 0 : -ENOMEM;
+}
+
+static int remove_gone(struct store *s, struct err *e)
+{
+	auto_fn(names_done) struct names gone = { .store = s };
+	int err = catalogue__each(s->catalogue, INT64_MIN, INT64_MAX, note_missing, &gone, e);
+
+	for (size_t i = 0; i < gone.cnt && !err; i++) {
+		err = catalogue__remove(s->catalogue, gone.items[i], e);
+		s->mended.removed += !err;
+	}
+	return err;
+}
+
+static int mend(struct store *s, struct err *e)
+{
+	int err = catalogue__begin(s->catalogue, e);
+
+	err = err ? err : remove_gone(s, e);
+	err = err ? err : add_missing(s, e);
+	return err ? err : catalogue__commit(s->catalogue, e);
+}
+
+/* --- opening --- */
+
+static int lock(struct store *s, struct err *e)
+{
+	char path[PATH_MAX];
+	int err = path_in(s, "lock", path, sizeof(path));
+
+	if (err)
+		return err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
+	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->lock_fd < 0)
+		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be written: %s", s->dir,
+			       strerror(errno));
+	if (!flock(s->lock_fd, LOCK_EX | LOCK_NB))
+		return 0;
+	err_set(e, -PYE_EOUTPUT, "another pyebpf writes to the store %s", s->dir);
+	err_hint(e, "give each its own folder, or stop the other one");
+	return -PYE_EOUTPUT;
+}
+
+static void drop_catalogue(const struct store *s)
+{
+	static const char *const names[] = { CATALOGUE, CATALOGUE "-wal", CATALOGUE "-shm" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		unlinkat(s->dir_fd, names[i], 0);
+}
+
+static int open_writable(struct store *s, const char *path, struct err *e)
+{
+	int err = catalogue__open(&s->catalogue, path, e);
+
+	err = err ? err : mend(s, e);
+	if (err != -PYE_EFORMAT)
+		return err;
+	catalogue__free(take_ptr(s->catalogue));
+	drop_catalogue(s);
+	s->mended = (struct store_mended){ 0 };
+	err = catalogue__open(&s->catalogue, path, e);
+	return err ? err : mend(s, e);
+}
+
+static int open_readable(struct store *s, struct err *e)
+{
+	char path[PATH_MAX];
+	int err = catalogue__open(&s->catalogue, NULL, e);
+
+	/* what cannot be copied is read from the files */
+	if (!err && !path_in(s, CATALOGUE, path, sizeof(path)))
+		err = catalogue__copy(s->catalogue, path);
+
+	return err ? err : mend(s, e);
+}
+
+static int open_all(struct store *s, enum store_mode mode, struct err *e)
+{
+	char path[PATH_MAX];
+	int err;
+
+	if (mode == STORE_WRITE && mkdir(s->dir, 0700) && errno != EEXIST)
+		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be made: %s", s->dir,
+			       strerror(errno));
+	s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->dir_fd < 0)
+		return err_set(e, mode == STORE_WRITE ? -PYE_EOUTPUT : -PYE_EFORMAT,
+			       "the store %s cannot be opened: %s", s->dir, strerror(errno));
+	if (mode == STORE_READ)
+		return open_readable(s, e);
+	err = lock(s, e);
+	if (!err && path_in(s, CATALOGUE, path, sizeof(path)))
+		err = err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
+	return err ? err : open_writable(s, path, e);
+}
+
+int store__open(struct store **out, const char *dir, enum store_mode mode, struct err *e)
+{
+	auto_fn(store__freep) struct store *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	s->dir_fd = s->lock_fd = -1;
+	s->dir = strdup(dir);
+	err = s->dir ? open_all(s, mode, e) : -ENOMEM;
+	if (!err)
+		*out = take_ptr(s);
+	return err;
+}
+
+void store__free(struct store *s)
+{
+	if (!s)
+		return;
+	catalogue__free(s->catalogue);
+	if (s->dir_fd >= 0)
+		close(s->dir_fd);
+	if (s->lock_fd >= 0)
+		close(s->lock_fd);
+	free(s->dir);
+	free(s);
+}
+
+const struct store_mended *store__mended(const struct store *s)
+{
+	return &s->mended;
+}
+
+const char *store__dir(const struct store *s)
+{
+	return s->dir;
+}
+
+/* --- writing --- */
+
+static int compare_labels(const void *a, const void *b)
+{
+	const struct store_label *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int copy_labels(struct store_file *f, const struct store_label *labels, uint32_t cnt,
+		       struct err *e)
+{
+	if (cnt > STORE_LABELS_MAX)
+		return err_set(e, -PYE_EOUTPUT, "a window has at most %u labels", STORE_LABELS_MAX);
+	for (uint32_t i = 0; i < cnt; i++) {
+		struct store_label *l = &f->labels[i];
+
+		if (!label_is_name(labels[i].name) || strlen(labels[i].name) > STORE_LABEL_MAX ||
+		    strlen(labels[i].value) > STORE_LABEL_MAX)
+			return err_set(e, -PYE_EOUTPUT, "no label can be called %.40s",
+				       labels[i].name);
+		f->label_cnt++;
+		l->name = strdup(labels[i].name);
+		l->value = strdup(labels[i].value);
+		if (!l->name || !l->value)
+			return -ENOMEM;
+	}
+	if (!*label_value(f->labels, f->label_cnt, STORE_SERVICE))
+		return err_set(e, -PYE_EOUTPUT, "a window needs the label " STORE_SERVICE);
+	qsort(f->labels, f->label_cnt, sizeof(f->labels[0]), compare_labels);
+	return 0;
+}
+
+/* FNV-1a: two windows of the same time and service, but other labels, have other names. */
+static uint32_t hash_labels(const struct store_file *f)
+{
+	uint32_t hash = 2166136261u;
+
+	for (uint32_t i = 0; i < f->label_cnt; i++) {
+		const char *parts[] = { f->labels[i].name, f->labels[i].value };
+
+		for (unsigned int part = 0; part < 2; part++)
+			for (const char *c = parts[part];; c++) {
+				hash = (hash ^ (uint8_t)*c) * 16777619u;
+				if (!*c)
+					break;
+			}
+	}
+	return hash;
+}
+
+static void name_file(struct store_file *f)
+{
+	char service[64], stamp[32];
+	time_t seconds = (time_t)(f->start_ns / 1000000000);
+	uint64_t length = (uint64_t)(f->end_ns - f->start_ns + 999999999) / 1000000000u;
+	struct tm tm;
+	size_t n = 0;
+
+	for (const char *c = label_value(f->labels, f->label_cnt, STORE_SERVICE);
+	     *c && n + 1 < sizeof(service); c++) {
+		bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+			     (*c >= '0' && *c <= '9') || *c == '.' || *c == '_' || *c == '-';
+
+		service[n++] = plain ? *c : '_';
+	}
+	service[n] = '\0';
+	gmtime_r(&seconds, &tm);
+	strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &tm);
+	snprintf(f->name, sizeof(f->name), "%s-%" PRIu64 "s-%s-%08" PRIx32 "%s", stamp, length,
+		 service, hash_labels(f), window_end);
+}
+
+int store__begin(struct store *s, int64_t start_ns, int64_t end_ns,
+		 const struct store_label *labels, uint32_t label_cnt, struct store_file **out,
+		 struct err *e)
+{
+	auto_fn(store_file__freep) struct store_file *f = calloc(1, sizeof(*f));
+	char path[PATH_MAX];
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	*f = (struct store_file){ .store = s, .start_ns = start_ns, .end_ns = end_ns };
+	if (s->lock_fd < 0 || end_ns < start_ns || start_ns < 0)
+		return err_set(e, -PYE_EOUTPUT, "no window can be written here");
+	err = copy_labels(f, labels, label_cnt, e);
+	if (err)
+		return err;
+	name_file(f);
+	if (path_in(s, f->name, path, sizeof(path)))
+		return err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
+	err = outfile__open(&f->out, path, OUTFILE_ATOMIC, false, e);
+	if (!err)
+		*out = take_ptr(f);
+	return err;
+}
+
+int store_file__write(void *file, const void *data, size_t len)
+{
+	struct store_file *f = file;
+
+	return outfile__write(f->out, data, len);
+}
+
+int store_file__commit(struct store_file *f, struct err *e)
+{
+	struct store_window w = {
+		.file = f->name,
+		.start_ns = f->start_ns,
+		.end_ns = f->end_ns,
+		.bytes = outfile__bytes(f->out),
+		.labels = f->labels,
+		.label_cnt = f->label_cnt,
+	};
+	struct catalogue *c = f->store->catalogue;
+	int err = outfile__commit(f->out, e);
+
+	if (err)
+		return err;
+	/* a row that cannot be written, on a full disk say, is added when the store is opened next */
+	err = catalogue__begin(c, e);
+	err = err ? err : catalogue__add(c, &w, e);
+	return err ? err : catalogue__commit(c, e);
+}
+
+void store_file__free(struct store_file *f)
+{
+	if (!f)
+		return;
+	outfile__free(f->out);
+	for (uint32_t i = 0; i < f->label_cnt; i++) {
+		free((char *)f->labels[i].name);
+		free((char *)f->labels[i].value);
+	}
+	free(f);
+}
+
+/* --- reading --- */
+
+struct chosen {
+	const struct selector *selector;
+	int (*fn)(void *ctx, const struct store_window *window);
+	void *ctx;
+};
+
+static int take_window(void *ctx, const struct store_window *w)
+{
+	const struct chosen *c = ctx;
+
+	return selector__takes(c->selector, w->labels, w->label_cnt) ? c->fn(c->ctx, w) : 0;
+}
+
+int store__each(struct store *s, int64_t since_ns, int64_t until_ns,
+		const struct selector *selector,
+		int (*fn)(void *ctx, const struct store_window *window), void *ctx, struct err *e)
+{
+	struct chosen chosen = { selector, fn, ctx };
+
+	return catalogue__each(s->catalogue, since_ns, until_ns, take_window, &chosen, e);
+}
+
+int store__open_window(const struct store *s, const struct store_window *window, struct err *e)
+{
+	int fd = openat(s->dir_fd, window->file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+	return fd >= 0 ? fd
+		       : err_set(e, -PYE_EFORMAT, "the window %s cannot be read: %s", window->file,
+				 strerror(errno));
+}
