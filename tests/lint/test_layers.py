@@ -29,8 +29,10 @@ EDGES = {
     "import": "base profile",
     # serves bytes; what they are is the command's business
     "view": "base",
+    # a window is a capture that becomes profiles: after the fact, but for the names of running processes
+    "agent": "base proc decode export profile store",
     # abi: names the counters in the closing report
-    "cmd": "base proc view cpython inline capture assemble capfile decode profile export import abi",
+    "cmd": "base agent store proc view cpython inline capture assemble capfile decode profile export import abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.

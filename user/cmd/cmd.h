@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+int cmd_agent(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_detach(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);

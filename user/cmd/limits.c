@@ -132,14 +132,37 @@ int limits_check(const struct limit_opts *o, bool to_stdout, struct err *e)
 void limits_writer(const struct limit_opts *o, struct capw_opts *out)
 {
 	*out = (struct capw_opts){ .keep_ns = o->keep_ns,
-				   .in_parts = o->split.events || o->split.bytes };
+				   .in_parts = o->split.events || o->split.bytes ||
+					       o->split.every_ns };
 	if (o->keep_ns)
 		out->keep_bytes = (size_t)o->max_bytes;
 }
 
 static bool in_parts(const struct session *s)
 {
-	return s->opts.limits.split.events || s->opts.limits.split.bytes;
+	const struct limit_split *split = &s->opts.limits.split;
+
+	return split->events || split->bytes || split->every_ns;
+}
+
+/* The next moment at which parts end, on the wall clock. */
+static int64_t next_end(const struct limit_split *split, int64_t now)
+{
+	int64_t every = (int64_t)split->every_ns, into = (now - (int64_t)split->offset_ns) % every;
+
+	return now + every - (into < 0 ? into + every : into);
+}
+
+void limits_begin(struct session *s)
+{
+	const struct limit_split *split = &s->opts.limits.split;
+	int64_t now = wall_ns(), first = now + (int64_t)split->first_ns;
+
+	if (!split->every_ns)
+		return;
+	s->part_end_ns = next_end(split, now);
+	if (split->first_ns && first < s->part_end_ns)
+		s->part_end_ns = first;
 }
 
 /* Will the file be larger than @max with what is still to come into it? */
@@ -171,6 +194,8 @@ static bool part_is_full(struct session *s)
 	const struct limit_opts *o = &s->opts.limits;
 	uint64_t max = o->split.bytes;
 
+	if (o->split.every_ns)
+		return wall_ns() >= s->part_end_ns;
 	if (o->split.events && capw__written(s->capw) - s->part_first >= o->split.events)
 		return true;
 	if (o->max_bytes && (!max || o->max_bytes < max))
@@ -195,6 +220,8 @@ void limits_part(struct session *s)
 	/* a full disk is reported at the end, with the number of events it cost */
 	capw__next_part(s->capw, fd, &totals);
 	s->part_first = capw__written(s->capw);
+	if (s->opts.limits.split.every_ns)
+		s->part_end_ns = next_end(&s->opts.limits.split, wall_ns());
 	files->part_done(files->ctx);
 }
 

@@ -32,6 +32,9 @@ struct limit_triggers {
 
 struct limit_split {
 	uint64_t events, bytes; /* of a part; one of them is 0 */
+	/* or a part ends when the wall clock shows a multiple of this and @offset_ns, the first one after
+	 * @first_ns at the latest */
+	uint64_t every_ns, offset_ns, first_ns;
 };
 
 /* A group of options of commands that capture; all 0: no limit. */
@@ -64,6 +67,9 @@ struct limit_files {
 
 /* limits_full - the run has reached a bound and ends. */
 bool limits_full(struct session *s);
+
+/* limits_begin - a capture begins now. */
+void limits_begin(struct session *s);
 
 /* limits_part - go on in the next file if it is time; the run ends when there is none. */
 void limits_part(struct session *s);

@@ -378,11 +378,11 @@ void select_forked(struct session *s, const struct pye_proc_rec *rec)
 	struct target *t;
 
 	if (s->as)
-		assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
-								  .pix = rec->pix,
-								  .pid = (pid_t)rec->pid,
-								  .ts_ns = rec->head.ts_ns,
-								  .late = false });
+		session_forked(s, &(struct assembler_child){ .from = rec->old_pix,
+							     .pix = rec->pix,
+							     .pid = (pid_t)rec->pid,
+							     .ts_ns = rec->head.ts_ns,
+							     .late = false });
 	/* the run ends with the last one of them */
 	t = s->released || select_is_open(s) ? NULL : target_add(s, (pid_t)rec->pid, &e);
 	if (t)

@@ -44,7 +44,7 @@ uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-static int64_t wall_ns(void)
+int64_t wall_ns(void)
 {
 	struct timespec ts;
 
@@ -219,6 +219,8 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	if (!err && s->opts.sample_ns)
 		assembler__sampling(s->as);
 	err = err ? err : filters_begin(s);
+	if (!err)
+		limits_begin(s);
 	return err ? err : limits_watch(s);
 }
 
@@ -397,6 +399,8 @@ static int loop(struct session *s)
 		drained = s->as ? drain(s, PASS_BATCHES) : 0;
 		if (drained < 0)
 			return drained;
+		if (s->capw)
+			limits_part(s);
 		budget_tick(s, now, !drained);
 		/* calls are there, so the interpreter has started */
 		if (s->opts.command && !s->opts.sample_ns && s->capw && capw__written(s->capw) &&

@@ -18,6 +18,15 @@
 struct session;
 struct select_args;
 
+/* Hears of each process when it is taken in, by its id in the capture. */
+struct session_seen {
+	void *ctx;
+	/* @pid: as /proc shows it; -1 when it has ended by now */
+	void (*process)(void *ctx, const struct trace_process *process, pid_t pid);
+	/* a child, or what a process has executed: so far it is like the other one */
+	void (*forked)(void *ctx, uint32_t from, uint32_t process);
+};
+
 struct session_opts {
 	const char *engine; /* "auto", "uprobe", "usdt", "inline" */
 	const pid_t *pids; /* in our pid namespace */
@@ -30,6 +39,7 @@ struct session_opts {
 	struct limit_opts limits;
 	struct filter_opts filter;
 	struct limit_files files; /* called where limits want more than one */
+	struct session_seen seen; /* members may be NULL */
 	size_t ring_bytes; /* 0 = the default */
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */

@@ -52,6 +52,7 @@ struct session {
 	struct limit_fired fired;
 	uint64_t windows_cnt, off_ns; /* --max-overhead: probes switched off so often, so long */
 	uint64_t part_first; /* events written before this file */
+	int64_t part_end_ns; /* on the wall clock, where parts have a time */
 	bool child_reaped;
 	bool full; /* a limit is reached */
 	bool released; /* nobody is held or taken in any more */
@@ -61,6 +62,7 @@ struct session {
 };
 
 uint64_t now_ns(void);
+int64_t wall_ns(void);
 
 /* session_totals - the counters so far. session_flush - what was read by now is a chunk. */
 void session_totals(const struct session *s, uint64_t now, struct trace_totals *out);
@@ -83,6 +85,9 @@ int target_tell(struct session *s, struct target *t, struct err *e);
 
 /* session_tell - a process for the assembler, and for a replay. */
 int session_tell(struct session *s, const struct assembler_process *p);
+
+/* session_forked - a child of a process that is recorded, or what it has executed. */
+void session_forked(struct session *s, const struct assembler_child *child);
 
 /* target_start - record it: its interpreter is in t->in. */
 int target_start(struct session *s, struct target *t, struct err *e);

@@ -82,7 +82,16 @@ int session_tell(struct session *s, const struct assembler_process *p)
 	snprintf(r.exe, sizeof(r.exe), "%s", p->trace.exe);
 	snprintf(r.python, sizeof(r.python), "%s", p->trace.python);
 	session_record(s, &(struct replay_item){ .kind = REPLAY_PROCESS, .len = sizeof(r) }, &r);
+	if (s->opts.seen.process)
+		s->opts.seen.process(s->opts.seen.ctx, &p->trace, p->proc_pid);
 	return assembler__process(s->as, p);
+}
+
+void session_forked(struct session *s, const struct assembler_child *child)
+{
+	if (s->opts.seen.forked)
+		s->opts.seen.forked(s->opts.seen.ctx, child->from, child->pix);
+	assembler__fork(s->as, child);
 }
 
 int target_tell(struct session *s, struct target *t, struct err *e)
@@ -215,12 +224,12 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 	if (!parent)
 		return;
 	if (s->as)
-		assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
-								  .pix = rec->pix,
-								  .pid = (pid_t)rec->pid,
-								  .ts_ns = rec->head.ts_ns,
-								  .late = !parent->launched &&
-									  !s->opts.sample_ns });
+		session_forked(s, &(struct assembler_child){ .from = rec->old_pix,
+							     .pix = rec->pix,
+							     .pid = (pid_t)rec->pid,
+							     .ts_ns = rec->head.ts_ns,
+							     .late = !parent->launched &&
+								     !s->opts.sample_ns });
 	t = s->released ? NULL : target_add(s, (pid_t)rec->pid, &e);
 	if (!t)
 		return; /* it has ended */
@@ -239,11 +248,11 @@ static void on_exec(struct session *s, const struct pye_proc_rec *rec)
 		return; /* nothing is recorded yet */
 	assembler__process_end(s->as, rec->old_pix, rec->head.ts_ns);
 	cap_bpf__ended(s->cap, rec->old_pix);
-	assembler__fork(s->as, &(struct assembler_child){ .from = rec->old_pix,
-							  .pix = rec->pix,
-							  .pid = (pid_t)rec->pid,
-							  .ts_ns = rec->head.ts_ns,
-							  .late = false });
+	session_forked(s, &(struct assembler_child){ .from = rec->old_pix,
+						     .pix = rec->pix,
+						     .pid = (pid_t)rec->pid,
+						     .ts_ns = rec->head.ts_ns,
+						     .late = false });
 	if (!t || t->ended || t->launched)
 		return; /* held: looked at from there */
 	t->pix = rec->pix;

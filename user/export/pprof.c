@@ -72,6 +72,7 @@ struct pprof {
 	uint32_t *function_of; /* by index of the aggregate; 0: not used so far */
 	uint32_t cut_function; /* of [truncated] */
 	uint32_t pid, tid, process, thread; /* strings */
+	const char *const *comments; /* of the options; borrowed, may be NULL */
 };
 
 static void pprof__done(void *self)
@@ -92,6 +93,7 @@ static int pprof__init(void *self, const struct export_opts *opts, const struct 
 	struct pprof *p = self;
 	int err;
 
+	p->comments = opts->comments;
 	err = folding__init(&p->folding, opts);
 	err = err ? err : strpool__init(&p->strings);
 	err = err ? err : strpool__init(&p->functions);
@@ -174,6 +176,8 @@ static void put_comments(struct pprof *p, const struct agg_result *r)
 {
 	const struct trace_totals *t = &r->totals;
 
+	for (size_t i = 0; p->comments && p->comments[i]; i++)
+		proto__u64(&p->proto, PROFILE_COMMENT, string_id(p, p->comments[i]));
 	comment(p, "pyebpf %s, engine %s", strpool__get(&r->strings, r->version),
 		strpool__get(&r->strings, r->engine));
 	comment(p, "command: %s", strpool__get(&r->strings, r->arguments));

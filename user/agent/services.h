@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The processes that are being sampled, and the labels of each: taken down while it runs, used when its window is
+ * written, forgotten when that has seen its end. */
+#ifndef PYEBPF_AGENT_SERVICES_H
+#define PYEBPF_AGENT_SERVICES_H
+
+#include <stdint.h>
+
+#include "agent/service.h"
+
+struct services;
+
+/* services__new - 0 or -ENOMEM. services__free - NULL is fine. */
+int services__new(struct services **out);
+void services__free(struct services *s);
+
+static inline void services__freep(struct services **s)
+{
+	services__free(*s);
+}
+
+/* services__set - the labels of a process, by its id in the capture; copied. 0 or -ENOMEM. */
+int services__set(struct services *s, uint32_t process, const struct service *service);
+
+/* services__get - NULL when it is not known. Borrowed until the next call that changes something. */
+const struct service *services__get(const struct services *s, uint32_t process);
+
+/* services__forget - its window is written. */
+void services__forget(struct services *s, uint32_t process);
+
+#endif

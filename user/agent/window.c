@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/window.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/split.h"
+#include "base/cleanup.h"
+#include "base/strpool.h"
+#include "decode/decode.h"
+#include "export/export.h"
+#include "store/head.h"
+
+#define COMMENT_BYTES (2 * STORE_LABEL_MAX + 16)
+
+/* The profile of a service while the capture is read. */
+struct profile {
+	struct service service;
+	struct store_label labels[STORE_LABELS_MAX];
+	uint32_t label_cnt;
+	char *comments[STORE_LABELS_MAX + 1];
+	struct export_opts opts;
+	struct export_out out;
+	void *self; /* of the exporter */
+	char *data; /* what it wrote */
+	size_t len, cap;
+};
+
+struct window {
+	struct store *store;
+	struct services *services;
+	const struct window_opts *opts;
+	struct strpool keys; /* labels as text -> group + 1 */
+	struct profile **profiles;
+	uint32_t profile_cnt;
+	struct service next; /* of the group that is opened next */
+	int64_t start_ns, end_ns;
+	uint32_t *ended; /* processes */
+	size_t ended_cnt;
+	struct trace_totals totals;
+	uint64_t start_mono_ns;
+};
+
+static void profile_free(struct profile *p)
+{
+	if (!p)
+		return;
+	exporter__free(&export_pprof, p->self);
+	for (size_t i = 0; p->comments[i]; i++)
+		free(p->comments[i]);
+	free(p->data);
+	free(p);
+}
+
+static void window_done(struct window *w)
+{
+	for (uint32_t i = 0; i < w->profile_cnt; i++)
+		profile_free(w->profiles[i]);
+	free(w->profiles);
+	free(w->ended);
+	strpool__done(&w->keys);
+}
+
+static int keep(void *ctx, const void *data, size_t len)
+{
+	struct profile *p = ctx;
+
+	if (len > p->cap - p->len) {
+		size_t cap = p->cap ? p->cap * 2 : 65536;
+		char *grown;
+
+		while (cap - p->len < len)
+			cap *= 2;
+		grown = realloc(p->data, cap);
+		if (!grown)
+			return -ENOMEM;
+		p->data = grown;
+		p->cap = cap;
+	}
+	memcpy(p->data + p->len, data, len);
+	p->len += len;
+	return 0;
+}
+
+/* --- groups --- */
+
+static void key_of(const struct service *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	out[0] = '\0';
+	for (uint32_t i = 0; i < s->label_cnt && n < size; i++)
+		n += (size_t)snprintf(out + n, size - n, "%s=%s\n", s->labels[i].name,
+				      s->labels[i].value);
+}
+
+static int note_ended(struct window *w, uint32_t process)
+{
+	uint32_t *grown = realloc(w->ended, (w->ended_cnt + 1) * sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	w->ended = grown;
+	w->ended[w->ended_cnt++] = process;
+	return 0;
+}
+
+static int find_group(void *ctx, const struct trace_process *process, uint32_t *group)
+{
+	struct window *w = ctx;
+	const struct service *known = services__get(w->services, process->id);
+	char key[sizeof(w->next.text) + 256];
+	struct service made;
+	uint32_t id;
+	int err;
+
+	if (!known) {
+		service_by("", "", 0, process->comm, process->exe, process->python, &made);
+		known = &made;
+	}
+	key_of(known, key, sizeof(key));
+	err = strpool__add(&w->keys, key, strlen(key), &id);
+	if (err)
+		return err;
+	*group = id - 1; /* 0 is "" */
+	service_copy(&w->next, known);
+	return 0;
+}
+
+static int add_labels(struct profile *p, const struct store_label *labels, uint32_t cnt)
+{
+	char text[COMMENT_BYTES];
+
+	for (uint32_t i = 0; i < cnt && p->label_cnt < STORE_LABELS_MAX; i++) {
+		head_comment(&labels[i], text, sizeof(text));
+		p->comments[p->label_cnt] = strdup(text);
+		if (!p->comments[p->label_cnt])
+			return -ENOMEM;
+		p->labels[p->label_cnt++] = labels[i];
+	}
+	return 0;
+}
+
+static int open_group(void *ctx, uint32_t group, const struct trace_consumer **to, void **self)
+{
+	struct window *w = ctx;
+	struct profile **grown = realloc(w->profiles, (group + 1) * sizeof(*grown)), *p;
+	int err;
+
+	if (!grown)
+		return -ENOMEM;
+	w->profiles = grown;
+	p = w->profiles[group] = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	w->profile_cnt = group + 1;
+	service_copy(&p->service, &w->next);
+	err = add_labels(p, p->service.labels, p->service.label_cnt);
+	err = err ? err : add_labels(p, w->opts->labels, w->opts->label_cnt);
+	if (err)
+		return err;
+	p->opts.comments = (const char *const *)p->comments;
+	p->out = (struct export_out){ .ctx = p, .write = keep };
+	err = exporter__new(&export_pprof, &p->self, &p->opts, &p->out);
+	*to = &export_pprof.consumer;
+	*self = p->self;
+	return err;
+}
+
+/* --- the capture, with an eye on what the window needs to know of it --- */
+
+struct watch {
+	struct window *window;
+	struct split *split;
+};
+
+static int watch_begin(void *self, const struct trace_info *info)
+{
+	struct watch *w = self;
+
+	w->window->start_ns = info->start_unix_ns;
+	w->window->start_mono_ns = info->start_ns;
+	return split_consumer.begin(w->split, info);
+}
+
+static int watch_process(void *self, const struct trace_process *process)
+{
+	struct watch *w = self;
+	int err = split_consumer.process(w->split, process);
+
+	return !err && process->end_ns ? note_ended(w->window, process->id) : err;
+}
+
+static int watch_thread(void *self, const struct trace_thread *thread)
+{
+	return split_consumer.thread(((struct watch *)self)->split, thread);
+}
+
+static int watch_func(void *self, const struct trace_func *func)
+{
+	return split_consumer.func(((struct watch *)self)->split, func);
+}
+
+static int watch_sample(void *self, const struct trace_sample *sample)
+{
+	return split_consumer.sample(((struct watch *)self)->split, sample);
+}
+
+static int watch_gap(void *self, const struct trace_gap *gap)
+{
+	return split_consumer.gap(((struct watch *)self)->split, gap);
+}
+
+static int watch_end(void *self, const struct trace_totals *totals)
+{
+	struct watch *w = self;
+	uint64_t from = w->window->start_mono_ns;
+
+	w->window->totals = *totals;
+	w->window->end_ns =
+		w->window->start_ns + (int64_t)(totals->end_ns > from ? totals->end_ns - from : 0);
+	return split_consumer.end(w->split, totals);
+}
+
+static const struct trace_consumer watch_consumer = {
+	.begin = watch_begin,
+	.process = watch_process,
+	.thread = watch_thread,
+	.func = watch_func,
+	.sample = watch_sample,
+	.gap = watch_gap,
+	.end = watch_end,
+};
+
+/* --- into the store --- */
+
+static int put(struct window *w, const struct profile *p, struct err *e)
+{
+	auto_fn(store_file__freep) struct store_file *f = NULL;
+	int err = store__begin(w->store, w->start_ns, w->end_ns, p->labels, p->label_cnt, &f, e);
+
+	if (err)
+		return err;
+	if (store_file__write(f, p->data, p->len))
+		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be written",
+			       store__dir(w->store));
+	return store_file__commit(f, e);
+}
+
+static int put_all(struct window *w, const struct split *split, struct window_result *out,
+		   struct err *e)
+{
+	for (uint32_t i = 0; i < w->profile_cnt; i++) {
+		uint64_t samples = split__samples(split, i);
+		int err = samples ? put(w, w->profiles[i], e) : 0;
+
+		if (err == -ENOMEM)
+			return err;
+		out->unwritten += err != 0;
+		if (err || !samples)
+			continue;
+		out->profiles++;
+		out->samples += samples;
+		out->bytes += w->profiles[i]->len;
+	}
+	return 0;
+}
+
+int window_write(struct store *s, int fd, struct services *services, const struct window_opts *opts,
+		 struct window_result *out, struct err *e)
+{
+	auto_fn(window_done) struct window w = { .store = s, .services = services, .opts = opts };
+	static const struct split_ops ops = { .group = find_group, .open = open_group };
+	auto_fn(split__freep) struct split *split = NULL;
+	struct watch watch = { .window = &w };
+	int err = strpool__init(&w.keys);
+
+	*out = (struct window_result){ 0 };
+	err = err ? err : split__new(&split, &ops, &w);
+	watch.split = split;
+	err = err ? err : decode_file(fd, &watch_consumer, &watch, e);
+	if (err)
+		return err;
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		out->lost += w.totals.lost[i];
+	err = put_all(&w, split, out, e);
+	for (size_t i = 0; i < w.ended_cnt; i++)
+		services__forget(services, w.ended[i]);
+	return err;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the capture of a window to the store: one profile for each service. */
+#ifndef PYEBPF_AGENT_WINDOW_H
+#define PYEBPF_AGENT_WINDOW_H
+
+#include <stdint.h>
+
+#include "agent/services.h"
+#include "store/store.h"
+
+struct window_opts {
+	const struct store_label
+		*labels; /* that all profiles get: node, zone; not those of a service */
+	uint32_t label_cnt;
+};
+
+struct window_result {
+	uint64_t profiles, samples, lost, bytes;
+	uint64_t unwritten; /* profiles that could not be written; the others are there */
+};
+
+/**
+ * window_write - write the profiles of a window
+ * @fd:       of its capture, at its beginning
+ * @services: of its processes; those that have ended are forgotten
+ * @e:        the last of what could not be written
+ *
+ * A service without samples has no profile.
+ *
+ * Return: 0, also when some could not be written; -PYE_EFORMAT, -ENOMEM.
+ */
+int window_write(struct store *s, int fd, struct services *services, const struct window_opts *opts,
+		 struct window_result *out, struct err *e);
+
+#endif
