@@ -20,6 +20,7 @@ static const struct command {
 	{ "trace", "attach", cmd_trace, "record every call and return of running programs" },
 	{ "record", NULL, cmd_record, "sample the stacks of running programs" },
 	{ "agent", NULL, cmd_agent, "profile this machine all the time, into a store of profiles" },
+	{ "fleet", NULL, cmd_fleet, "ask a store of profiles: flame graphs, tables, services" },
 	{ "convert", NULL, cmd_convert,
 	  "turn a capture into firefox, pprof, svg, html or another format" },
 	{ "view", "load", cmd_view, "show a capture in a browser, without a network" },

@@ -10,6 +10,7 @@ int cmd_convert(int argc, char **argv);
 int cmd_detach(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
+int cmd_fleet(int argc, char **argv);
 int cmd_list(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 int cmd_merge(int argc, char **argv);

@@ -119,6 +119,17 @@ int aggregate__merge(struct aggregate *a, const struct agg_result *from);
 /* aggregate__close - complete the sums after merging. Return: 0 or -ENOMEM. */
 int aggregate__close(struct aggregate *a);
 
+/**
+ * aggregate_push - what was collected, as a trace of samples
+ * @r: after the consumer's end(), or aggregate__close()
+ *
+ * For consumers that know nothing but traces. A stack is one sample, or two when it was off the CPU too, one after the
+ * other on one clock; lines are not known. A stack without time is not there.
+ *
+ * Return: 0, -ENOMEM, or what the consumer returned.
+ */
+int aggregate_push(const struct agg_result *r, const struct trace_consumer *to, void *self);
+
 /* aggregate__free - NULL is fine. */
 void aggregate__free(struct aggregate *a);
 

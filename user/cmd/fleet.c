@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Questions to a store of profiles: which services there are, and the sum of what is asked for as a flame graph or a
+ * table. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/emit.h"
+#include "cmd/options.h"
+#include "cmd/sum.h"
+#include "export/json.h"
+#include "export/stats.h"
+#include "export/summary.h"
+#include "store/store.h"
+
+#define DEFAULT_STORE "/var/lib/pyebpf/store"
+#define SINCE_TEXT    "1h"
+
+enum {
+	SUMMARY_TOP = 10
+};
+
+struct fleet_opts {
+	const char *store, *query, *service;
+	uint64_t since_ns, until_ns; /* ago */
+	struct output_opts output;
+	uint64_t top_cnt;
+	bool json, quiet;
+};
+
+#define AT(member) offsetof(struct fleet_opts, member)
+
+/* clang-format off */
+static const struct opt_row choice_rows[] = {
+	{ 0, "store", "DIR", OPT_STRING, AT(store), DEFAULT_STORE, "folder of the profiles", false, NULL },
+	{ 0, "since", "TIME", OPT_DURATION, AT(since_ns), SINCE_TEXT, "so long ago: 15m, 6h", false, NULL },
+	{ 0, "until", "TIME", OPT_DURATION, AT(until_ns), NULL, "so long ago; now if not given", false, NULL },
+	{ 0, "query", "SELECTOR", OPT_STRING, AT(query), NULL,
+	  "only profiles with these labels: '{service_name=\"web\", zone!=\"a\", python=~\"3\\.1.*\"}'",
+	  false, NULL },
+	{ 0, "service", "NAME", OPT_STRING, AT(service), NULL, "only this service_name", false, NULL },
+	{ 0 },
+};
+static const struct opt_row table_rows[] = {
+	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
+	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
+	{ 0 },
+};
+static const struct opt_row json_rows[] = {
+	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON array", false, NULL },
+	{ 0 },
+};
+static const struct opt_row quiet_rows[] = {
+	{ 'q', "quiet", NULL, OPT_FLAG, AT(quiet), NULL,
+	  "no summary, and nothing about what was written", false, NULL },
+	{ 0 },
+};
+static const struct opt_group flame_groups[] = {
+	{ "Which profiles", choice_rows, 0 },
+	{ "Output", output_rows, AT(output) },
+	{ "Other", quiet_rows, 0 },
+	{ 0 },
+};
+static const struct opt_group top_groups[] = {
+	{ "Which profiles", choice_rows, 0 },
+	{ "Output", table_rows, 0 },
+	{ 0 },
+};
+static const struct opt_group services_groups[] = {
+	{ "Which profiles", choice_rows, 0 },
+	{ "Output", json_rows, 0 },
+	{ 0 },
+};
+/* clang-format on */
+
+static const struct opt_command flame_command = {
+	.name = "fleet flame",
+	.usage = "fleet flame -o OUT [options]",
+	.about =
+		"Add up profiles of the store into one file: html, svg, pprof, collapsed, firefox or "
+		"another format.",
+	.groups = flame_groups,
+	.examples = "  pyebpf fleet flame --since 1h --service web -o web.html\n"
+		    "  pyebpf fleet flame --query '{zone=\"a\"}' -o zone.svg\n"
+		    "  pyebpf fleet flame --since 24h --until 23h -o then.pb.gz\n",
+};
+
+static const struct opt_command top_command = {
+	.name = "fleet top",
+	.usage = "fleet top [options]",
+	.about = "Say which functions take the most time in profiles of the store, all added up.",
+	.groups = top_groups,
+	.examples = "  pyebpf fleet top --since 15m\n"
+		    "  pyebpf fleet top --service web -n 50\n"
+		    "  pyebpf fleet top --query '{node=~\"web-.*\"}' --json | jq '.rows[0]'\n",
+};
+
+static const struct opt_command services_command = {
+	.name = "fleet services",
+	.usage = "fleet services [options]",
+	.about = "Say which services have profiles in the store: how many, and since when.",
+	.groups = services_groups,
+	.examples = "  pyebpf fleet services\n"
+		    "  pyebpf fleet services --since 24h --json\n"
+		    "  pyebpf fleet services --query '{zone=\"a\"}'\n",
+};
+
+/* --- which profiles --- */
+
+struct choice {
+	struct store *store;
+	struct selector *selector;
+	const char *service; /* NULL: any */
+	int64_t since_ns, until_ns;
+	int (*fn)(void *ctx, const struct store_window *w);
+	void *ctx;
+};
+
+static void choice_done(struct choice *c)
+{
+	selector__free(c->selector);
+	store__free(c->store);
+}
+
+static int choose(struct choice *c, const struct fleet_opts *o, struct err *e)
+{
+	struct timespec ts;
+	int64_t now_ns;
+	int err;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	now_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	if (o->since_ns > (uint64_t)now_ns || o->until_ns >= o->since_ns)
+		return err_set(e, -PYE_EUSAGE, "--since has to be longer ago than --until");
+	c->since_ns = now_ns - (int64_t)o->since_ns;
+	c->until_ns = now_ns - (int64_t)o->until_ns;
+	c->service = o->service;
+	err = selector__parse(&c->selector, o->query ? o->query : "", e);
+	return err ? err : store__open(&c->store, o->store, STORE_READ, e);
+}
+
+static int of_service(void *ctx, const struct store_window *w)
+{
+	const struct choice *c = ctx;
+	const char *service = label_value(w->labels, w->label_cnt, STORE_SERVICE);
+
+	return !c->service || !strcmp(c->service, service) ? c->fn(c->ctx, w) : 0;
+}
+
+static int each(struct choice *c, int (*fn)(void *ctx, const struct store_window *w), void *ctx,
+		struct err *e)
+{
+	c->fn = fn;
+	c->ctx = ctx;
+	return store__each(c->store, c->since_ns, c->until_ns, c->selector, of_service, c, e);
+}
+
+/* --- flame, top --- */
+
+struct adding {
+	const struct store *store;
+	struct sum *sum;
+	struct err *e;
+	uint64_t gone; /* removed while we read */
+};
+
+static int add_window(void *ctx, const struct store_window *w)
+{
+	struct adding *a = ctx;
+	auto_close int fd = store__open_window(a->store, w, a->e);
+
+	if (fd < 0) {
+		a->gone++;
+		a->e->what[0] = '\0';
+		return 0;
+	}
+	return sum__add(a->sum, fd, w->file, NULL, a->e);
+}
+
+static int add_all(const struct fleet_opts *o, struct sum *sum, struct err *e)
+{
+	auto_fn(choice_done) struct choice c = { 0 };
+	struct adding adding = { .sum = sum, .e = e };
+	int err = choose(&c, o, e);
+
+	err = err ? err : sum__init(sum, false);
+	adding.store = c.store;
+	err = err ? err : each(&c, add_window, &adding, e);
+	if (err)
+		return err;
+	if (adding.gone)
+		log_warn("%" PRIu64 " profiles were removed while they were read", adding.gone);
+	if (!sum->cnt) {
+		err_set(e, -PYE_ETARGET, "no profile of that time and with these labels is in %s",
+			o->store);
+		err_hint(e, "pyebpf fleet services shows what there is");
+		return -PYE_ETARGET;
+	}
+	return sum__close(sum);
+}
+
+static int flame(const struct fleet_opts *o, struct err *e)
+{
+	auto_fn(sum__done) struct sum sum = { 0 };
+	struct emit_result result = { 0 };
+	const struct exporter *format;
+	int err = sum_format(&o->output, &format, e);
+
+	err = err ? err : emit_check(&o->output, o->output.path, format, e);
+	err = err ? err : add_all(o, &sum, e);
+	err = err ? err : sum__write(&sum, &o->output, format, &result, e);
+	if (err || o->quiet)
+		return err;
+	summary_print(stderr, sum.all, SUMMARY_TOP);
+	fprintf(stderr, "profiles  %u\n", sum.cnt);
+	emit_report(stderr, o->output.path, format, &result);
+	return 0;
+}
+
+static int write_stdout(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
+}
+
+static int top(const struct fleet_opts *o, struct err *e)
+{
+	uint32_t cnt = o->top_cnt && o->top_cnt < UINT32_MAX ? (uint32_t)o->top_cnt : UINT32_MAX;
+	auto_fn(sum__done) struct sum sum = { 0 };
+	auto_fn(ranking__done) struct ranking k = { 0 };
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+	const struct agg_result *r;
+	int err = add_all(o, &sum, e);
+
+	if (err)
+		return err;
+	r = aggregate__result(sum.all);
+	err = ranking__init(&k, r, RANKING_FUNCTION, RANKING_SELF);
+	err = err ? err : outbuf__init(&b, 65536, write_stdout, NULL);
+	if (err)
+		return err;
+	if (!o->json) {
+		stats_print(stdout, r, &k, cnt);
+		return 0;
+	}
+	stats_json(&b, r, &k, cnt);
+	return outbuf__flush(&b);
+}
+
+/* --- services --- */
+
+struct service_row {
+	char *name;
+	uint64_t profiles, bytes;
+	int64_t first_ns, last_ns;
+};
+
+struct service_rows {
+	struct service_row *v;
+	size_t cnt, cap;
+};
+
+static void rows_done(struct service_rows *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		free(r->v[i].name);
+	free(r->v);
+}
+
+static struct service_row *row_of(struct service_rows *r, const char *name)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (!strcmp(r->v[i].name, name))
+			return &r->v[i];
+	if (r->cnt == r->cap) {
+		size_t cap = r->cap ? r->cap * 2 : 32;
+		struct service_row *grown = realloc(r->v, cap * sizeof(*grown));
+
+		if (!grown)
+			return NULL;
+		r->v = grown;
+		r->cap = cap;
+	}
+	r->v[r->cnt] = (struct service_row){ .name = strdup(name), .first_ns = INT64_MAX };
+	return r->v[r->cnt].name ? &r->v[r->cnt++] : NULL;
+}
+
+static int count_window(void *ctx, const struct store_window *w)
+{
+	struct service_row *row = row_of(ctx, label_value(w->labels, w->label_cnt, STORE_SERVICE));
+
+	if (!row)
+		return -ENOMEM;
+	row->profiles++;
+	row->bytes += w->bytes;
+	row->first_ns = w->start_ns < row->first_ns ? w->start_ns : row->first_ns;
+	row->last_ns = w->end_ns > row->last_ns ? w->end_ns : row->last_ns;
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct service_row *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static void stamp(int64_t unix_ns, char *out, size_t size)
+{
+	time_t seconds = (time_t)(unix_ns / 1000000000);
+	struct tm tm;
+
+	gmtime_r(&seconds, &tm);
+	strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &tm);
+}
+
+static int print_rows(const struct service_rows *rows, bool json)
+{
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+	char first[32], last[32], shown[512];
+	int err = outbuf__init(&b, 65536, write_stdout, NULL);
+
+	if (err)
+		return err;
+	if (!json)
+		outbuf__printf(&b, "%-40s %9s %12s  %-20s  %s\n", "SERVICE", "PROFILES", "BYTES",
+			       "FIRST", "LAST");
+	for (size_t i = 0; i < rows->cnt; i++) {
+		const struct service_row *r = &rows->v[i];
+
+		stamp(r->first_ns, first, sizeof(first));
+		stamp(r->last_ns, last, sizeof(last));
+		if (!json) {
+			text_escape(shown, sizeof(shown), r->name, strlen(r->name));
+			outbuf__printf(&b, "%-40s %9" PRIu64 " %12" PRIu64 "  %-20s  %s\n", shown,
+				       r->profiles, r->bytes, first, last);
+			continue;
+		}
+		outbuf__puts(&b, i ? ",\n{\"service\":" : "[{\"service\":");
+		json_str(&b, r->name);
+		outbuf__printf(&b,
+			       ",\"profiles\":%" PRIu64 ",\"bytes\":%" PRIu64
+			       ",\"first\":\"%s\",\"last\":\"%s\"}",
+			       r->profiles, r->bytes, first, last);
+	}
+	if (json)
+		outbuf__puts(&b, rows->cnt ? "]\n" : "[]\n");
+	return outbuf__flush(&b);
+}
+
+static int services(const struct fleet_opts *o, struct err *e)
+{
+	auto_fn(choice_done) struct choice c = { 0 };
+	auto_fn(rows_done) struct service_rows rows = { 0 };
+	int err = choose(&c, o, e);
+
+	err = err ? err : each(&c, count_window, &rows, e);
+	if (err)
+		return err;
+	if (rows.cnt)
+		qsort(rows.v, rows.cnt, sizeof(rows.v[0]), by_name);
+	return print_rows(&rows, o->json);
+}
+
+/* --- sub-commands --- */
+
+static const struct verb {
+	const char *name;
+	const struct opt_command *command;
+	int (*run)(const struct fleet_opts *o, struct err *e);
+	bool writes;
+} verbs[] = {
+	{ "flame", &flame_command, flame, true },
+	{ "top", &top_command, top, false },
+	{ "services", &services_command, services, false },
+};
+
+static const struct verb *find_verb(const char *name)
+{
+	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+		if (!strcmp(verbs[i].name, name))
+			return &verbs[i];
+	return NULL;
+}
+
+static int help(FILE *f)
+{
+	fputs("Usage: pyebpf fleet flame|top|services [options]\n\n"
+	      "Ask a store of profiles, as pyebpf agent keeps it.\n\n"
+	      "  flame     add up profiles into one file: html, svg, pprof, ...\n"
+	      "  top       the functions that take the most time\n"
+	      "  services  which services have profiles\n\n"
+	      "'pyebpf fleet flame --help' has the options.\n",
+	      f);
+	return f == stdout ? 0 : err_exit_code(-PYE_EUSAGE);
+}
+
+int cmd_fleet(int argc, char **argv)
+{
+	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
+	struct fleet_opts opts = { .output.split_events = 0 };
+	struct opt_rest rest;
+	struct err e = { 0 };
+	int err;
+
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return help(stdout);
+	if (!verb)
+		return help(stderr);
+	err = options_parse(verb->command, argc - 1, argv + 1, &opts, &rest);
+	if (err)
+		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
+	if (rest.operand_cnt || rest.command_cnt)
+		return err_exit_code(options_usage(verb->command, "takes no operands"));
+	if (verb->writes && !opts.output.path)
+		return err_exit_code(
+			options_usage(verb->command, "want -o OUT, or -o - for stdout"));
+	err = verb->run(&opts, &e);
+	if (err == -PYE_EUSAGE)
+		return err_exit_code(options_usage(verb->command, "%s", e.what));
+	return err ? cmd_fail(verb->command->name, err, &e) : 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adding up: captures and profiles into one aggregate, and that into a file. Each is read and folded into what was
+ * read before, so many need no more memory than their distinct stacks. */
+#ifndef PYEBPF_CMD_SUM_H
+#define PYEBPF_CMD_SUM_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "cmd/emit.h"
+#include "cmd/input.h"
+#include "profile/aggregate.h"
+
+struct sum {
+	struct aggregate *all;
+	unsigned int cnt; /* added */
+	bool raw;
+};
+
+/* sum__init - 0 or -ENOMEM. sum__done - a zeroed one is fine. */
+int sum__init(struct sum *s, bool raw);
+void sum__done(struct sum *s);
+
+/**
+ * sum__add - read a file and add it
+ * @fd:   at its beginning; borrowed
+ * @name: of it, for messages
+ *
+ * Return: 0; -PYE_EFORMAT with a sentence, also for samples among calls; -ENOMEM.
+ */
+int sum__add(struct sum *s, int fd, const char *name, const struct input_opts *opts, struct err *e);
+
+/* sum__close - complete the sums, before they are looked at. 0 or -ENOMEM. */
+int sum__close(struct sum *s);
+
+/**
+ * sum_format - the format that the options mean; pprof, which adds up further, where nothing says it
+ *
+ * Return: 0 or -PYE_EUSAGE with a sentence.
+ */
+int sum_format(const struct output_opts *output, const struct exporter **format, struct err *e);
+
+/**
+ * sum__write - write the sums, which are complete, to a file
+ *
+ * Return: 0, -PYE_EOUTPUT or -ENOMEM; -PYE_EUSAGE for calls and a format that shows one run in time.
+ */
+int sum__write(const struct sum *s, const struct output_opts *output, const struct exporter *format,
+	       struct emit_result *result, struct err *e);
+
+#endif
