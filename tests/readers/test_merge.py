@@ -150,8 +150,8 @@ def test_many_need_no_more_memory(captures, tmp_path):
 @pytest.mark.parametrize("args, code, said", [
     (["{a}"], 2, "want -o OUT, or -o - for stdout"),
     ([], 2, "want captures to merge"),
-    (["{a}", "-o", "{dir}/x.json.gz"], 2, "firefox shows one run; merge writes pprof, collapsed, svg, pstats or text"),
-    (["{a}", "-o", "{dir}/x", "-f", "ndjson"], 2, "ndjson shows one run; merge writes pprof, collapsed, svg, pstats or text"),
+    (["{a}", "-o", "{dir}/x.json.gz"], 2, "firefox shows calls in time, and sums have none; there are pprof, collapsed, svg, pstats and text"),
+    (["{a}", "-o", "{dir}/x", "-f", "ndjson"], 2, "ndjson shows calls in time, and sums have none; there are pprof, collapsed, svg, pstats and text"),
     (["{a}", "{dir}/none", "-o", "{dir}/x"], 2, "cannot read {dir}/none: No such file or directory"),
     (["{a}", "/dev/null", "-o", "{dir}/x"], 2, "/dev/null: the file is empty"),
     (["{a}", "-o", "{a}"], 6, "{a} exists"),

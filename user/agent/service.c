@@ -169,11 +169,34 @@ static struct part title(const char *text)
 	return p;
 }
 
+static bool is_loader(struct part name)
+{
+	return begins(&name, "ld-linux") || begins(&name, "ld-musl") || begins(&name, "ld.so");
+}
+
+/* ld.so [OPTION...] PROGRAM: the program; its options take an argument, but for three. */
+static const char *loaded(const char *at, const char *end)
+{
+	for (at += strlen(at) + 1; at < end && at[0] == '-'; at += strlen(at) + 1)
+		if (strchr(at, '=') || !strcmp(at, "--inhibit-cache") || !strcmp(at, "--verify") ||
+		    !strcmp(at, "--list"))
+			continue;
+		else if (at + strlen(at) + 1 < end)
+			at += strlen(at) + 1;
+	return at;
+}
+
 static struct part program(const char *cmdline, size_t len, const char *exe)
 {
 	const char *end = cmdline + len;
 
-	if (!len || end[-1] || (exe[0] && !is_python(base_name(exe))))
+	if (!len || end[-1])
+		return (struct part){ 0 };
+	if (is_loader(base_name(exe))) {
+		cmdline = loaded(cmdline, end);
+		exe = cmdline < end ? cmdline : "";
+	}
+	if (cmdline >= end || (exe[0] && !is_python(base_name(exe))))
 		return (struct part){ 0 };
 	return is_python(base_name(cmdline)) ? module_or_script(cmdline, end) : title(cmdline);
 }

@@ -111,7 +111,7 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  sudo pyebpf agent\n"
 		    "  sudo pyebpf agent --window 10s --store /tmp/profiles --label zone=a\n"
-		    "  pyebpf fleet services --since 1h\n",
+		    "  sudo pyebpf agent -r 99 -d 10m --store ten-minutes\n",
 };
 
 struct agent {

@@ -90,12 +90,11 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 	return 0;
 }
 
-/* A name that ends in .json is taken at its word; where a format has both, it is compressed else. */
-static bool is_plain(const struct emit *m)
+bool emit_is_plain(const char *path)
 {
-	size_t len = strlen(m->path);
+	size_t len = strlen(path);
 
-	return len > 5 && !strcmp(m->path + len - 5, ".json");
+	return len > 5 && !strcmp(path + len - 5, ".json");
 }
 
 static int begin_part(struct emit *m)
@@ -106,7 +105,7 @@ static int begin_part(struct emit *m)
 
 	if (m->result->part_cnt) {
 		snprintf(extension, sizeof(extension), "-%u%s", m->result->part_cnt + 1,
-			 is_plain(m) ? ".json" : m->format->extensions[0]);
+			 emit_is_plain(m->path) ? ".json" : m->format->extensions[0]);
 		err = emit_path_with(name, sizeof(name), m->path, extension);
 		if (err)
 			return err_set(m->e, -PYE_EOUTPUT, "the name of a part is too long");
@@ -195,7 +194,7 @@ static const struct trace_consumer tee = {
 static int convert(struct emit *m, int fd)
 {
 	const struct export_opts opts = { .raw = m->opts->raw,
-					  .plain = is_plain(m),
+					  .plain = emit_is_plain(m->path),
 					  .split_events = m->opts->split_events };
 	const struct export_out out = { .ctx = m,
 					.write = write_part,

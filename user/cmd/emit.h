@@ -45,6 +45,9 @@ struct emit_result {
 int emit_format(const struct output_opts *opts, const char *path, const struct exporter **format,
 		struct err *e);
 
+/* emit_is_plain - a name that ends in .json is taken at its word; where a format has both, it is compressed else. */
+bool emit_is_plain(const char *path);
+
 /**
  * emit_check - refuse an output before the work starts
  * @path: where it goes; "-" is stdout

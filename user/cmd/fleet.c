@@ -49,67 +49,33 @@ static const struct opt_row choice_rows[] = {
 	{ 0 },
 };
 static const struct opt_row table_rows[] = {
-	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
-	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
-	{ 0 },
-};
-static const struct opt_row json_rows[] = {
-	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON array", false, NULL },
-	{ 0 },
-};
-static const struct opt_row quiet_rows[] = {
+	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "top: rows to show, 0 for all", false, NULL },
+	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "top, services: print JSON", false, NULL },
 	{ 'q', "quiet", NULL, OPT_FLAG, AT(quiet), NULL,
-	  "no summary, and nothing about what was written", false, NULL },
+	  "flame: no summary, and nothing about what was written", false, NULL },
 	{ 0 },
 };
-static const struct opt_group flame_groups[] = {
+static const struct opt_group groups[] = {
 	{ "Which profiles", choice_rows, 0 },
 	{ "Output", output_rows, AT(output) },
-	{ "Other", quiet_rows, 0 },
-	{ 0 },
-};
-static const struct opt_group top_groups[] = {
-	{ "Which profiles", choice_rows, 0 },
-	{ "Output", table_rows, 0 },
-	{ 0 },
-};
-static const struct opt_group services_groups[] = {
-	{ "Which profiles", choice_rows, 0 },
-	{ "Output", json_rows, 0 },
+	{ NULL, table_rows, 0 },
 	{ 0 },
 };
 /* clang-format on */
 
-static const struct opt_command flame_command = {
-	.name = "fleet flame",
-	.usage = "fleet flame -o OUT [options]",
+static const struct opt_command command = {
+	.name = "fleet",
+	.usage = "fleet flame -o OUT [options]\n"
+		 "fleet top [options]\n"
+		 "fleet services [options]",
 	.about =
-		"Add up profiles of the store into one file: html, svg, pprof, collapsed, firefox or "
-		"another format.",
-	.groups = flame_groups,
-	.examples = "  pyebpf fleet flame --since 1h --service web -o web.html\n"
-		    "  pyebpf fleet flame --query '{zone=\"a\"}' -o zone.svg\n"
-		    "  pyebpf fleet flame --since 24h --until 23h -o then.pb.gz\n",
-};
-
-static const struct opt_command top_command = {
-	.name = "fleet top",
-	.usage = "fleet top [options]",
-	.about = "Say which functions take the most time in profiles of the store, all added up.",
-	.groups = top_groups,
-	.examples = "  pyebpf fleet top --since 15m\n"
-		    "  pyebpf fleet top --service web -n 50\n"
+		"Ask a store of profiles, as pyebpf agent keeps it: add them up into one file (flame: "
+		"html, svg, pprof, collapsed, firefox or another format), say which functions take the "
+		"most time in all of them (top), or which services have profiles (services).",
+	.groups = groups,
+	.examples = "  pyebpf fleet services --since 24h\n"
+		    "  pyebpf fleet flame --service web -o web.html\n"
 		    "  pyebpf fleet top --query '{node=~\"web-.*\"}' --json | jq '.rows[0]'\n",
-};
-
-static const struct opt_command services_command = {
-	.name = "fleet services",
-	.usage = "fleet services [options]",
-	.about = "Say which services have profiles in the store: how many, and since when.",
-	.groups = services_groups,
-	.examples = "  pyebpf fleet services\n"
-		    "  pyebpf fleet services --since 24h --json\n"
-		    "  pyebpf fleet services --query '{zone=\"a\"}'\n",
 };
 
 /* --- which profiles --- */
@@ -369,61 +335,50 @@ static int services(const struct fleet_opts *o, struct err *e)
 	return print_rows(&rows, o->json);
 }
 
-/* --- sub-commands --- */
+/* --- the command --- */
 
 static const struct verb {
 	const char *name;
-	const struct opt_command *command;
 	int (*run)(const struct fleet_opts *o, struct err *e);
 	bool writes;
 } verbs[] = {
-	{ "flame", &flame_command, flame, true },
-	{ "top", &top_command, top, false },
-	{ "services", &services_command, services, false },
+	{ "flame", flame, true },
+	{ "top", top, false },
+	{ "services", services, false },
 };
 
-static const struct verb *find_verb(const char *name)
+static const struct verb *find_verb(const struct opt_rest *rest)
 {
+	if (rest->operand_cnt != 1 || rest->command_cnt)
+		return NULL;
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
-		if (!strcmp(verbs[i].name, name))
+		if (!strcmp(verbs[i].name, rest->operands[0]))
 			return &verbs[i];
 	return NULL;
 }
 
-static int help(FILE *f)
-{
-	fputs("Usage: pyebpf fleet flame|top|services [options]\n\n"
-	      "Ask a store of profiles, as pyebpf agent keeps it.\n\n"
-	      "  flame     add up profiles into one file: html, svg, pprof, ...\n"
-	      "  top       the functions that take the most time\n"
-	      "  services  which services have profiles\n\n"
-	      "'pyebpf fleet flame --help' has the options.\n",
-	      f);
-	return f == stdout ? 0 : err_exit_code(-PYE_EUSAGE);
-}
-
 int cmd_fleet(int argc, char **argv)
 {
-	const struct verb *verb = argc > 1 ? find_verb(argv[1]) : NULL;
-	struct fleet_opts opts = { .output.split_events = 0 };
+	struct fleet_opts opts = { 0 };
+	const struct verb *verb;
 	struct opt_rest rest;
 	struct err e = { 0 };
 	int err;
 
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
-		return help(stdout);
-	if (!verb)
-		return help(stderr);
-	err = options_parse(verb->command, argc - 1, argv + 1, &opts, &rest);
+	err = options_parse(&command, argc, argv, &opts, &rest);
 	if (err)
 		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
-	if (rest.operand_cnt || rest.command_cnt)
-		return err_exit_code(options_usage(verb->command, "takes no operands"));
-	if (verb->writes && !opts.output.path)
+	verb = find_verb(&rest);
+	if (!verb)
 		return err_exit_code(
-			options_usage(verb->command, "want -o OUT, or -o - for stdout"));
+			options_usage(&command, "want flame, top or services, one of them"));
+	if (verb->writes && !opts.output.path)
+		return err_exit_code(options_usage(&command, "want -o OUT, or -o - for stdout"));
+	if (!verb->writes && (opts.output.path || opts.output.format))
+		return err_exit_code(options_usage(&command, "%s writes to stdout; -o is for flame",
+						   verb->name));
 	err = verb->run(&opts, &e);
 	if (err == -PYE_EUSAGE)
-		return err_exit_code(options_usage(verb->command, "%s", e.what));
-	return err ? cmd_fail(verb->command->name, err, &e) : 0;
+		return err_exit_code(options_usage(&command, "%s", e.what));
+	return err ? cmd_fail(command.name, err, &e) : 0;
 }

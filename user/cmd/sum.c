@@ -89,7 +89,7 @@ static int write_format(const struct sum *s, const struct exporter *format, void
 int sum__write(const struct sum *s, const struct output_opts *output, const struct exporter *format,
 	       struct emit_result *result, struct err *e)
 {
-	const struct export_opts opts = { .raw = s->raw };
+	const struct export_opts opts = { .raw = s->raw, .plain = emit_is_plain(output->path) };
 	auto_fn(outfile__freep) struct outfile *file = NULL;
 	struct export_out out = { .write = write_out, .note = note };
 	void *self = NULL;

@@ -104,9 +104,10 @@ static int set_up(struct catalogue *c)
 		return code;
 	if (number && number != SCHEMA_NUMBER)
 		return SQLITE_NOTADB;
-	/* a window is on disk before its row: a row that a power cut takes is made again from the file */
-	code = sqlite3_exec(c->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", NULL,
-			    NULL, NULL);
+	/* A window is on disk before its row: a row that a power cut takes is made again from the file. No
+	 * write-ahead log: readers would have to write, too. */
+	code = sqlite3_exec(c->db, "PRAGMA journal_mode = DELETE; PRAGMA synchronous = NORMAL",
+			    NULL, NULL, NULL);
 	code = code ? code : sqlite3_exec(c->db, schema, NULL, NULL, NULL);
 	return code ? code : prepare(c);
 }

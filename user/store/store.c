@@ -177,7 +177,7 @@ static int lock(struct store *s, struct err *e)
 
 static void drop_catalogue(const struct store *s)
 {
-	static const char *const names[] = { CATALOGUE, CATALOGUE "-wal", CATALOGUE "-shm" };
+	static const char *const names[] = { CATALOGUE, CATALOGUE "-journal" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		unlinkat(s->dir_fd, names[i], 0);
