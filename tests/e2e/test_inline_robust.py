@@ -214,3 +214,18 @@ def test_detach_of_a_child(tmp_path):
 def test_detach_of_what_is_not_there():
     code, said = detach(2**22 + 1)
     assert code == 4 and "no process" in said, said
+
+
+# --- a target that lies ---
+
+@pytest.mark.parametrize("what", ["head", "odd", "tail", "counters", "zeros", "noise", "records"])
+def test_a_target_that_scribbles(what, tmp_path):
+    """It writes into the ring: that is said, or does no harm; the capture ends before it and can be read."""
+    with lib.started(lib.command(ONE) + [lib.PROGRAMS / "scribble.py", what]) as target:
+        assert target.stdout.readline() == b"up\n"
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", *SHORT, "-d", "1s" if what in ("tail", "counters", "zeros") else "60s")
+        assert done.returncode == 0, lib.text(done.stderr)
+        assert what in ("tail", "counters", "zeros") or b"the ring was damaged" in done.stderr
+        lib.until(lambda: not memfds(target.pid) or detach(target.pid)[0], "the end of the stubs")
+        assert target.communicate(timeout=60)[0] == b"fine\n" and target.returncode == 0
+    lib.convert(tmp_path / "t.pyebpf", "text")

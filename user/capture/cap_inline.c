@@ -12,6 +12,7 @@
 #include "capture/inline_priv.h"
 
 #define BATCH_BYTES ((size_t)256 << 10) /* of the ring */
+#define CODES_MAX   (4u << 20) /* code objects that live at once; more a target only says it has */
 
 static uint64_t now_ns(void)
 {
@@ -78,7 +79,7 @@ uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
 	*is_new = !code;
 	if (code)
 		return code->id;
-	code = calloc(1, sizeof(*code));
+	code = HASH_COUNT(c->codes) < CODES_MAX ? calloc(1, sizeof(*code)) : NULL;
 	if (!code)
 		return 0;
 	code->address = address;
@@ -276,6 +277,8 @@ static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uin
 	if (bytes > total || d->slot >= IL_CACHE_CNT)
 		return 0;
 	id = cap_inline__code(c, d->code, &is_new);
+	if (!id)
+		return 0;
 	c->slots[d->slot] = id;
 	if (is_new)
 		send_definition(c, d, id);
@@ -343,7 +346,7 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 static uint64_t time_of(struct cap_inline *c, uint64_t time)
 {
 	/* the counter's upper 16 bits are as in the record before, or follow on that */
-	int64_t step = (int64_t)((time >> 16) << 16) - (int64_t)(c->last_tsc << 16);
+	int64_t step = (int64_t)(((time >> 16) << 16) - (c->last_tsc << 16));
 
 	c->last_tsc += (uint64_t)(step >> 16);
 	return inline_clock__ns(&c->clock, c->last_tsc);

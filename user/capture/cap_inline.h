@@ -27,7 +27,7 @@ void cap_inline__free(struct cap_inline *c);
 void cap_inline__use(struct cap_inline *c, struct inline_engine *e);
 
 /* cap_inline__code - number of a code object by its address; *is_new: it was not known, define it. 0: no
- * memory. */
+ * memory, or more of them than can be. */
 uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new);
 
 struct cap_inline_frame {

@@ -16,11 +16,12 @@
 
 #include "capture/inline_priv.h"
 
-#define STACK_MAX  (1u << 20)
-#define PARKED_MAX 65536u
-#define NEAR	   64 /* frames that are looked through; exits do not go missing in rows */
-#define SHIM_MIN   10 /* words of the frame of an `__init__` shim, about */
-#define SHIM_MAX   20
+#define STACK_MAX   (1u << 20)
+#define PARKED_MAX  65536u
+#define THREADS_MAX (1u << 20) /* that have not ended; a target can say anything */
+#define NEAR	    64 /* frames that are looked through; exits do not go missing in rows */
+#define SHIM_MIN    10 /* words of the frame of an `__init__` shim, about */
+#define SHIM_MAX    20
 
 static void fill_head(struct pye_head *h, const struct track *t, uint64_t ts, uint32_t kind,
 		      uint32_t sub, uint64_t frame)
@@ -366,7 +367,7 @@ struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)
 	HASH_FIND(hh, c->threads, &key.key, sizeof(key.key), t);
 	if (t)
 		return t;
-	t = calloc(1, sizeof(*t));
+	t = HASH_COUNT(c->threads) < THREADS_MAX ? calloc(1, sizeof(*t)) : NULL;
 	if (!t)
 		return NULL;
 	t->key = key.key;

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a target writes into the ring is any bytes: the reader takes it, or says that it is damaged. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/cap_inline.h"
+#include "cpython/layouts.h"
+
+#define RING_BYTES ((size_t)65536)
+#define ROUNDS	   500
+#define FRAMES	   32 /* few, so that they meet */
+
+static struct {
+	uint8_t memory[IL_SHARED_HEAD + 2 * RING_BYTES] __attribute__((aligned(64)));
+	struct inline_engine engine;
+	struct interp in;
+	struct cap_inline *cap;
+	uint64_t random;
+} t;
+
+static uint64_t any(void)
+{
+	t.random ^= t.random << 13;
+	t.random ^= t.random >> 7;
+	t.random ^= t.random << 17;
+	return t.random;
+}
+
+static void begin(unsigned int minor)
+{
+	memset(t.memory, 0, sizeof(t.memory));
+	t.in.layout = layout_find(minor, false)->py;
+	t.engine = (struct inline_engine){ .in = &t.in,
+					   .shared = (void *)t.memory,
+					   .threads = (void *)(t.memory + IL_THREADS - IL_SHARED),
+					   .ring = t.memory + IL_SHARED_HEAD,
+					   .ring_bytes = RING_BYTES };
+	assert_int_equal(cap_inline__new(&t.cap, 1, getpid()), 0);
+	cap_inline__use(t.cap, &t.engine);
+}
+
+/* The records of one batch make sense by their sizes; what they hold is for the assembler to judge. */
+static void check_batch(const struct capture_batch *batch)
+{
+	const uint8_t *at = batch->data, *end = at + batch->len;
+
+	while (at < end) {
+		uint32_t bytes;
+
+		memcpy(&bytes, at, 4);
+		assert_in_range(bytes, 1, end - at - CAPTURE_HEADER_BYTES);
+		at += CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
+	}
+	assert_ptr_equal(at, end);
+}
+
+/* Until it is empty; -EILSEQ when something in it was none. */
+static int read_all(void)
+{
+	struct capture_batch batch;
+	int got;
+
+	while ((got = cap_inline_ops.next(t.cap, &batch)) > 0)
+		check_batch(&batch);
+	assert_true(got == 0 || got == -EILSEQ);
+	return got;
+}
+
+static void put(uint64_t at, uint64_t word)
+{
+	uint8_t *ring = t.memory + IL_SHARED_HEAD;
+
+	at &= RING_BYTES - 1;
+	memcpy(ring + at, &word, 8); /* twice, as it is mapped */
+	memcpy(ring + RING_BYTES + at, &word, 8);
+}
+
+/* A record that could be one, mostly; its size. */
+static uint64_t make(uint64_t at)
+{
+	uint64_t kind = any() % 8, frame = 0x7f0000001000 + any() % FRAMES * 0x68;
+	uint64_t more = any() % 8, size = 16;
+
+	put(at, any() << 16 | ((frame - 0x68) >> 3 & 0xffff));
+	put(at + 8, (kind == 7 ? more : any() % 16) << 48 | frame | kind);
+	if (kind != 7)
+		return size;
+	size = 32;
+	put(at + 16, more == 1 ? any() % 4 : any());
+	put(at + 24, more == 1 ? any() % 4 : any());
+	if (more == 2) { /* a definition: slot, total; three texts */
+		size = 16 * (any() % 12 + 1);
+		put(at + 16, 0x7f0000100000 + any() % 64 * 32);
+		put(at + 24, (size & 0xffffffff) << 32 | any() % 16);
+		for (uint64_t i = 32; i < size; i += 8)
+			put(at + i, any() % 3 ? any() % 64 : any());
+	}
+	return size;
+}
+
+static void test_ring__any_bytes(void **state)
+{
+	int damaged = 0;
+
+	(void)state;
+	t.random = 1;
+	for (unsigned int i = 0; i < ROUNDS / 10; i++) {
+		begin(12 + i % 4);
+		for (uint64_t at = 0; at < RING_BYTES; at += 8)
+			put(at, any());
+		t.engine.shared->head = i % 2 ? any() % RING_BYTES & ~15ull : any();
+		damaged += read_all() != 0;
+		cap_inline__recount(t.cap);
+		cap_inline__free(t.cap);
+	}
+	assert_true(damaged);
+}
+
+static void test_ring__records_in_any_order(void **state)
+{
+	int damaged = 0, fine = 0;
+
+	(void)state;
+	t.random = 2;
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		uint64_t head = 32;
+		int err;
+
+		begin(8 + i % 8);
+		put(0, 0); /* a thread */
+		put(8, 7 | 1ull << 48);
+		put(16, 1);
+		put(24, (uint64_t)getpid());
+		for (unsigned int k = any() % 64; k--;)
+			head += make(head);
+		t.engine.shared->head = head;
+		err = read_all();
+		damaged += err != 0;
+		fine += !err;
+		for (unsigned int k = 0; k < 16; k++)
+			((struct il_thread *)(uintptr_t)t.engine.threads)[any() % IL_THREAD_CNT] =
+				(struct il_thread){ any() % 4, any() % 4, any(), 0 };
+		cap_inline__recount(t.cap);
+		cap_inline__free(t.cap);
+	}
+	assert_true(damaged && fine);
+}
+
+/* What says that it is longer than what is there, or than it may be, is not read. */
+static void test_ring__a_definition_too_long(void **state)
+{
+	static const uint32_t totals[] = { 0, 16, 8, 4096, 32768, 65536, UINT32_MAX & ~15u };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(totals) / sizeof(totals[0]); i++) {
+		begin(12);
+		put(8, 7 | (uint64_t)IL_DEF << 48);
+		put(24, (uint64_t)totals[i] << 32);
+		t.engine.shared->head = 256;
+		assert_int_equal(read_all(), -EILSEQ);
+		cap_inline__free(t.cap);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ring__any_bytes),
+		cmocka_unit_test(test_ring__records_in_any_order),
+		cmocka_unit_test(test_ring__a_definition_too_long),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
