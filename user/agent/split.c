@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/idmap.h"
 
 struct group {
@@ -17,7 +18,7 @@ struct split {
 	const struct split_ops *ops;
 	void *ctx;
 	struct group *groups;
-	uint32_t group_cnt;
+	uint32_t group_cnt, group_cap;
 	struct idmap by_process, by_thread; /* id -> group */
 	struct trace_info info; /* strings are ours */
 	char *strings[6];
@@ -72,13 +73,12 @@ static int split_begin(void *self, const struct trace_info *info)
 
 static int open_group(struct split *s)
 {
-	struct group *grown = realloc(s->groups, (s->group_cnt + 1) * sizeof(*grown)), *g;
+	struct group *g;
 	int err;
 
-	if (!grown)
+	if (GROW(s->groups, s->group_cap, s->group_cnt))
 		return -ENOMEM;
-	s->groups = grown;
-	g = &grown[s->group_cnt];
+	g = &s->groups[s->group_cnt];
 	*g = (struct group){ 0 };
 	err = s->ops->open(s->ctx, s->group_cnt, &g->to, &g->self);
 	if (err)

@@ -8,6 +8,7 @@
 
 #include "agent/split.h"
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "base/strpool.h"
 #include "decode/decode.h"
 #include "export/export.h"
@@ -34,11 +35,11 @@ struct window {
 	const struct window_opts *opts;
 	struct strpool keys; /* labels as text -> group + 1 */
 	struct profile **profiles;
-	uint32_t profile_cnt;
+	uint32_t profile_cnt, profile_cap;
 	struct service next; /* of the group that is opened next */
 	int64_t start_ns, end_ns;
 	uint32_t *ended; /* processes */
-	size_t ended_cnt;
+	uint32_t ended_cnt, ended_cap;
 	struct trace_totals totals;
 	uint64_t start_mono_ns;
 };
@@ -98,11 +99,8 @@ static void key_of(const struct service *s, char *out, size_t size)
 
 static int note_ended(struct window *w, uint32_t process)
 {
-	uint32_t *grown = realloc(w->ended, (w->ended_cnt + 1) * sizeof(*grown));
-
-	if (!grown)
+	if (GROW(w->ended, w->ended_cap, w->ended_cnt))
 		return -ENOMEM;
-	w->ended = grown;
 	w->ended[w->ended_cnt++] = process;
 	return 0;
 }
@@ -146,12 +144,11 @@ static int add_labels(struct profile *p, const struct store_label *labels, uint3
 static int open_group(void *ctx, uint32_t group, const struct trace_consumer **to, void **self)
 {
 	struct window *w = ctx;
-	struct profile **grown = realloc(w->profiles, (group + 1) * sizeof(*grown)), *p;
+	struct profile *p;
 	int err;
 
-	if (!grown)
+	if (GROW(w->profiles, w->profile_cap, group))
 		return -ENOMEM;
-	w->profiles = grown;
 	p = w->profiles[group] = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;
@@ -286,7 +283,7 @@ int window_write(struct store *s, int fd, struct services *services, const struc
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		out->lost += w.totals.lost[i];
 	err = put_all(&w, split, out, e);
-	for (size_t i = 0; i < w.ended_cnt; i++)
+	for (uint32_t i = 0; i < w.ended_cnt; i++)
 		services__forget(services, w.ended[i]);
 	return err;
 }

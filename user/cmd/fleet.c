@@ -9,12 +9,14 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/emit.h"
 #include "cmd/options.h"
 #include "cmd/sum.h"
+#include "cmd/table.h"
 #include "export/json.h"
 #include "export/stats.h"
 #include "export/summary.h"
@@ -48,7 +50,7 @@ static const struct opt_row choice_rows[] = {
 	{ 0, "service", "NAME", OPT_STRING, AT(service), NULL, "only this service_name", false, NULL },
 	{ 0 },
 };
-static const struct opt_row table_rows[] = {
+static const struct opt_row verb_rows[] = {
 	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "top: rows to show, 0 for all", false, NULL },
 	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "top, services: print JSON", false, NULL },
 	{ 'q', "quiet", NULL, OPT_FLAG, AT(quiet), NULL,
@@ -58,7 +60,7 @@ static const struct opt_row table_rows[] = {
 static const struct opt_group groups[] = {
 	{ "Which profiles", choice_rows, 0 },
 	{ "Output", output_rows, AT(output) },
-	{ NULL, table_rows, 0 },
+	{ NULL, verb_rows, 0 },
 	{ 0 },
 };
 /* clang-format on */
@@ -190,15 +192,9 @@ static int flame(const struct fleet_opts *o, struct err *e)
 	return 0;
 }
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
-}
-
 static int top(const struct fleet_opts *o, struct err *e)
 {
-	uint32_t cnt = o->top_cnt && o->top_cnt < UINT32_MAX ? (uint32_t)o->top_cnt : UINT32_MAX;
+	uint32_t cnt = table_row_cnt(&(struct table_opts){ .top_cnt = o->top_cnt });
 	auto_fn(sum__done) struct sum sum = { 0 };
 	auto_fn(ranking__done) struct ranking k = { 0 };
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
@@ -209,15 +205,14 @@ static int top(const struct fleet_opts *o, struct err *e)
 		return err;
 	r = aggregate__result(sum.all);
 	err = ranking__init(&k, r, RANKING_FUNCTION, RANKING_SELF);
-	err = err ? err : outbuf__init(&b, 65536, write_stdout, NULL);
+	err = err ? err : table_begin(&b);
 	if (err)
 		return err;
-	if (!o->json) {
+	if (o->json)
+		stats_json(&b, r, &k, cnt);
+	else
 		stats_print(stdout, r, &k, cnt);
-		return 0;
-	}
-	stats_json(&b, r, &k, cnt);
-	return outbuf__flush(&b);
+	return table_end(&b, e);
 }
 
 /* --- services --- */
@@ -230,12 +225,12 @@ struct service_row {
 
 struct service_rows {
 	struct service_row *v;
-	size_t cnt, cap;
+	uint32_t cnt, cap;
 };
 
 static void rows_done(struct service_rows *r)
 {
-	for (size_t i = 0; i < r->cnt; i++)
+	for (uint32_t i = 0; i < r->cnt; i++)
 		free(r->v[i].name);
 	free(r->v);
 }
@@ -245,15 +240,8 @@ static struct service_row *row_of(struct service_rows *r, const char *name)
 	for (size_t i = 0; i < r->cnt; i++)
 		if (!strcmp(r->v[i].name, name))
 			return &r->v[i];
-	if (r->cnt == r->cap) {
-		size_t cap = r->cap ? r->cap * 2 : 32;
-		struct service_row *grown = realloc(r->v, cap * sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		r->v = grown;
-		r->cap = cap;
-	}
+	if (GROW(r->v, r->cap, r->cnt))
+		return NULL;
 	r->v[r->cnt] = (struct service_row){ .name = strdup(name), .first_ns = INT64_MAX };
 	return r->v[r->cnt].name ? &r->v[r->cnt++] : NULL;
 }
@@ -287,11 +275,11 @@ static void stamp(int64_t unix_ns, char *out, size_t size)
 	strftime(out, size, "%Y-%m-%dT%H:%M:%SZ", &tm);
 }
 
-static int print_rows(const struct service_rows *rows, bool json)
+static int print_rows(const struct service_rows *rows, bool json, struct err *e)
 {
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
 	char first[32], last[32], shown[512];
-	int err = outbuf__init(&b, 65536, write_stdout, NULL);
+	int err = table_begin(&b);
 
 	if (err)
 		return err;
@@ -318,7 +306,7 @@ static int print_rows(const struct service_rows *rows, bool json)
 	}
 	if (json)
 		outbuf__puts(&b, rows->cnt ? "]\n" : "[]\n");
-	return outbuf__flush(&b);
+	return table_end(&b, e);
 }
 
 static int services(const struct fleet_opts *o, struct err *e)
@@ -332,7 +320,7 @@ static int services(const struct fleet_opts *o, struct err *e)
 		return err;
 	if (rows.cnt)
 		qsort(rows.v, rows.cnt, sizeof(rows.v[0]), by_name);
-	return print_rows(&rows, o->json);
+	return print_rows(&rows, o->json, e);
 }
 
 /* --- the command --- */

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "base/outfile.h"
 #include "base/text.h"
 #include "store/catalogue.h"
@@ -104,13 +105,13 @@ static int add_missing(struct store *s, struct err *e)
 
 struct names {
 	char **items;
-	size_t cnt, cap;
+	uint32_t cnt, cap;
 	const struct store *store;
 };
 
 static void names_done(struct names *n)
 {
-	for (size_t i = 0; i < n->cnt; i++)
+	for (uint32_t i = 0; i < n->cnt; i++)
 		free(n->items[i]);
 	free(n->items);
 }
@@ -121,15 +122,8 @@ static int note_missing(void *ctx, const struct store_window *w)
 
 	if (!faccessat(n->store->dir_fd, w->file, F_OK, AT_SYMLINK_NOFOLLOW))
 		return 0;
-	if (n->cnt == n->cap) {
-		size_t cap = n->cap ? n->cap * 2 : 64;
-		char **grown = realloc(n->items, cap * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		n->items = grown;
-		n->cap = cap;
-	}
+	if (GROW(n->items, n->cap, n->cnt))
+		return -ENOMEM;
 	n->items[n->cnt] = strdup(w->file);
 	return n->items[n->cnt++] ? 0 : -ENOMEM;
 }
@@ -139,7 +133,7 @@ static int remove_gone(struct store *s, struct err *e)
 	auto_fn(names_done) struct names gone = { .store = s };
 	int err = catalogue__each(s->catalogue, INT64_MIN, INT64_MAX, note_missing, &gone, e);
 
-	for (size_t i = 0; i < gone.cnt && !err; i++) {
+	for (uint32_t i = 0; i < gone.cnt && !err; i++) {
 		err = catalogue__remove(s->catalogue, gone.items[i], e);
 		s->mended.removed += !err;
 	}
