@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inline engine: exact as the others, safe to attach and detach at any moment, to be killed, and to be refused."""
+import collections
 import contextlib
 import ctypes
 import os
@@ -27,19 +28,13 @@ BUSY = lib.PROGRAMS / "inline_busy.py"
 LOAD = lib.PROGRAMS / "load.py"
 
 
-def serves(name):
-    return not lib.family(name).endswith("t")
-
-
 # asyncio.run() is new in 3.7; of 3.11's hooks test_exact.py tells
 NOT_FOR = {"3.6": {"coroutines.py"}, "3.11": {"async_ends.py"}}
-SERVED = [n for n in lib.every() if serves(n)]
-FAMILIES = [n for n in lib.families() if serves(n)]
-REFUSED = [n for n in lib.families() if not serves(n)]
+FAMILIES = lib.families()
 ONE = next(n for n in FAMILIES if pythons.version(n) >= (3, 12))
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", lib.every())
 def test_exact(name, tmp_path):
     programs = sorted((ACCEPT / "workloads").glob("*.py")) + sorted((lib.PROGRAMS / "exact").glob("*.py"))
     missing = NOT_FOR.get(lib.family(name), set())
@@ -204,13 +199,6 @@ def refused(pid, reason, code=5):
 WAITING = ["-c", "import time; print(flush=True); time.sleep(100)"]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_other_versions_are_refused(name):
-    with lib.started(lib.command(name) + WAITING) as target:
-        target.stdout.readline()
-        refused(target.pid, "inline engine")
-
-
 def test_a_seccomp_filter_is_refused():
     code = ("import ctypes, struct, time\n"
             "libc = ctypes.CDLL(None)\n"
@@ -264,11 +252,43 @@ INTERPRETERS = ("try: import _interpreters as s\n"
 
 
 @pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 12)])
-def test_several_gils_are_refused(name):
-    code = INTERPRETERS + "kept = create(True); print(flush=True); time.sleep(100)"
+def test_several_gils(name, tmp_path):
+    """Interpreters that run at the same time take turns in the ring."""
+    flag, capture = tmp_path / "flag", tmp_path / "t.pyebpf"
+    code = (INTERPRETERS + "import threading\n"
+            "ids = [create(True) for _ in range(2)]\n"
+            "CODE = \"\"\"import os, time\n"
+            "def sub(): return 1\n"
+            "while not os.path.exists('%s'): time.sleep(0.001)\n"
+            "for i in range(20000): sub()\n"
+            "\"\"\"\n"
+            "threads = [threading.Thread(target=s.run_string, args=(i, CODE)) for i in ids]\n"
+            "for t in threads: t.start()\n"
+            "print(flush=True)\n"
+            "for t in threads: t.join()\n" % flag)
     with lib.started(lib.command(name) + ["-c", code]) as target:
         assert target.stdout.readline() == b"\n"
-        refused(target.pid, "GIL of their own")
+        with lib.started([lib.BINARY, "trace", "-o", capture, *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            flag.touch()
+            lib.finish(tracer)
+        assert target.wait(20) == 0
+    calls = collections.Counter(e["tid"] for e in lib.Trace(capture).whole().events if e["ev"] == "call" and e["name"] == "sub")
+    assert list(calls.values()) == [20000, 20000]
+
+
+def test_a_gil_that_comes_later(tmp_path):
+    """The stubs do not take turns then: what the ring holds cannot be trusted, and is not used."""
+    code = (INTERPRETERS + "def f(): pass\n"
+            "f()\nkept = create(True)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: f()")
+    with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "--"] + lib.command(ONE) + ["-c", code],
+                     stderr=-1) as tracer:
+        children = pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid))
+        pid = int(lib.until(lambda: children.read_text().split(), "the child")[0])
+        lib.until(lambda: memfds(pid), "the attach")
+        lib.until(lambda: not memfds(pid), "the end of the capture")
+        os.kill(pid, signal.SIGTERM)
+        assert "two interpreters" in lib.finish(tracer, 128 + signal.SIGTERM)
 
 
 @pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 8)])

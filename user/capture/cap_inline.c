@@ -93,6 +93,7 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 {
 	struct track *t = track_get(c, self, (uint64_t)tid);
 	struct cap_inline_frame *copy = calloc(cnt + 1, sizeof(*copy));
+	struct track_stack stack;
 
 	if (!t || !copy) {
 		free(copy);
@@ -100,9 +101,13 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 	}
 	if (cnt)
 		memcpy(copy, frames, cnt * sizeof(*copy));
+	stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1 };
+	if (t->read_at == c->e->remote.stops + 1)
+		return track_park(t, &stack); /* it has one in another interpreter, too */
+	t->read_at = c->e->remote.stops + 1;
 	free(t->stack.frames);
 	t->resynced = t->need_walk;
-	t->stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1 };
+	t->stack = stack;
 	return 0;
 }
 

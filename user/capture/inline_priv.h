@@ -25,6 +25,7 @@ struct track {
 	bool need_walk; /* the capture does not know the stack: it goes before the next event */
 	bool resynced; /* its stack was read between two events, perhaps in the middle of one */
 	uint32_t reason; /* enum pye_walk_reason */
+	uint32_t read_at; /* the last stop at which its stack was read, counted from 1 */
 	uint64_t last_ns;
 	struct track_stack stack;
 	struct track_stack *parked; /* of greenlets that do not run */
@@ -63,6 +64,9 @@ void *inline_put(struct cap_inline *c, uint32_t bytes);
 
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
+
+/* track_park - one more stack of a thread that does not run now; owned from here on. 0 or -ENOMEM. */
+int track_park(struct track *t, const struct track_stack *stack);
 
 /* track_entry and so on - one event of the running thread. @bits: hash of the caller's frame. */
 void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,

@@ -163,6 +163,38 @@ static void unknown_now(struct track *t, uint32_t reason)
 	t->need_walk = true;
 }
 
+static struct track_stack *parked_by(struct track *t, uint64_t frame, bool whole)
+{
+	for (uint32_t i = 0; i < t->parked_cnt; i++) {
+		uint64_t at = top(&t->parked[i]);
+
+		if (whole ? at == frame : at && FRAME_HASH(at) == frame)
+			return &t->parked[i];
+	}
+	return NULL;
+}
+
+int track_park(struct track *t, const struct track_stack *stack)
+{
+	struct track_stack *other = stack->cnt ? parked_by(t, top(stack), true) : NULL, *more;
+
+	if (other) { /* as it was read before */
+		free(other->frames);
+		*other = *stack;
+		return 0;
+	}
+	more = !stack->cnt || t->parked_cnt == PARKED_MAX
+		       ? NULL
+		       : reallocarray(t->parked, t->parked_cnt + 1, sizeof(*more));
+	if (!more) {
+		free(stack->frames);
+		return stack->cnt ? -ENOMEM : 0;
+	}
+	t->parked = more;
+	t->parked[t->parked_cnt++] = *stack;
+	return 0;
+}
+
 /* The running stack goes aside, for another one or an empty one. */
 static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stack *other)
 {
@@ -176,34 +208,12 @@ static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stac
 			*other = t->parked[--t->parked_cnt];
 		}
 	} else if (from.cnt) {
-		struct track_stack *more =
-			t->parked_cnt == PARKED_MAX
-				? NULL
-				: reallocarray(t->parked, t->parked_cnt + 1, sizeof(*more));
-
-		if (!more) {
-			c->failed = -ENOMEM;
-			free(from.frames);
-		} else {
-			t->parked = more;
-			t->parked[t->parked_cnt++] = from;
-		}
+		c->failed = track_park(t, &from) ?: c->failed;
 	} else {
 		to = from;
 	}
 	t->stack = to;
 	unknown_now(t, PYE_WALK_SWITCH);
-}
-
-static struct track_stack *parked_by(struct track *t, uint64_t frame, bool whole)
-{
-	for (uint32_t i = 0; i < t->parked_cnt; i++) {
-		uint64_t at = top(&t->parked[i]);
-
-		if (whole ? at == frame : at && FRAME_HASH(at) == frame)
-			return &t->parked[i];
-	}
-	return NULL;
 }
 
 /* Is a frame near the top of the stack? Then what was above it has ended unseen. */

@@ -120,7 +120,7 @@ static const struct opt_command command = {
 		"first call to its last, through eBPF: nothing is written to the target and it is "
 		"never stopped by ptrace. With -a and the like, processes that start later are traced "
 		"from their first call. Without -o the output is a file for profiler.firefox.com. "
-		"Not so --engine inline (CPython 3.6 to 3.15 with a GIL, one process): that one stops the "
+		"Not so --engine inline (CPython 3.6 to 3.15, one process): that one stops the "
 		"target for moments and writes into its memory, for calls at a few ns each, and "
 		"needs neither eBPF nor privilege for a process of your own.",
 	.groups = groups,

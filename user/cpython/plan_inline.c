@@ -20,6 +20,7 @@
 
 #define CALL_SIZE  5
 #define PAGE_BYTES 4096
+#define LAST_FREE  13 /* 3.<this>: the last version of which a free-threaded build was tried */
 
 static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
 		    enum inline_kind kind)
@@ -194,9 +195,9 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 	const struct python_version *v = p->table.version;
 	int err;
 
-	if (p->plan->free_threaded)
+	if (p->plan->free_threaded && v->minor > LAST_FREE)
 		return err_set(p->e, -PYE_EPLAN,
-			       "3.%u: the inline engine needs the GIL, and this build has none",
+			       "3.%u: the inline engine knows builds without a GIL of 3.13 only",
 			       v->minor);
 	out->minor = v->minor;
 	if (v->exit == EXIT_EVAL) {

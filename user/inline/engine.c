@@ -107,8 +107,8 @@ bool inline__is_shared(struct inline_engine *e)
 	const struct pye_pylayout *l = &e->in->layout;
 	uint64_t at, lock, first = 0;
 
-	if (!e->in->interpreters || l->is_next == PYE_NO_FIELD || l->is_gil == PYE_NO_FIELD ||
-	    remote__read(&e->remote, e->in->interpreters, &at, 8))
+	if (e->locked || !e->in->interpreters || l->is_next == PYE_NO_FIELD ||
+	    l->is_gil == PYE_NO_FIELD || remote__read(&e->remote, e->in->interpreters, &at, 8))
 		return false;
 	for (unsigned int i = 0; at && i < INTERPRETERS_MAX; i++) {
 		if (remote__read(&e->remote, at + l->is_gil, &lock, 8))
@@ -316,6 +316,7 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 {
 	*p = (struct il_private){
 		.limit = ring_bytes - IL_SLACK,
+		.room = ring_bytes - IL_SLACK,
 		.mask = ring_bytes - 1,
 		.ring = base + IL_RING,
 		.active = 1,
@@ -437,10 +438,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->header = calloc(1, IL_CODE_BYTES);
 	if (!e->header)
 		return -ENOMEM;
-	if (inline__is_shared(e))
-		ret = refuse(err, pid,
-			     "it has interpreters with a GIL of their own, which run at the same "
-			     "time");
+	e->locked = e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || inline__is_shared(e);
 	if (!ret && check_words(e, plan))
 		ret = refuse(
 			err, pid,
@@ -468,6 +466,9 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	ret = map_all(e, &plan, err);
 	if (!ret) {
 		inline_describe(&in->layout, e->base, e->ring_bytes, opts->wait, &private);
+		private.locked = e->locked;
+		if (e->locked)
+		private.limit = 0; /* all take the way where the lock is */
 		private.tstate_current = in->plan.tstate_current + in->bias;
 		inline__alive(e);
 		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
@@ -504,6 +505,8 @@ int inline__stop_outside(struct inline_engine *e)
 int inline__restart(struct inline_engine *e)
 {
 	uint64_t at = e->base + IL_PRIVATE, zero = 0, head, limit;
+	size_t where = e->locked ? offsetof(struct il_private, room)
+				 : offsetof(struct il_private, limit);
 	auto_free uint8_t *empty = NULL;
 	int err = remote__read(&e->remote, at + offsetof(struct il_private, head), &head, 8);
 
@@ -522,7 +525,7 @@ int inline__restart(struct inline_engine *e)
 		err = remote__write(&e->remote, at + offsetof(struct il_private, lost_mode), &zero,
 				    8);
 	if (!err)
-		err = remote__write(&e->remote, at + offsetof(struct il_private, limit), &limit, 8);
+		err = remote__write(&e->remote, at + where, &limit, 8);
 	return err;
 }
 

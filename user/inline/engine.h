@@ -35,6 +35,7 @@ struct inline_engine {
 	bool reserved; /* the region is ours, in part or all of it */
 	bool mapped; /* all of it: words may be replaced */
 	uint64_t tsc_hz;
+	bool locked; /* several threads can write at once: they take turns */
 	bool left_mapped; /* after a detach: a thread may still be inside */
 };
 
@@ -66,7 +67,8 @@ int inline__detach(struct inline_engine *e);
 /* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(). */
 int inline__stop_outside(struct inline_engine *e);
 
-/* inline__is_shared - several interpreters with a GIL each (3.12 on), which run at once: what the ring holds cannot be trusted. */
+/* inline__is_shared - several interpreters with a GIL each (3.12 on) run at once, and the stubs take no turns:
+ * what the ring holds cannot be trusted. */
 bool inline__is_shared(struct inline_engine *e);
 
 /* inline__restart - after losses, with all threads stopped and the ring read to its head: write again. */

@@ -7,7 +7,7 @@
  *   IL_SHARED   struct il_shared, then the threads' counters: shared with pyebpf
  *   IL_RING     the ring, shared, mapped twice in a row so that no record wraps
  *
- * One thread at a time writes: the one that holds the GIL. A record is 16 bytes, or more where its kind
+ * One thread at a time writes: the one that holds the GIL, or a lock in the private page. A record is 16 bytes, or more where its kind
  * says so; it is complete before `head` says that it is there. Whatever pyebpf reads here can be
  * scribbled on by the target.
  */
@@ -118,6 +118,8 @@ struct il_private {
 	uint32_t state_is_byte; /* f_state, not f_stacktop */
 	uint32_t ts_frame, cframe_frame; /* 3.11 */
 	uint32_t pad;
+	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
+	uint64_t locked, lock, room;
 };
 
 struct il_shared {

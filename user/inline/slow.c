@@ -2,7 +2,8 @@
 /*
  * The slow path of the stubs. It runs in the target: compiled to stand alone (general registers only, no
  * call and no data outside its own section, tests/unit/test_inline.c looks), it is copied into the code
- * page. Everything that it reads is alive: it runs in the thread that holds the GIL.
+ * page. Everything that it reads is alive: it runs in the thread that holds the GIL. Where there is none,
+ * every event comes here, and one at a time.
  */
 #include "inline/slow.h"
 #include "abi/event.h"
@@ -14,6 +15,7 @@
 #define NR_yield   24
 #define NR_gettid  186
 #define CLOSE_OVER 3
+#define SPINS	   64
 
 PART uint64_t tsc(void)
 {
@@ -29,6 +31,23 @@ PART long call0(long nr)
 
 	__asm__ volatile("syscall" : "=a"(result) : "a"(nr) : "rcx", "r11", "memory");
 	return result;
+}
+
+/* Without a GIL. Whoever has it may have been taken off its CPU. */
+PART void lock(struct il_private *p)
+{
+	for (unsigned int i = 1; p->locked && __atomic_exchange_n(&p->lock, 1, __ATOMIC_ACQUIRE);
+	     i++) {
+		if (i % SPINS)
+			__asm__ volatile("pause");
+		else
+			call0(NR_yield);
+	}
+}
+
+PART void unlock(struct il_private *p)
+{
+	__atomic_store_n(&p->lock, 0, __ATOMIC_RELEASE);
 }
 
 /* Not memcpy(): there is none in the page. */
@@ -64,6 +83,11 @@ PART void count_lost(struct il_thread *t)
 	__asm__ volatile("incq %0" : "+m"(t->lost));
 }
 
+PART uint64_t *limit_of(struct il_private *p)
+{
+	return p->locked ? &p->room : &p->limit;
+}
+
 /* Is there room again? */
 PART int refill(struct il_private *p, struct il_shared *h)
 {
@@ -71,14 +95,14 @@ PART int refill(struct il_private *p, struct il_shared *h)
 
 	if (used > p->size || used + 2 * (uint64_t)IL_SLACK > p->size)
 		return 0;
-	p->limit = p->head - used + p->size - IL_SLACK;
+	*limit_of(p) = p->head - used + p->size - IL_SLACK;
 	return 1;
 }
 
 /* 0: the event has no room. */
 PART int make_room(struct il_private *p, struct il_shared *h)
 {
-	if (p->head < p->limit)
+	if (p->head < *limit_of(p))
 		return 1;
 	if (p->lost_mode)
 		return 0;
@@ -94,7 +118,7 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 	}
 	/* until pyebpf has read the ring and the stacks anew */
 	p->lost_mode = 1;
-	p->limit = 0;
+	*limit_of(p) = 0;
 	p->thread = 0;
 	h->lost_mode = 1;
 	return 0;
@@ -310,19 +334,12 @@ PART void put_event(struct il_private *p, uint64_t object, uint32_t oparg, uint3
 	}
 }
 
-STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint32_t oparg,
+		uint32_t kind)
 {
 	struct il_thread *t;
-	struct il_shared *h;
 	uint64_t self;
 
-	if (!p->active)
-		return; /* a forked child */
-	if ((kind == INLINE_UNWIND || kind == INLINE_RETURN) && is_hidden(p, object))
-		return;
-	if (kind == INLINE_CLOSE && !is_closed_running(p, object))
-		return;
-	h = (void *)(uintptr_t)p->shared;
 	h->slow++;
 	if (kind == INLINE_DEALLOC) {
 		uint64_t *known =
@@ -346,4 +363,17 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg,
 	}
 	put_event(p, object, oparg, kind);
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+}
+
+STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+{
+	if (!p->active)
+		return; /* a forked child */
+	if ((kind == INLINE_UNWIND || kind == INLINE_RETURN) && is_hidden(p, object))
+		return;
+	if (kind == INLINE_CLOSE && !is_closed_running(p, object))
+		return;
+	lock(p);
+	event(p, (void *)(uintptr_t)p->shared, object, oparg, kind);
+	unlock(p);
 }
