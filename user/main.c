@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command table and its dispatch. A sub-command is one file in cmd/ and one line here. */
+#ifdef PYEBPF_STATIC
+#include <nss.h>
+#endif
 #include <stdio.h>
 #include <string.h>
 
@@ -132,10 +135,24 @@ static int finish(int code)
 	return code;
 }
 
+#ifdef PYEBPF_STATIC
+/* Names of users are looked up in files: the modules of another glibc do not fit into a static program. */
+static void look_up_names_in_files(void)
+{
+	__nss_configure_lookup("passwd", "files");
+	__nss_configure_lookup("group", "files");
+}
+#else
+static void look_up_names_in_files(void)
+{
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	const struct command *command;
 
+	look_up_names_in_files();
 	if (argc < 2) {
 		print_commands(stderr);
 		return err_exit_code(-PYE_EUSAGE);

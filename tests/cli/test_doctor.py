@@ -96,7 +96,7 @@ def test_a_user_without_any(doctor, tmp_path):
     said = doctor(*place("host", tmp_path), *as_nobody())
     assert said.code == 3
     assert set(NAMES) <= said.having("missing") and "programs" in said.having("untried")
-    assert "run it as root: sudo pyebpf ..." in said.fixes()
+    assert "run it as root: sudo %s ..." % doctor.program in said.fixes()
     setcap = [line for line in said.fixes() if "setcap" in line]
     assert setcap == ["or, once: sudo setcap %s=ep %s" % (",".join(NAMES), doctor.program)]
     assert not [line for line in said.fixes() if "docker" in line or "securityContext" in line]

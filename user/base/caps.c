@@ -198,15 +198,33 @@ static bool within_bounds(uint64_t missing)
 	return true;
 }
 
+/* Whether sudo, which has a path of its own, finds a program in this place: not in a virtual environment. */
+static bool sudo_finds(const char *path)
+{
+	static const char *const folders[] = { "/usr/local/sbin/", "/usr/local/bin/", "/usr/sbin/",
+					       "/usr/bin/",	   "/sbin/",	      "/bin/" };
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		size_t len = strlen(folders[i]);
+
+		if (!strncmp(path, folders[i], len) && !strchr(path + len, '/'))
+			return true;
+	}
+	return false;
+}
+
 static void ways_of_user(char *out, size_t size, const char *caps)
 {
 	char path[PATH_MAX], shown[160];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-	add(out, size, "run it as root: sudo pyebpf ...");
-	if (n <= 0 || (size_t)n >= sizeof(shown))
+	if (n <= 0 || (size_t)n >= sizeof(shown)) {
+		add(out, size, "run it as root: sudo pyebpf ...");
 		return;
+	}
+	path[n] = '\0';
 	text_escape(shown, sizeof(shown), path, (size_t)n);
+	add(out, size, "run it as root: sudo %s ...", sudo_finds(path) ? "pyebpf" : shown);
 	add(out, size, "\nor, once: sudo setcap %s=ep %s", caps, shown);
 }
 
