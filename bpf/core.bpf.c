@@ -19,6 +19,11 @@ const volatile __u32 cfg_walk_records; /* records that a walk sends at most: les
 const volatile __u32 cfg_filter; /* PYE_FILTER_*; 0: everything is recorded */
 const volatile __u32 cfg_max_depth; /* PYE_FILTER_DEPTH */
 const volatile char cfg_thread[PYE_FILTER_NAME]; /* PYE_FILTER_THREAD: a pattern with * and ? */
+/* PYE_FILTER_ROOT, PYE_FILTER_ONLY: what the user typed. A code object whose qualified name (to 3.10: whose
+ * name) is the end of it is PYE_CODE_CHOSEN, until user space knows better. */
+const volatile char cfg_tail[PYE_FILTER_TAIL]; /* its last bytes, at the end of this */
+const volatile __u32 cfg_tail_of; /* bytes that it has in all */
+const volatile bool cfg_tail_any; /* not ASCII: every name that is not either can be it */
 const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");
@@ -344,6 +349,7 @@ int forget_stacks(struct bpf_iter__task *ctx)
 		return 0;
 	t->valid = 0;
 	t->below = 0;
+	t->root_at = 0;
 	t->flags &= ~(T_KNOWN | T_UNWINDING); /* as when it was first seen */
 	return 0;
 }

@@ -15,6 +15,10 @@
 #define PYE_FILTER_THREAD \
 	4u /* threads whose name is not like cfg_thread: nothing of them is looked at */
 
+#define PYE_FILTER_ROOT 8u /* frames that are not above one of the function in cfg_function */
+#define PYE_FILTER_ONLY 16u /* with CODE: frames of other functions than that one */
+
+#define PYE_FILTER_TAIL 64 /* bytes of a function's name that the programs compare: its last ones */
 #define PYE_FILTER_NAME 32 /* bytes of cfg_thread, with its end */
 
 /* What the program decide_code is given: a code object has these bits from now on. */

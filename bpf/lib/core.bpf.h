@@ -21,6 +21,9 @@
 extern const volatile __u32 cfg_filter;
 extern const volatile __u32 cfg_max_depth;
 extern const volatile char cfg_thread[PYE_FILTER_NAME];
+extern const volatile char cfg_tail[PYE_FILTER_TAIL];
+extern const volatile __u32 cfg_tail_of;
+extern const volatile bool cfg_tail_any;
 
 enum pye_counter {
 #define PYE_COUNTER(name, number, text) CNT_##name = number,
@@ -88,6 +91,9 @@ struct thread {
 	u32 other; /* enum thread_other: a filter by names */
 	u8 glob_at, glob_text, glob_star, glob_from; /* of name_matches() */
 	char name[PYE_COMM];
+	u32 root_at; /* PYE_FILTER_ROOT: depth of the outermost frame that can be of the function; 0: none */
+	u32 root_n; /* of a walk: its place from the top down, from 1 on */
+	char tail[2 * PYE_FILTER_TAIL]; /* the name being compared */
 	u64 interpreters; /* of struct pye_proc */
 	u64 tstate; /* as the last sample or probe found it; 0 = not known */
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
@@ -241,7 +247,7 @@ static __always_inline bool thread_is_other(struct thread *t)
 	if (t->other == OTHER_YES)
 		return true;
 	t->other = OTHER_NO;
-	t->valid = t->below = 0;
+	t->valid = t->below = t->root_at = 0;
 	t->flags &= ~(T_KNOWN | T_UNWINDING | T_CUT);
 	return false;
 }

@@ -191,6 +191,31 @@ static __noinline int str_send(struct thread *t, struct pye_pylayout *l, u32 id,
 	return str_send_large(t, id, which, s);
 }
 
+/* Can the code object of this name be the function that is asked for? Where it cannot be told, it can. */
+static __noinline int may_be_chosen(struct thread *t, struct pye_pylayout *l, u64 addr)
+{
+	struct str_info *s = &t->str;
+	u32 n;
+
+	s->addr = addr;
+	s->data = 0;
+	str_look(l, s);
+	if (s->fault)
+		return true;
+	if (!(s->state & l->str_ascii_mask))
+		return cfg_tail_any;
+	if (!s->length || s->length > cfg_tail_of)
+		return false;
+	n = s->length < PYE_FILTER_TAIL ? s->length : PYE_FILTER_TAIL;
+	if (read_user(t->tail + ((PYE_FILTER_TAIL - n) & (PYE_FILTER_TAIL - 1)),
+		      n & (2 * PYE_FILTER_TAIL - 1), s->data + s->length - n))
+		return true;
+	for (u32 i = 0; i < PYE_FILTER_TAIL; i++)
+		if (i + n >= PYE_FILTER_TAIL && t->tail[i] != cfg_tail[i])
+			return false;
+	return true;
+}
+
 /* code_define - read a code object and send it; its id and bits, 0 if the ring was full. */
 static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l, u64 code)
 {
@@ -225,6 +250,12 @@ static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l,
 		return 0;
 	if (qualname && str_send(t, l, id, PYE_STR_QUALNAME, qualname))
 		return 0;
+	if (cfg_filter & (PYE_FILTER_ROOT | PYE_FILTER_ONLY)) {
+		if (may_be_chosen(t, l, qualname ? qualname : name))
+			bits |= PYE_CODE_CHOSEN;
+		else if (cfg_filter & PYE_FILTER_ONLY)
+			bits |= PYE_CODE_QUIET;
+	}
 	return id | bits;
 }
 

@@ -128,7 +128,7 @@ __noinline u64 entry_caller(u64 caller)
 		real = t->flags & T_KNOWN ? top : 0;
 	if (!(t->flags & T_KNOWN)) {
 		if (!real) { /* nothing below a thread's first frame: nothing to show */
-			t->valid = t->below = 0;
+			t->valid = t->below = t->root_at = 0;
 			t->flags |= T_KNOWN;
 			if (!(t->flags & T_NEED_WALK))
 				return 0;
@@ -219,6 +219,7 @@ static __always_inline void on_entry(struct thread *t, struct pye_pylayout *l, u
 		caller = entry_caller(caller);
 	}
 	stack_push(t, slot_of(frame, id));
+	root_pushed(t, id);
 	if (top_is_quiet(t, slot_of(0, id))) {
 		t->quiet++;
 		if (caller & CALLER_LOST)
@@ -258,6 +259,7 @@ static __always_inline int show_thrown(struct thread *t, struct pye_pylayout *l,
 		return false;
 	}
 	stack_push(t, slot_of(frame, id) | SLOT_GENERATOR);
+	root_pushed(t, id);
 	return true;
 }
 
@@ -332,6 +334,7 @@ static __always_inline void stack_pop(struct thread *t, u64 frame)
 {
 	if (!t->valid)
 		return;
+	root_pops(t);
 	t->valid--;
 	t->pos--;
 	if (!t->valid && t->below) {

@@ -28,7 +28,23 @@ static __always_inline bool is_quiet(struct thread *t, u64 slot, u32 depth)
 {
 	if (cfg_filter & PYE_FILTER_CODE && slot & SLOT_QUIET)
 		return true;
+	if (cfg_filter & PYE_FILTER_ROOT && (!t->root_at || depth < t->root_at))
+		return true;
 	return cfg_filter & PYE_FILTER_DEPTH && depth > cfg_max_depth;
+}
+
+/* The frame on top has been pushed. */
+static __always_inline void root_pushed(struct thread *t, u32 id)
+{
+	if (cfg_filter & PYE_FILTER_ROOT && id & PYE_CODE_CHOSEN && !t->root_at)
+		t->root_at = depth_of(t);
+}
+
+/* The frame on top will be popped. */
+static __always_inline void root_pops(struct thread *t)
+{
+	if (cfg_filter & PYE_FILTER_ROOT && depth_of(t) <= t->root_at)
+		t->root_at = 0;
 }
 
 /* Is the frame on top, with this slot? */
@@ -40,6 +56,8 @@ static __always_inline bool top_is_quiet(struct thread *t, u64 slot)
 /* Would a frame be, if it were pushed now? */
 static __always_inline bool entry_is_quiet(struct thread *t, u32 id)
 {
+	if (cfg_filter & PYE_FILTER_ROOT && !t->root_at && id & PYE_CODE_CHOSEN)
+		return false;
 	return is_quiet(t, slot_of(0, id), depth_of(t) + 1);
 }
 

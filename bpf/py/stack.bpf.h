@@ -276,6 +276,8 @@ static long walk_round(void *map, u32 *key, u8 *value, void *ctx)
 		id = quiet_id(t, l);
 	else if (walk_add(t, l, w->frame, &id))
 		w->failed = true;
+	if (cfg_filter & PYE_FILTER_ROOT && id & PYE_CODE_CHOSEN)
+		t->root_n = t->walk_n + 1; /* the outermost comes last */
 	if (t->walk_n < PYE_STACK_SLOTS)
 		slot_set(t, t->pos - 1 - t->walk_n, slot_of(w->frame, id));
 	else if (w->failed)
@@ -311,12 +313,14 @@ __noinline int walk_all(u64 frame, u32 reason)
 	if (!t)
 		return -1;
 	count(CNT_WALKS);
-	t->walk_cnt = t->walk_sent = t->walk_n = 0;
+	t->walk_cnt = t->walk_sent = t->walk_n = t->root_n = 0;
 	bpf_for_each_map_elem(&rounds, walk_round, &w, 0);
 	w.deep = w.deep || t->walk_n == PYE_WALK_MAX;
 	t->valid = t->walk_n < PYE_STACK_SLOTS ? t->walk_n : PYE_STACK_SLOTS;
 	t->below = t->walk_n - t->valid + w.deep;
 	t->flags = (t->flags & ~T_CUT) | T_KNOWN | (w.deep ? T_CUT : 0);
+	if (cfg_filter & PYE_FILTER_ROOT)
+		t->root_at = t->root_n ? t->valid + t->below + 1 - t->root_n : 0;
 	if (w.failed)
 		return -1;
 	return walk_flush(t,
@@ -363,7 +367,7 @@ __noinline int walk_near(u64 frame)
 		return NOT_NEAR;
 	count(CNT_WALKS);
 	failed = t->flags & T_NEED_WALK;
-	t->walk_cnt = 0;
+	t->walk_cnt = t->root_n = 0;
 	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
 		at = t->walk[i].frame;
 		id = 0;
@@ -372,11 +376,18 @@ __noinline int walk_near(u64 frame)
 		if (!failed && (frame_load(t, at) || walk_add(t, l, at, &id)))
 			failed = true;
 		slot_set(t, t->pos + n - 1 - i, slot_of(at, id));
-		if (is_quiet(t, slot_of(0, id), depth_of(t) + n - i))
+		if (cfg_filter & PYE_FILTER_ROOT && id & PYE_CODE_CHOSEN)
+			t->root_n = i + 1;
+		if (!(cfg_filter & PYE_FILTER_ROOT) &&
+		    is_quiet(t, slot_of(0, id), depth_of(t) + n - i))
 			t->walk_n--; /* not lost */
 	}
 	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))
 		failed = true;
+	if (cfg_filter & PYE_FILTER_ROOT && !t->root_at) {
+		t->walk_n = t->root_n;
+		t->root_at = t->root_n ? depth_of(t) + n + 1 - t->root_n : 0;
+	}
 	t->pos += n;
 	t->valid += n;
 	if (t->valid > PYE_STACK_SLOTS) {

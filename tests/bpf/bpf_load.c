@@ -157,13 +157,15 @@ static int load(struct bpf_load_opts *opts, bool sampling)
 /* Each in a process of its own: libbpf before 1.3 cannot take in handlers of programs twice. */
 int main(int argc, char **argv)
 {
-	struct bpf_load_opts opts = { .ring_bytes = 4 << 20,
-				      .eval = true,
-				      .usdt = true,
-				      .launch = true,
-				      .select = true,
-				      .filter = { .by = UINT32_MAX, .thread = "*" },
-				      .force_classic = argc > 1 && !strcmp(argv[1], "--classic") };
+	struct bpf_load_opts opts = {
+		.ring_bytes = 4 << 20,
+		.eval = true,
+		.usdt = true,
+		.launch = true,
+		.select = true,
+		.filter = { .by = UINT32_MAX, .thread = "*", .function = "f", .function_len = 1 },
+		.force_classic = argc > 1 && !strcmp(argv[1], "--classic")
+	};
 	int failed = 0, status;
 
 	for (int sampling = 0; sampling <= 1; sampling++) {

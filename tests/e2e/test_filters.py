@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters: what is recorded is what an unfiltered trace of the same program has, without the frames that are not asked for."""
 import collections
+import contextlib
 import json
+import os
+import pty
 import re
+import subprocess
 
 import pytest
 
@@ -151,9 +155,141 @@ def test_short_calls_are_folded_and_counted(name, tmp_path):
     assert float(took) > 0 and unit in ("us", "ms", "s")
 
 
+TIMED = str(lib.PROGRAMS / "timed.py")
+
+
+def qualified(name):
+    """To 3.10 code objects have no qualified name: a method is called as a function is."""
+    return lib.pythons.version(name) >= (3, 11)
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_root(name, tmp_path):
+    """While handle() is on the stack everything is recorded, with handle() below; else nothing."""
+    seen, done = lib.traced(lib.command(name) + [TIMED, tmp_path / "out"], tmp_path, "--root", "timed:handle")
+    seen.whole()
+    truth = json.loads((tmp_path / "out").read_text())
+    stacks, methods = {}, 0
+    for e in seen.events:
+        stack = stacks.setdefault(e.get("tid"), [])
+        if e["ev"] in lib.ENTER:
+            methods += e["line"] == truth_line("class Other") + 1
+            assert e["depth"] == len(stack) and (stack or [e["name"]])[0] == "handle", e
+            stack.append(e["name"])
+        elif e["ev"] in lib.LEAVE:
+            stack.pop()
+    counts = seen.count(TIMED)
+    assert methods == (0 if qualified(name) else truth["outer"])
+    assert counts["handle"] - methods == truth["outer"] + truth["recursive"]
+    assert counts["inner"] + counts["leaf"] - methods == truth["under"]
+    assert set(counts) == {"handle", "inner", "leaf"} and not seen.gaps
+    assert filtered_calls(done) > truth["under"]
+
+
+def truth_line(text):
+    lines = open(TIMED).read().splitlines()
+    return next(i for i, line in enumerate(lines, 1) if line.startswith(text))
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.12", "3.14"))
+def test_root_that_is_open_at_the_attach(name, tmp_path):
+    with lib.started(lib.command(name) + [TIMED, tmp_path / "out", 60]) as program:
+        program.stdout.readline()
+        root = "timed:run:%d" % truth_line("def run")  # to 3.10 there is another one
+        with lib.attach(program.pid, tmp_path / "a.pyebpf", "--root", root, "--exclude", "threading") as tracer:
+            lib.wait_attached(tracer, program.pid)
+            lib.stop(tracer)
+    seen = lib.Trace(tmp_path / "a.pyebpf").whole()
+    main = [e for e in seen.events if e.get("tid") == program.pid]
+    assert main and main[0]["ev"] == "open" and main[0]["name"] == "run", main[:3]
+    # those that it starts have other stacks
+    assert {e["tid"] for e in seen.of(TIMED)} == {program.pid}
+    assert seen.count(TIMED)["handle"] > 0
+
+
+def latency(name, tmp, function, *options):
+    done = lib.sh([lib.BINARY, "trace", "--latency", function, "--json", *options, "--", *lib.command(name), TIMED, tmp / "out"])
+    assert done.returncode == 0, lib.text(done.stderr)
+    ready, _, table = lib.text(done.stdout).partition("\n")
+    assert ready == "ready"
+    return json.loads(table), json.loads((tmp / "out").read_text())
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_latency(name, tmp_path):
+    got, truth = latency(name, tmp_path, "timed.py:handle:%d" % truth_line("def handle"))
+    assert got["lost"] == got["open"] == got["began_before"] == got["yields"] == 0 and got["functions"] == 1
+    assert got["calls"] == got["runs"] == got["latency"]["count"] == truth["outer"] + truth["recursive"]
+    assert got["recursive"] == truth["recursive"] and got["unwound"] == truth["raised"]
+    assert sum(row["count"] for row in got["histogram"]) == got["calls"]
+    # each lies within what the program measured around it
+    ours = sorted(int(t * 1e9) for t in truth["handle"])
+    assert got["latency"]["max_ns"] <= ours[-1] and got["latency"]["max_ns"] >= 20000000
+    long = sum(row["count"] for row in got["histogram"] if row["to_ns"] >= 20000000)
+    assert long >= sum(t >= 20000000 for t in ours) * 0.5
+    assert got["latency"]["p50_ns"] <= got["latency"]["p90_ns"] <= got["latency"]["p99_ns"] <= got["latency"]["max_ns"]
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.13"))
+def test_latency_of_what_yields(name, tmp_path):
+    got, truth = latency(name, tmp_path, "timed:steps")
+    assert (got["calls"], got["runs"], got["yields"]) == (truth["steps"], truth["runs"], truth["runs"] - truth["steps"])
+    assert got["of_runs"]["latency"]["count"] == truth["runs"] and got["lost"] == 0
+
+
+def test_latency_as_text(tmp_path):
+    name = lib.pick("3.12")[0]
+    done = lib.sh([lib.BINARY, "trace", "--latency", "timed:handle", "--", *lib.command(name), TIMED, tmp_path / "out"])
+    truth = json.loads((tmp_path / "out").read_text())
+    assert done.returncode == 0, lib.text(done.stderr)
+    text = lib.text(done.stdout)
+    assert "\x1b" not in text and text.count("function  ") == 1
+    assert int(re.search(r"^calls +(\d+) in ", text, re.M)[1]) == truth["outer"] + truth["recursive"]
+    assert re.search(r"^latency   min .* p50 .* p90 .* p99 .* max ", text, re.M)
+
+
+def test_latency_on_a_terminal_is_drawn_in_place(tmp_path):
+    name = lib.pick("3.12")[0]
+    ours, theirs = pty.openpty()
+    with lib.started(lib.command(name) + [TIMED, tmp_path / "out", 60]) as program:
+        program.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "--latency", "timed:handle", "-p", program.pid], stdout=theirs,
+                         stderr=subprocess.PIPE) as tracer:
+            os.close(theirs)
+            drawn = b""
+            while drawn.count(b"\x1b[J") < 2:
+                drawn += os.read(ours, 65536)
+            lib.stop(tracer)
+            with contextlib.suppress(OSError):
+                while True:
+                    drawn += os.read(ours, 65536)
+    os.close(ours)
+    tables = re.split(r"\x1b\[(\d+)A\x1b\[J", lib.text(drawn).replace("\r\n", "\n"))
+    for table, lines in zip(tables[::2], tables[1::2]):
+        assert table.count("\n") == int(lines), table
+    counts = [int(re.search(r"^calls +(\d+) in ", table, re.M)[1]) for table in tables[::2]]
+    assert counts == sorted(counts) and counts[-1] > 0
+    assert not list(tmp_path.glob("pyebpf*"))
+
+
+def test_the_inline_engine_leaves_out_the_same(tmp_path):
+    """Behind its ring: there all of it is left out by user space."""
+    name = lib.pick("3.12")[0]
+    whole, _ = traced(name, tmp_path)
+    seen, done = traced(name, tmp_path, "--include", "filtered/*", "--exclude", "shape?", engine=("--engine", "inline"))
+    seen.whole()
+    assert streams(seen, lambda e: True) == streams(whole, lambda e: e["file"].startswith(str(FOLDER)) and e["file"] != SHAPES)
+    assert filtered_calls(done) > 1000
+    seen, _ = lib.traced(lib.command(name) + [TIMED, tmp_path / "out"], tmp_path, "--engine", "inline", "--root", "timed:handle")
+    truth = json.loads((tmp_path / "out").read_text())
+    counts = seen.whole().count(TIMED)
+    assert counts["handle"] == truth["outer"] + truth["recursive"] and counts["inner"] + counts["leaf"] == truth["under"]
+
+
 @pytest.mark.parametrize("options", [["--min-duration", "x"], ["--min-duration", "0"], ["--min-duration", "11s"],
                                      ["--thread", ""], ["--thread", "n" * 16], ["--include", ""],
-                                     ["--max-depth", "5G"], ["--include", "x", "--max-overhead", "5"]])
+                                     ["--max-depth", "5G"], ["--json"], ["--latency", "f", "--root", "g"],
+                                     ["--latency", "f", "-o", "x"], ["--root", ""], ["--latency", "f", "--engine", "inline"], ["--thread", "x", "--engine", "inline"], ["--include", "x", "--max-overhead", "5"]])
 def test_what_is_no_filter_is_refused(options):
     done = lib.sh([lib.BINARY, "trace"] + options + ["--", "true"])
     assert done.returncode == 125 and b"--help" in done.stderr

@@ -19,6 +19,9 @@ __u32 next_pix = 1;
 const volatile bool cfg_sleepable = true;
 const volatile __u32 cfg_filter, cfg_max_depth;
 const volatile char cfg_thread[PYE_FILTER_NAME];
+const volatile char cfg_tail[PYE_FILTER_TAIL];
+const volatile __u32 cfg_tail_of;
+const volatile bool cfg_tail_any;
 const volatile __u64 cfg_ring_free_min = 4096;
 /* Tests change it. */
 volatile __u32 host_walk_records __asm__("cfg_walk_records") = 4096;

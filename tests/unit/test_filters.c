@@ -239,6 +239,136 @@ static void test_filter__a_thread_has_other_names(void **state)
 	assembly_expect(as, 3, "call a, call b, gap window 0, gap window 0, open a, return a");
 }
 
+static void test_filter__root(void **state)
+{
+	struct told told = { 0 };
+	struct assembly *as = with(&(struct assembler_filter){ .root = "app:b",
+							       .exclude = { "app" },
+							       .exclude_cnt = 1,
+							       .decide = decide,
+							       .ctx = &told });
+
+	(void)state;
+	call(as, 0, 1);
+	call(as, 1, 5); /* not under it */
+	call(as, 2, 2);
+	call(as, 3, 3); /* excluded */
+	call(as, 4, 5);
+	leave(as, 5, 5);
+	leave(as, 6, 3);
+	leave(as, 7, 2);
+	leave(as, 8, 5);
+	leave(as, 9, 1);
+	assembly_feed(as);
+	assert_int_equal(assembler__functions(as->a), 1);
+	expect_left_out(as, 3, 6);
+	assembly_expect(as, 4, "call b, call h, return h, return b");
+}
+
+/* A function of the same name in another module is one that the source has to let go of. */
+static void test_filter__root_of_another_module(void **state)
+{
+	struct told told = { 0 };
+	struct assembly *as =
+		with(&(struct assembler_filter){ .root = "lib:b", .decide = decide, .ctx = &told });
+
+	(void)state;
+	call(as, 0, 2);
+	leave(as, 1, 2);
+	assembly_feed(as);
+	assert_int_equal(told.cnt, 1);
+	assert_int_equal(told.last.id, 2);
+	assert_int_equal(told.last.clear, PYE_CODE_CHOSEN);
+	assert_int_equal(told.last.set, 0);
+	assert_int_equal(assembler__functions(as->a), 0);
+	assembly_expect(as, 0, "");
+}
+
+/* The root in the middle of a walk: what lies below it is not shown. */
+static void test_filter__root_in_a_walk(void **state)
+{
+	const struct pye_walk_frame frames[] = { { .frame = F(3), .code = 3 },
+						 { .frame = F(2), .code = 2 },
+						 { .frame = F(1), .code = 1 } };
+	struct assembly *as = with(&(struct assembler_filter){ .root = "b", .max_depth = 2 });
+
+	(void)state;
+	make_walk(&as->b, 1, 0, frames, 3, PYE_WALK_UNKNOWN, PYE_WALK_ROOT, 0);
+	call(as, 0, 4);
+	leave(as, 1, 4);
+	leave(as, 2, 3);
+	leave(as, 3, 2);
+	assembly_expect(as, 2, "open b, open c, return c, return b");
+}
+
+static void test_latency__calls_and_runs(void **state)
+{
+	struct assembly *as = with(&(struct assembler_filter){ .only = "app:a" });
+	const struct assembler_latency *l;
+
+	(void)state;
+	assert_int_equal(assembler__latency(as->a, "app:a"), 0);
+	call_at(as, 2000, 0, 1);
+	call_at(as, 2010, 1, 2);
+	as->b.now = 2020;
+	make_entry(&as->b, 1, 2, F(9), 1, PYE_ENTRY_CALL); /* recursive */
+	leave_at(as, 2100, 3, 9); /* 70 */
+	leave_at(as, 2110, 4, 2);
+	as->b.now = 2190;
+	make_exit(&as->b, 1, 5, F(1), PYE_EXIT_YIELD); /* a run of 200 */
+	as->b.now = 2990;
+	make_entry(&as->b, 1, 6, F(1), 1, PYE_ENTRY_RESUME);
+	as->b.now = 3040;
+	make_exit(&as->b, 1, 7, F(1), PYE_EXIT_UNWIND); /* 50; 1050 in all */
+	as->b.now = 3100;
+	make_entry(&as->b, 1, 8, F(4), 1, PYE_ENTRY_RESUME); /* began before */
+	leave_at(as, 3130, 9, 4);
+	call_at(as, 3200, 10, 1);
+	assembly_feed(as);
+	l = assembler__latency_so_far(as->a);
+	assert_int_equal(l->functions, 1);
+	assert_int_equal(l->calls.cnt, 2);
+	assert_int_equal(l->calls.min, 70);
+	assert_int_equal(l->calls.max, 1050);
+	assert_int_equal(l->runs.cnt, 4);
+	assert_int_equal(l->runs.min, 20);
+	assert_int_equal(l->runs.max, 200);
+	assert_int_equal(l->unknown, 1);
+	assert_int_equal(l->recursive, 1);
+	assert_int_equal(l->yields, 1);
+	assert_int_equal(l->unwound, 1);
+	assert_int_equal(l->open, 1);
+	expect_left_out(as, 1, 2);
+	assembly_finish(as);
+	assembly_free(as);
+}
+
+/* Another thread enters a frame at the same place, and its records are read before. */
+static void test_latency__two_threads_one_place(void **state)
+{
+	struct assembly *as = with(&(struct assembler_filter){ .only = "app:a" });
+	const struct assembler_latency *l;
+
+	(void)state;
+	assert_int_equal(assembler__latency(as->a, "app:a"), 0);
+	make_thread(&as->b, 2, 1, 102, 0);
+	make_entry(&as->b, 1, 0, F(1), 1, PYE_ENTRY_CALL);
+	make_entry(&as->b, 1, 1, F(2), 1, PYE_ENTRY_CALL);
+	make_entry(&as->b, 2, 0, F(2), 1, PYE_ENTRY_CALL);
+	make_exit(&as->b, 2, 1, F(2), PYE_EXIT_RETURN);
+	make_exit(&as->b, 1, 2, F(2), PYE_EXIT_RETURN);
+	make_exit(&as->b, 1, 3, F(1), PYE_EXIT_YIELD);
+	make_entry(&as->b, 2, 2, F(1), 1, PYE_ENTRY_RESUME);
+	make_exit(&as->b, 2, 3, F(1), PYE_EXIT_RETURN);
+	assembly_feed(as);
+	l = assembler__latency_so_far(as->a);
+	assert_int_equal(l->calls.cnt, 3);
+	assert_int_equal(l->runs.cnt, 4);
+	assert_int_equal(l->open, 0);
+	assembly_finish(as);
+	assembly_free(as);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,6 +381,11 @@ int main(void)
 		cmocka_unit_test(test_filter__short_calls_and_gaps),
 		cmocka_unit_test(test_filter__a_long_call_in_which_nothing_happens),
 		cmocka_unit_test(test_filter__a_thread_has_other_names),
+		cmocka_unit_test(test_filter__root),
+		cmocka_unit_test(test_filter__root_of_another_module),
+		cmocka_unit_test(test_filter__root_in_a_walk),
+		cmocka_unit_test(test_latency__calls_and_runs),
+		cmocka_unit_test(test_latency__two_threads_one_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,7 +203,7 @@ static bool same_stack(const struct assembler *a, const struct asm_thread *t)
 	uint32_t at = 0;
 
 	for (uint32_t i = t->walk.cnt; i-- > 0;) {
-		if (a->filter && asm_filter_hides(a, t->walk.frames[i].code))
+		if (a->filter && asm_filter_hides(a, t->walk.frames[i].code, at))
 			continue;
 		if (at == t->depth || t->stack[at++] != t->walk.frames[i].frame)
 			return false;

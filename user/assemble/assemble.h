@@ -15,6 +15,7 @@
 #include "abi/pylayout.h"
 #include "capfile/writer.h"
 #include "capture/capture.h"
+#include "profile/histogram.h"
 #include "profile/trace.h"
 
 struct assembler;
@@ -158,6 +159,30 @@ struct assembler_slow {
  */
 int assembler__watch(struct assembler *a, const char *function, uint64_t over_ns);
 const struct assembler_slow *assembler__slow(const struct assembler *a, int watch);
+
+/* Calls of one function; times in ns. */
+struct assembler_latency {
+	struct histogram
+		calls; /* of those that began and ended: from first entry to end, all waiting between */
+	struct histogram
+		runs; /* from each entry to the exit that follows: of what yields there are several to a call */
+	uint64_t functions; /* code objects of that name */
+	uint64_t unknown; /* calls that ended and were open already when they were first seen */
+	uint64_t open; /* calls that have not ended */
+	uint64_t recursive; /* calls that began above another one of the function */
+	uint64_t yields; /* runs that ended so */
+	uint64_t unwound; /* calls that ended by an exception */
+};
+
+/**
+ * assembler__latency - measure a function's calls, whatever else is watched; before the first record
+ *
+ * Return: 0, -E2BIG or -ENOMEM.
+ */
+int assembler__latency(struct assembler *a, const char *function);
+
+/* assembler__latency_so_far - what came of it; borrowed until the next call on @a. */
+const struct assembler_latency *assembler__latency_so_far(const struct assembler *a);
 
 /* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */
 uint32_t assembler__threads(const struct assembler *a);

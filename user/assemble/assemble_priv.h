@@ -166,7 +166,7 @@ void asm_watch_free(struct asm_watch *w);
 /*
  * asm_filter_func   - a code object has names: is it hidden? Or -ENOMEM. @address: 0 = the source has none
  * asm_filter_retire - it is gone
- * asm_filter_hides  - are frames of a code object not kept?
+ * asm_filter_hides  - is a frame of a code object not kept, above so many that are?
  * asm_filter_enter  - a frame is entered or found: is it not kept?
  * asm_filter_is_shown - is a frame on the stack of those that are kept?
  * asm_filter_leave  - a frame is left that is not the top: was it not kept?
@@ -177,7 +177,7 @@ void asm_watch_free(struct asm_watch *w);
  */
 int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address);
 void asm_filter_retire(struct assembler *a, uint32_t code);
-bool asm_filter_hides(const struct assembler *a, uint32_t code);
+bool asm_filter_hides(const struct assembler *a, uint32_t code, uint32_t depth);
 bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
 		      enum trace_kind kind, uint32_t code);
 bool asm_filter_has_depth(const struct assembler *a);

@@ -12,6 +12,7 @@
 #include "abi/filter.h"
 #include "assemble/assemble_priv.h"
 #include "profile/code_glob.h"
+#include "profile/module.h"
 #include "profile/place.h"
 
 #define CODES_MAX (1u << 20)
@@ -19,14 +20,18 @@
 #define AGAIN_MASK \
 	1023u /* so many calls of what should be held back, and the source is told again */
 
+/* One that is not kept; or the root. */
 struct hidden_code {
 	uint32_t code, pix;
+	bool root;
 	uint64_t address; /* 0: read from outside */
 	UT_hash_handle hh;
 };
 
 struct asm_filter {
 	struct assembler_filter how;
+	struct func_spec function; /* of root or only */
+	uint64_t functions;
 	struct hidden_code *codes;
 	struct assembler_filtered seen;
 };
@@ -38,6 +43,8 @@ int assembler__filter(struct assembler *a, const struct assembler_filter *filter
 		return -ENOMEM;
 	a->filter->how = *filter;
 	a->fold_ns = filter->min_ns;
+	if (filter->root || filter->only)
+		func_spec_parse(&a->filter->function, filter->root ? filter->root : filter->only);
 	return 0;
 }
 
@@ -52,6 +59,32 @@ static bool any_matches(const char *const *globs, size_t cnt, const char *file, 
 		if (code_glob_matches(globs[i], file, below))
 			return true;
 	return false;
+}
+
+uint64_t assembler__functions(const struct assembler *a)
+{
+	return a->filter ? a->filter->functions : 0;
+}
+
+static bool is_function(struct asm_filter *f, const struct trace_func *func)
+{
+	const char *below;
+	bool is;
+
+	place_of_file(func->file, &below);
+	is = func_spec_matches(&f->function, func->file, below ? below : func->file, func->qualname,
+			       func->line);
+	f->functions += is;
+	return is;
+}
+
+/* Does the source take it for the function? It only looks at the end of the name. */
+static bool is_taken(const struct asm_filter *f, const struct trace_func *func)
+{
+	size_t n = strlen(func->qualname);
+
+	return f->function.text && n <= f->function.len &&
+	       !memcmp(f->function.text + f->function.len - n, func->qualname, n);
 }
 
 static bool is_kept(const struct assembler_filter *how, const struct trace_func *func)
@@ -89,22 +122,26 @@ static void forget(struct asm_filter *f, struct hidden_code *h)
 	free(h);
 }
 
-static void tell(const struct asm_filter *f, const struct hidden_code *h)
+static void tell(const struct asm_filter *f, const struct pye_verdict *verdict)
 {
-	if (f->how.decide && h->address)
-		f->how.decide(f->how.ctx, &(struct pye_verdict){ .code = h->address,
-								 .pix = h->pix,
-								 .id = h->code,
-								 .set = PYE_CODE_QUIET });
+	if (f->how.decide && verdict->code)
+		f->how.decide(f->how.ctx, verdict);
 }
 
-int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address)
+static void tell_hidden(const struct asm_filter *f, const struct hidden_code *h)
 {
-	struct asm_filter *f = a->filter;
+	tell(f, &(struct pye_verdict){ .code = h->address,
+				       .pix = h->pix,
+				       .id = h->code,
+				       .set = PYE_CODE_QUIET,
+				       .clear = PYE_CODE_CHOSEN });
+}
+
+static int add_code(struct asm_filter *f, const struct trace_func *func, uint64_t address,
+		    struct hidden_code **out)
+{
 	struct hidden_code *h;
 
-	if (is_kept(&f->how, func))
-		return false;
 	if (HASH_COUNT(f->codes) >= CODES_MAX)
 		forget(f, f->codes); /* the oldest: if it still runs, it is shown as unreadable */
 	h = calloc(1, sizeof(*h));
@@ -114,8 +151,33 @@ int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t
 	h->pix = func->process;
 	h->address = address;
 	HASH_ADD(hh, f->codes, code, sizeof(h->code), h);
-	tell(f, h);
-	return true;
+	*out = h;
+	return 0;
+}
+
+int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address)
+{
+	struct asm_filter *f = a->filter;
+	bool function = f->function.text && is_function(f, func);
+	struct hidden_code *h;
+	int err;
+
+	if (f->how.only ? function : !function && is_kept(&f->how, func)) {
+		if (f->how.root && is_taken(f, func))
+			tell(f, &(struct pye_verdict){ .code = address,
+						       .pix = func->process,
+						       .id = func->id,
+						       .clear = PYE_CODE_CHOSEN });
+		return false;
+	}
+	err = add_code(f, func, address, &h);
+	if (err)
+		return err;
+	h->root = function;
+	/* what cannot be the only function was never taken for it */
+	if (!function && (!f->how.only || is_taken(f, func)))
+		tell_hidden(f, h);
+	return !function;
 }
 
 void asm_filter_retire(struct assembler *a, uint32_t code)
@@ -157,9 +219,18 @@ static void hide(struct asm_thread *t, uint64_t frame)
 	h->v[h->cnt++] = (struct asm_hidden_frame){ .frame = frame, .depth = t->depth };
 }
 
-bool asm_filter_hides(const struct assembler *a, uint32_t code)
+/* In front of the stack as it is now. */
+static bool is_hidden(const struct asm_filter *f, const struct hidden_code *h, uint32_t depth)
 {
-	return find_code(a->filter, code);
+	if (h && h->root)
+		return f->how.max_depth && depth >= f->how.max_depth;
+	/* what is shown begins with the root */
+	return h || (f->how.root && !depth) || (f->how.max_depth && depth >= f->how.max_depth);
+}
+
+bool asm_filter_hides(const struct assembler *a, uint32_t code, uint32_t depth)
+{
+	return is_hidden(a->filter, find_code(a->filter, code), depth);
 }
 
 bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
@@ -168,12 +239,12 @@ bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
 	struct asm_filter *f = a->filter;
 	struct hidden_code *h = find_code(f, code);
 
-	if (!h && !(f->how.max_depth && t->depth >= f->how.max_depth))
+	if (!is_hidden(f, h, t->depth))
 		return false;
 	if (kind != TRACE_OPEN) {
 		f->seen.events++;
-		if (!(++f->seen.calls & AGAIN_MASK) && h)
-			tell(f, h);
+		if (!(++f->seen.calls & AGAIN_MASK) && h && !h->root)
+			tell_hidden(f, h);
 	}
 	hide(t, frame);
 	return true;

@@ -19,6 +19,8 @@ struct assembler_filter {
 	size_t include_cnt, exclude_cnt;
 	uint32_t max_depth; /* frames of a thread that are kept, from the outermost on; 0: all */
 	uint64_t min_ns; /* calls that take less are folded into their callers */
+	/* of func_spec_parse(): keep what is called by it, and itself; keep only itself; or NULL */
+	const char *root, *only;
 	const char
 		*thread; /* of glob_matches(): threads with other names are no threads; NULL: all */
 	/* tell the source what is known now of a code object; NULL: it holds nothing back. It may forget */
@@ -55,5 +57,8 @@ const struct assembler_folded *assembler__folded(const struct assembler *a);
 int assembler__settle(struct assembler *a, uint64_t ts_ns);
 
 void assembler__filtered(const struct assembler *a, struct assembler_filtered *out);
+
+/* assembler__functions - code objects so far that are the function of root or only. */
+uint64_t assembler__functions(const struct assembler *a);
 
 #endif

@@ -16,15 +16,20 @@
 #define CODES_MAX 1024u /* those that came last */
 #define CALLS_MAX 65536u
 
+/* While it runs it is its thread's alone: another one can enter a frame at the same place before we come
+ * to the record with which this one leaves it. A suspended one can go on in any. */
 struct call_key {
 	uint64_t frame;
-	uint32_t pix, pad;
+	uint32_t pix, thread; /* thread 0: suspended */
 };
 
 struct watched_call {
 	struct call_key key;
 	uint64_t start_ns;
 	uint32_t spec;
+	bool begun; /* its first entry was seen */
+	bool ran; /* the last one, too */
+	uint64_t run_ns; /* when it was */
 	uint32_t below; /* depth of the next such frame under it on its stack, 0: none */
 	UT_hash_handle hh;
 };
@@ -41,6 +46,8 @@ struct asm_watch {
 	struct watched_code codes[CODES_MAX];
 	uint32_t code_cnt; /* ever; the newest CODES_MAX are there */
 	uint64_t bloom;
+	struct assembler_latency *latency; /* of the spec below; or NULL */
+	uint32_t latency_spec;
 	struct watched_call *calls;
 };
 
@@ -63,6 +70,46 @@ int assembler__watch(struct assembler *a, const char *function, uint64_t over_ns
 const struct assembler_slow *assembler__slow(const struct assembler *a, int watch)
 {
 	return &a->watch->slow[watch];
+}
+
+int assembler__latency(struct assembler *a, const char *function)
+{
+	struct assembler_latency *l = calloc(1, sizeof(*l));
+	int spec = l ? assembler__watch(a, function, 0) : -ENOMEM;
+
+	if (spec < 0) {
+		free(l);
+		return spec;
+	}
+	a->watch->latency = l;
+	a->watch->latency_spec = (uint32_t)spec;
+	return 0;
+}
+
+const struct assembler_latency *assembler__latency_so_far(const struct assembler *a)
+{
+	struct asm_watch *w = a->watch;
+
+	w->latency->functions = w->slow[w->latency_spec].functions;
+	w->latency->open = HASH_COUNT(w->calls);
+	return w->latency;
+}
+
+/* A run has ended, and the call with it unless it yields. */
+static void measure(struct assembler_latency *l, const struct watched_call *c, uint64_t ts,
+		    enum trace_kind kind)
+{
+	if (c->ran && ts >= c->run_ns)
+		histogram__add(&l->runs, ts - c->run_ns);
+	if (kind == TRACE_YIELD) {
+		l->yields++;
+		return;
+	}
+	l->unwound += kind == TRACE_UNWIND;
+	if (c->begun && ts >= c->start_ns)
+		histogram__add(&l->calls, ts - c->start_ns);
+	else
+		l->unknown++;
 }
 
 void asm_watch_func(struct assembler *a, const struct trace_func *func)
@@ -96,9 +143,9 @@ static int spec_of(const struct asm_watch *w, uint32_t code)
 }
 
 static struct watched_call *find_call(const struct assembler *a, const struct asm_thread *t,
-				      uint64_t frame)
+				      uint64_t frame, uint32_t thread)
 {
-	struct call_key key = { .frame = frame, .pix = t->process->pix };
+	struct call_key key = { .frame = frame, .pix = t->process->pix, .thread = thread };
 	struct watched_call *c;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): uthash reads the key by bytes */
@@ -112,6 +159,29 @@ static void forget_call(struct asm_watch *w, struct watched_call *c)
 	free(c);
 }
 
+static void move_call(struct asm_watch *w, struct watched_call *c, uint32_t thread)
+{
+	HASH_DEL(w->calls, c);
+	c->key.thread = thread;
+	HASH_ADD(hh, w->calls, key, sizeof(c->key), c);
+}
+
+/* The call that goes on where a thread enters a frame; NULL: it is a new one. */
+static struct watched_call *going_on(struct assembler *a, const struct asm_thread *t,
+				     uint64_t frame, enum trace_kind kind)
+{
+	struct watched_call *c = find_call(a, t, frame, t->id), *waits = find_call(a, t, frame, 0);
+
+	if (!waits)
+		return c;
+	if (c || kind == TRACE_CALL) { /* its frame is gone without a word */
+		forget_call(a->watch, waits);
+		return c;
+	}
+	move_call(a->watch, waits, t->id);
+	return waits;
+}
+
 void asm_watch_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,
 		     uint32_t code)
 {
@@ -122,14 +192,16 @@ void asm_watch_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enu
 
 	if (spec < 0)
 		return;
-	c = find_call(a, t, frame);
+	c = going_on(a, t, frame, kind);
 	if (!c) {
 		if (HASH_COUNT(w->calls) >= CALLS_MAX)
 			forget_call(w, w->calls); /* the oldest */
 		c = calloc(1, sizeof(*c));
 		if (!c)
 			return;
-		c->key = (struct call_key){ .frame = frame, .pix = t->process->pix };
+		c->key = (struct call_key){ .frame = frame,
+					    .pix = t->process->pix,
+					    .thread = t->id };
 		c->start_ns =
 			ts; /* or before, when it was found open: then it took longer than this */
 		HASH_ADD(hh, w->calls, key, sizeof(c->key), c);
@@ -137,13 +209,18 @@ void asm_watch_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enu
 		c->start_ns = ts; /* another frame at the same place */
 	}
 	c->spec = (uint32_t)spec;
+	c->begun |= kind == TRACE_CALL;
+	c->ran = kind != TRACE_OPEN;
+	c->run_ns = ts;
 	c->below = t->watch_top;
+	if (w->latency && kind == TRACE_CALL && c->below && c->spec == w->latency_spec)
+		w->latency->recursive++;
 	t->watch_top = t->depth;
 }
 
 void asm_watch_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind)
 {
-	struct watched_call *c = find_call(a, t, t->stack[t->depth - 1]);
+	struct watched_call *c = find_call(a, t, t->stack[t->depth - 1], t->id), *old;
 	struct asm_watch *w = a->watch;
 	struct assembler_slow *s;
 	uint64_t took;
@@ -152,8 +229,15 @@ void asm_watch_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enu
 	if (!c)
 		return;
 	t->watch_top = c->below < t->depth ? c->below : 0;
-	if (kind == TRACE_YIELD)
+	if (w->latency && c->spec == w->latency_spec)
+		measure(w->latency, c, ts, kind);
+	if (kind == TRACE_YIELD) {
+		old = find_call(a, t, c->key.frame, 0);
+		if (old)
+			forget_call(w, old);
+		move_call(w, c, 0);
 		return;
+	}
 	took = ts > c->start_ns ? ts - c->start_ns : 0;
 	s = &w->slow[c->spec];
 	s->calls++;
@@ -174,7 +258,7 @@ void asm_watch_gap(struct assembler *a, struct asm_thread *t, enum trace_gap_rea
 	if (reason == GAP_SWITCH)
 		return; /* they go on when the thread comes back to that stack */
 	while (at && at <= t->depth) {
-		struct watched_call *c = find_call(a, t, t->stack[at - 1]);
+		struct watched_call *c = find_call(a, t, t->stack[at - 1], t->id);
 
 		if (!c)
 			return;
@@ -191,5 +275,6 @@ void asm_watch_free(struct asm_watch *w)
 		return;
 	HASH_ITER(hh, w->calls, c, next)
 	forget_call(w, c);
+	free(w->latency);
 	free(w);
 }

@@ -55,6 +55,16 @@ static void configure_pidns(struct trace_bpf *skel)
 	skel->bss->pidns_first = skel->rodata->cfg_pidns_inum == PIDNS_FIRST;
 }
 
+static void configure_function(struct trace_bpf *skel, const char *text, size_t len)
+{
+	size_t n = len < PYE_FILTER_TAIL ? len : PYE_FILTER_TAIL;
+
+	memcpy(skel->rodata->cfg_tail + PYE_FILTER_TAIL - n, text + len - n, n);
+	skel->rodata->cfg_tail_of = (__u32)len;
+	for (size_t i = 0; i < len; i++)
+		skel->rodata->cfg_tail_any |= (unsigned char)text[i] >= 0x80;
+}
+
 static void configure_filter(struct trace_bpf *skel, const struct bpf_filter *filter)
 {
 	skel->rodata->cfg_filter = filter->by;
@@ -62,6 +72,8 @@ static void configure_filter(struct trace_bpf *skel, const struct bpf_filter *fi
 	if (filter->thread)
 		snprintf((char *)skel->rodata->cfg_thread, sizeof(skel->rodata->cfg_thread), "%s",
 			 filter->thread);
+	if (filter->function)
+		configure_function(skel, filter->function, filter->function_len);
 	bpf_program__set_autoload(skel->progs.decide_code, filter->by);
 	bpf_program__set_autoload(skel->progs.on_rename, filter->by & PYE_FILTER_THREAD);
 }

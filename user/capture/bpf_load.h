@@ -19,6 +19,8 @@ struct bpf_filter {
 	uint32_t by; /* PYE_FILTER_* of abi/filter.h */
 	uint32_t max_depth; /* PYE_FILTER_DEPTH */
 	const char *thread; /* PYE_FILTER_THREAD: less than PYE_FILTER_NAME bytes */
+	const char *function; /* PYE_FILTER_ROOT, PYE_FILTER_ONLY: as func_spec_parse() takes it */
+	size_t function_len; /* of it, without a line */
 };
 
 struct bpf_load_opts {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "trace"
 #include "cmd/filters.h"
 
 #include <errno.h>
@@ -8,9 +9,12 @@
 
 #include "abi/filter.h"
 #include "abi/limits.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "cmd/session_priv.h"
 #include "export/summary.h"
 #include "profile/code_glob.h"
+#include "profile/module.h"
 
 #define MIN_NS_MAX 10000000000ull /* what waits for its end is in memory */
 
@@ -51,6 +55,11 @@ const struct opt_row filter_rows[] = {
 	  "do not record code of these modules or files; can be repeated", false, add_glob },
 	{ 0, "thread", "GLOB", OPT_STRING, AT(thread), NULL,
 	  "record only threads of this name, as it is at the moment (comm of ps: 15 bytes)", false, NULL },
+	{ 0, "root", "FUNC", OPT_STRING, AT(root), NULL,
+	  "record only while module:qualname is on the thread's stack, from there on", false, NULL },
+	{ 0, "latency", "FUNC", OPT_STRING, AT(latency), NULL,
+	  "record nothing: show how long calls of module:qualname take, live on a terminal", false, NULL },
+	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "with --latency: print a JSON object at the end", false, NULL },
 	{ 0, "max-depth", "N", OPT_UNSIGNED, AT(max_depth), NULL,
 	  "record only the N outermost frames of a stack", false, NULL },
 	{ 0, "min-duration", "US", OPT_CUSTOM, AT(min_ns), NULL,
@@ -67,7 +76,7 @@ static bool by_code(const struct filter_opts *o)
 
 bool filters_any(const struct filter_opts *o)
 {
-	return by_code(o) || o->thread || o->max_depth || o->min_ns;
+	return by_code(o) || o->root || o->latency || o->thread || o->max_depth || o->min_ns;
 }
 
 int filters_check(const struct filter_opts *o, struct err *e)
@@ -80,9 +89,27 @@ int filters_check(const struct filter_opts *o, struct err *e)
 			e, -PYE_EUSAGE,
 			"--thread: names of threads have 1 to %d bytes, with * and ? up to %d",
 			PYE_COMM - 1, PYE_FILTER_NAME - 1);
+	if (o->root && !*o->root)
+		return err_set(e, -PYE_EUSAGE, "--root: want module:qualname");
+	if (o->latency && (!*o->latency || by_code(o) || o->root || o->max_depth || o->min_ns))
+		return err_set(
+			e, -PYE_EUSAGE,
+			"--latency wants module:qualname, and no other filter than --thread");
+	if (o->json && !o->latency)
+		return err_set(e, -PYE_EUSAGE, "--json goes with --latency");
 	if (o->max_depth > UINT32_MAX)
 		return err_set(e, -PYE_EUSAGE, "--max-depth: the number is too large");
 	return 0;
+}
+
+static void function(struct bpf_filter *f, uint32_t by, const char *text)
+{
+	struct func_spec spec;
+
+	func_spec_parse(&spec, text);
+	f->by |= by;
+	f->function = text;
+	f->function_len = spec.len;
 }
 
 struct bpf_filter filters_kernel(const struct filter_opts *o)
@@ -93,8 +120,12 @@ struct bpf_filter filters_kernel(const struct filter_opts *o)
 		f.by |= PYE_FILTER_CODE;
 	if (o->thread)
 		f.by |= PYE_FILTER_THREAD;
+	if (o->root)
+		function(&f, PYE_FILTER_ROOT, o->root);
+	if (o->latency)
+		function(&f, PYE_FILTER_CODE | PYE_FILTER_ONLY, o->latency);
 	/* the programs count all frames, so only where all are shown */
-	if (o->max_depth && !by_code(o)) {
+	if (o->max_depth && !by_code(o) && !o->root) {
 		f.by |= PYE_FILTER_DEPTH;
 		f.max_depth = (uint32_t)o->max_depth;
 	}
@@ -107,6 +138,8 @@ void filters_assembler(const struct filter_opts *o, struct assembler_filter *out
 					  .exclude_cnt = o->exclude.cnt,
 					  .max_depth = (uint32_t)o->max_depth,
 					  .min_ns = o->min_ns,
+					  .root = o->root,
+					  .only = o->latency,
 					  .thread = o->thread };
 	memcpy(out->include, o->include.v, sizeof(out->include));
 	memcpy(out->exclude, o->exclude.v, sizeof(out->exclude));
@@ -135,12 +168,15 @@ void filters_report(const struct filter_opts *o, const struct assembler *as, uin
 {
 	const struct assembler_folded *folded = assembler__folded(as);
 	struct assembler_filtered seen;
-	char took[16];
+	char took[16], shown[300];
 
 	assembler__filtered(as, &seen);
-	if (by_code(o) || o->max_depth)
+	if (by_code(o) || o->root || o->max_depth)
 		fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n",
 			held_back + seen.calls);
+	if (o->root && !assembler__functions(as))
+		log_warn("no function that ran is called %s",
+			 text_escape(shown, sizeof(shown), o->root, strlen(o->root)));
 	if (o->min_ns)
 		fprintf(stderr,
 			"folded    %" PRIu64 " short calls, %s in all, into their callers\n",

@@ -22,6 +22,8 @@ struct glob_list {
 struct filter_opts {
 	struct glob_list include, exclude;
 	const char *thread;
+	const char *root, *latency;
+	bool json; /* with latency */
 	uint64_t max_depth;
 	uint64_t min_ns;
 };

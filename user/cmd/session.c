@@ -17,6 +17,7 @@
 #include "base/caps.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cmd/latency.h"
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
@@ -219,6 +220,7 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	if (!err && s->opts.sample_ns)
 		assembler__sampling(s->as);
 	err = err ? err : filters_begin(s);
+	err = err ? err : latency_begin(s);
 	if (!err)
 		limits_begin(s);
 	return err ? err : limits_watch(s);
@@ -408,7 +410,10 @@ static int loop(struct session *s)
 			return err;
 		if (time_is_up(s, now, &interrupted) || !targets_alive(s))
 			return 0;
-		progress(s, now, &next_progress);
+		if (s->opts.filter.latency)
+			latency_live(s, now);
+		else
+			progress(s, now, &next_progress);
 		if (s->capw && now >= next_flush) {
 			/* what happened a second ago survives a SIGKILL */
 			idle_show(s);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/filters.h"
+#include "cmd/latency.h"
 #include "cmd/outputs.h"
 #include "cmd/run.h"
 #include "cmd/select.h"
@@ -235,6 +236,19 @@ static int finish_files(struct files *f, const struct session_result *run, struc
 	return err;
 }
 
+static int latency(const struct trace_opts *o, const struct session_opts *so,
+		   struct session_result *run, struct err *e)
+{
+	const struct limit_opts *l = &o->limits;
+
+	if (o->output.path || o->output.format || o->keep_capture || l->keep_ns || l->max_bytes ||
+	    l->split.events || l->split.bytes || l->triggers.cnt)
+		return err_set(e, -PYE_EUSAGE, "--latency records nothing that could be written");
+	if (!strcmp(o->engine, "inline"))
+		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --latency");
+	return latency_run(so, run, e);
+}
+
 static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *arguments,
 		 struct session_result *run, struct err *e)
 {
@@ -265,8 +279,11 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	};
 	auto_fn(session__freep) struct session *session = NULL;
 	bool inlined = !strcmp(o->engine, "inline");
-	int err = open_files(&files, o, rest, e);
+	int err;
 
+	if (o->filter.latency)
+		return latency(o, &so, run, e);
+	err = open_files(&files, o, rest, e);
 	if (err)
 		return err;
 	err = inlined ? 0 : session__new(&session, &so, e);

@@ -7,33 +7,19 @@
 
 #include "base/text.h"
 #include "export/json.h"
+#include "export/latency_table.h"
 #include "export/stats.h"
 #include "export/summary.h"
 #include "profile/module.h"
 #include "profile/query.h"
 
 enum {
-	BAR_WIDTH = 40,
 	CANDIDATES_MAX = 20
-};
-
-static const struct {
-	const char *name;
-	double share;
-} quantiles[] = { { "p50", 0.5 }, { "p90", 0.9 }, { "p99", 0.99 } };
-
-enum {
-	QUANTILE_CNT = sizeof(quantiles) / sizeof(quantiles[0])
 };
 
 static const struct agg_func *func_of(const struct query_result *q, uint32_t index)
 {
 	return &q->all->funcs[index];
-}
-
-static uint64_t mean_of(const struct histogram *h)
-{
-	return h->cnt ? (uint64_t)(h->sum / (double)h->cnt + 0.5) : 0;
 }
 
 static void print_ends(FILE *f, const struct query_result *q)
@@ -48,48 +34,6 @@ static void print_ends(FILE *f, const struct query_result *q)
 			"not whole %" PRIu64
 			" more, which begin or end where the trace does not show it\n",
 			q->cut_cnt);
-}
-
-/* Powers of two from the least to the most, a bar each. */
-static void print_histogram(FILE *f, const struct histogram *h)
-{
-	unsigned int first = h->min > 1 ? 63 - (unsigned int)__builtin_clzll(h->min) : 0;
-	unsigned int last = h->max > 1 ? 63 - (unsigned int)__builtin_clzll(h->max) : 0;
-	uint64_t rows[64] = { 0 }, most = 1, below, before;
-	char from[16], to[16];
-
-	before = first ? histogram__count_below(h, 1ull << first) : 0;
-	for (unsigned int i = first; i <= last && i < 64; i++) {
-		below = i < 63 ? histogram__count_below(h, 2ull << i) : h->cnt;
-		rows[i] = below - before;
-		before = below;
-		most = rows[i] > most ? rows[i] : most;
-	}
-	fprintf(f, "\n%25s %12s\n", "latency", "runs");
-	for (unsigned int i = first; i <= last && i < 64; i++) {
-		int width = (int)((double)rows[i] / (double)most * BAR_WIDTH + 0.5);
-
-		fprintf(f, "%11s - %11s %12" PRIu64 "%s%.*s\n",
-			summary_duration(from, sizeof(from), i ? 1ull << i : 0),
-			i < 63 ? summary_duration(to, sizeof(to), 2ull << i) : "", rows[i],
-			width ? " " : "", width, "########################################");
-	}
-}
-
-static void print_latency(FILE *f, const struct histogram *h)
-{
-	char text[16];
-
-	if (!h->cnt)
-		return;
-	fprintf(f, "latency   min %s", summary_duration(text, sizeof(text), h->min));
-	fprintf(f, ", mean %s", summary_duration(text, sizeof(text), mean_of(h)));
-	for (unsigned int i = 0; i < QUANTILE_CNT; i++)
-		fprintf(f, ", %s %s", quantiles[i].name,
-			summary_duration(text, sizeof(text),
-					 histogram__quantile(h, quantiles[i].share)));
-	fprintf(f, ", max %s\n", summary_duration(text, sizeof(text), h->max));
-	print_histogram(f, h);
 }
 
 static void print_edges(FILE *f, const struct query_result *q, const struct query_edges *edges,
@@ -132,7 +76,7 @@ void stats_query_print(FILE *f, const struct query_result *q, uint32_t top_cnt)
 		fputs("latency   not known: samples do not see calls, pyebpf trace does\n", f);
 	} else {
 		print_ends(f, q);
-		print_latency(f, &q->run_ns);
+		latency_print(f, &q->run_ns);
 	}
 	print_edges(f, q, &q->callers, "called from", top_cnt);
 	print_edges(f, q, &q->callees, "calls", top_cnt);
@@ -144,37 +88,6 @@ static void put_u64(struct outbuf *b, const char *name, uint64_t value)
 	outbuf__puts(b, name);
 	outbuf__puts(b, "\":");
 	json_u64(b, value);
-}
-
-static void put_latency(struct outbuf *b, const struct histogram *h)
-{
-	bool first = true;
-
-	outbuf__puts(b, ",\n\"latency\":{\"count\":");
-	json_u64(b, h->cnt);
-	if (h->cnt) {
-		put_u64(b, "min_ns", h->min);
-		put_u64(b, "mean_ns", mean_of(h));
-		for (unsigned int i = 0; i < QUANTILE_CNT; i++) {
-			char name[8];
-
-			snprintf(name, sizeof(name), "%s_ns", quantiles[i].name);
-			put_u64(b, name, histogram__quantile(h, quantiles[i].share));
-		}
-		put_u64(b, "max_ns", h->max);
-	}
-	outbuf__puts(b, "},\n\"histogram\":[");
-	for (uint32_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
-		if (!h->buckets[i])
-			continue;
-		outbuf__puts(b, first ? "{\"from_ns\":" : ",{\"from_ns\":");
-		json_u64(b, histogram_low(i));
-		put_u64(b, "to_ns", histogram_low(i) + (histogram_width(i) - 1));
-		put_u64(b, "count", h->buckets[i]);
-		outbuf__putc(b, '}');
-		first = false;
-	}
-	outbuf__putc(b, ']');
 }
 
 static void put_edges(struct outbuf *b, const struct query_result *q,
@@ -209,7 +122,7 @@ void stats_query_json(struct outbuf *b, const struct query_result *q, uint32_t t
 	put_u64(b, "unwound", q->ended[TRACE_UNWIND]);
 	put_u64(b, "yielded", q->ended[TRACE_YIELD]);
 	put_u64(b, "not_whole", q->cut_cnt);
-	put_latency(b, &q->run_ns);
+	latency_json(b, &q->run_ns);
 	put_u64(b, "caller_count", q->callers.cnt);
 	outbuf__puts(b, ",\"callers\":[");
 	put_edges(b, q, &q->callers, top_cnt);
