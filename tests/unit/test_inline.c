@@ -443,6 +443,141 @@ static void test_stubs__a_code_object_that_is_freed(void **state)
 	expect_definition(at(head));
 }
 
+/* --- detours: every register and flag is live --- */
+
+#define ALL_FLAGS  0x8d5ull /* OF SF ZF AF PF CF */
+#define TAKEN_AT   64
+#define NEAR_BYTES 0x10000u
+
+static struct {
+	uint8_t *code; /* near the region: where the jump to the stub would be, and where it goes on */
+	struct inline_detour plan;
+	uint64_t tstate; /* the variable of the interpreter */
+	uint8_t state[512];
+} det;
+
+/* Goes on at cpu_land, or traps. */
+static void put_way(size_t at, bool right)
+{
+	uint64_t land = address(cpu_land);
+
+	memcpy(det.code + at, right ? "\xff\x25\0\0\0\0" : "\x0f\x0b\0\0\0\0", 6);
+	memcpy(det.code + at + 6, &land, 8);
+}
+
+static void make_eval_objects(unsigned int minor)
+{
+	const struct pye_pylayout *l = &t.layout;
+
+	t.layout = layout_find(minor, false)->py;
+	memset(det.state, 0, sizeof(det.state));
+	memset(t.frame, 0, sizeof(t.frame));
+	set64(t.frame, l->f_code, address(t.code));
+	set64(t.frame, l->f_previous, address(t.caller));
+	make_text(t.texts[0], "/a/file.py");
+	make_text(t.texts[1], "name");
+	set64(t.code, l->co_filename, address(t.texts[0]));
+	set64(t.code, l->co_name, address(t.texts[1]));
+	det.tstate = address(det.state);
+}
+
+/* The kind of the record that an event makes, its thread and its code object being known. */
+static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
+{
+	/* nop; ja: neither CF nor ZF */
+	static const uint8_t moved[] = { 0x0f, 0x1f, 0x00, 0x77, 0x3b };
+	bool taken = !(flags & 0x41);
+	const struct il_rec *r;
+	struct err e;
+
+	det.plan = (struct inline_detour){ .at = address(det.code),
+					   .size = sizeof(moved),
+					   .jump = 2,
+					   .cond = COND_X86 | 7,
+					   .kind = kind,
+					   .frame_reg = reg,
+					   .target = address(det.code) + TAKEN_AT };
+	memcpy(det.plan.code, moved, sizeof(moved));
+	t.plan = (struct inline_plan){ .frame_reg = reg, .instr_reg = reg, .detour_cnt = 1 };
+	t.plan.detours[0] = det.plan;
+	put_way(sizeof(moved), !taken);
+	put_way(TAKEN_AT, taken);
+	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), t.base, &e), 0);
+	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
+	fresh();
+	t.private->tstate_current = address(&det.tstate);
+	for (int i = 0; i < 2; i++) {
+		uint64_t before = t.shared->head;
+		const struct il_patch *p =
+			&((const struct il_header *)(const void *)t.base)->patches[0];
+
+		put_registers(INLINE_YIELD);
+		cpu_in.flags = 2 | flags;
+		assert_int_equal(p->size, 5);
+		assert_int_equal(p->new & 0xff, 0xe9);
+		cpu_stub = p->at + 5 + (uint64_t)(int64_t)(int32_t)(uint32_t)(p->new >> 8);
+		cpu_run();
+		assert_memory_equal(cpu_out.regs, cpu_in.regs, sizeof(cpu_in.regs));
+		assert_int_equal(cpu_out.flags & ALL_FLAGS, flags);
+		assert_memory_equal(t.stack + STACK_SIZE / 2 - RED_ZONE,
+				    t.before + STACK_SIZE / 2 - RED_ZONE,
+				    STACK_SIZE / 2 + RED_ZONE);
+		assert_memory_equal(cpu_out.vectors + 160, cpu_in.vectors + 160, 256);
+		r = at(before);
+	}
+	assert_int_equal(r->what & 0xfffffffffff8ull, address(t.frame));
+	if (kind == INLINE_EVAL_ENTRY)
+		assert_int_equal(r->time & 0xffff, address(t.caller) >> 3 & 0xffff);
+	return (r->what & 7) == IL_MORE ? 0x10u | (unsigned int)(r->what >> 48) : r->what & 7;
+}
+
+static void set_suspended(bool suspended)
+{
+	const struct pye_pylayout *l = &t.layout;
+
+	if (l->flags & PYE_LAYOUT_FRAME_STATE)
+		t.frame[l->f_state] = suspended ? 0xff : 1;
+	else
+		set64(t.frame, l->f_state, suspended ? address(t.stack) : 0);
+}
+
+static void eval_events(uint8_t reg, uint64_t flags)
+{
+	const struct pye_pylayout *l = &t.layout;
+
+	set64(det.state, l->ts_exception, 0);
+	memset(t.frame + l->f_instr, 0xff, 4);
+	assert_int_equal(run_detour(INLINE_EVAL_ENTRY, reg, flags), IL_CALL);
+	memset(t.frame + l->f_instr, 0, 4);
+	assert_int_equal(run_detour(INLINE_EVAL_ENTRY, reg, flags), IL_RESUME);
+	set_suspended(false);
+	assert_int_equal(run_detour(INLINE_EVAL_EXIT, reg, flags), IL_RETURN);
+	set_suspended(true);
+	assert_int_equal(run_detour(INLINE_EVAL_EXIT, reg, flags), IL_YIELD);
+	set64(det.state, l->ts_exception, 1);
+	assert_int_equal(run_detour(INLINE_EVAL_ENTRY, reg, flags), 0x10 | IL_THROW);
+	assert_int_equal(run_detour(INLINE_EVAL_EXIT, reg, flags), 0x10 | IL_UNWIND);
+}
+
+static void test_detours__leave_all_as_it_is(void **state)
+{
+	static const uint64_t flags[] = { 0, ALL_FLAGS, 0x801, 0x0d4, 0x040, 0x880 };
+
+	(void)state;
+	det.code = mmap(t.base - NEAR_BYTES, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(det.code != MAP_FAILED);
+	for (unsigned int minor = 6; minor <= 10; minor++) {
+		make_eval_objects(minor);
+		for (uint8_t reg = 0; reg < 16; reg++)
+			for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+				if (reg != PREG_RSP)
+					eval_events(reg, flags[i]);
+	}
+	assert_return_code(munmap(det.code, 4096), 0);
+}
+
 /* It is copied into other programs: nothing in it may lead out. */
 static void test_slow__stands_alone(void **state)
 {
@@ -480,6 +615,7 @@ int main(void)
 		cmocka_unit_test(test_stubs__what_is_no_entry),
 		cmocka_unit_test(test_stubs__what_is_left_out),
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
+		cmocka_unit_test(test_detours__leave_all_as_it_is),
 		cmocka_unit_test(test_slow__stands_alone),
 	};
 
