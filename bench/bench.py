@@ -10,11 +10,12 @@ import sys
 import tempfile
 import time
 
+import growth
 import limits
 import rows
-from common import CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
+from common import ALLOWED, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file", "formats"]
+PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 
 
@@ -112,6 +113,23 @@ def part_formats(args, found, report):
           [[name] + sum([["%.1f" % m["cpu_s"], "%.1f" % m["elapsed_s"], "%.0f" % m["peak_rss_mb"]]
                          for m in (each["few"], each["many"])], [])
            + ["10 s, 200 MB" if name.startswith("merge") else "3 s"] for name, each in r.items()])
+
+
+def part_growth(args, found, report):
+    r = report["growth"] = []
+    capture = os.path.join(args.work, "growth.pyebpf")
+    calls = 200000
+    os.sched_setaffinity(0, ALLOWED)  # the shapes are about both CPUs
+    for shape in growth.SHAPES:
+        say("growth: %d processes, %d threads, depth %d" % shape)
+        r.append(growth.both(args.pyebpf, args.python, shape, calls, capture))
+    pin(CPU_TOOL)()
+    table("%d calls in all, on all CPUs" % calls,
+          ["processes", "threads", "depth", "ns per call", "lost", "pyebpf MB", "grown kB", "per thread", "pyebpf CPU ms",
+           "capture bytes per event", "attach s"],
+          [[m["processes"], m["threads"], m["depth"], "%.0f" % m["call_ns"], m["lost"], "%.1f" % (m["memory_bytes"] / 1e6),
+            "%.0f" % (m["grown_bytes"] / 1e3), "%.0f" % (m["grown_bytes"] / m["processes"] / m["threads"]),
+            "%.0f" % (m["pyebpf_cpu_s"] * 1e3), "%.2f" % (m["capture_bytes"] / m["events"]), "%.1f" % m["attach_s"]] for m in r])
 
 
 def parse():

@@ -148,7 +148,8 @@ def test_a_memory_cgroup_that_is_too_small(name, tmp_path):
     """Too small for the tables: refused in a sentence. Too small for what comes later: the kernel kills pyebpf, the target goes on
     and the capture can be read."""
     capture = tmp_path / "t.pyebpf"
-    with cgroup("memory") as group, lib.started(lib.command(name) + [lib.PROGRAMS / "steady.py"]) as target:
+    command, env = machine.private(name, tmp_path)
+    with cgroup("memory") as group, lib.started(command + [lib.PROGRAMS / "steady.py"], env=env) as target:
         pid = int(target.stdout.readline())
         (group / "memory.limit_in_bytes").write_text("40M")
         done = lib.trace(["-p", pid, "-d", "1s"], capture, **inside(group))
