@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "proc/file.h"
 #include "proc/info.h"
+#include "proc/program.h"
 #include "store/store.h"
 
 #define CGROUP_BYTES 16384
@@ -118,87 +119,16 @@ static struct part base_name(const char *path)
 	return (struct part){ path, strlen(path) };
 }
 
-/* python, python3, python3.12, python3.13t, pypy is none */
-static bool is_python(struct part name)
+static struct part run_name(const char *cmdline, size_t len, const char *exe)
 {
-	if (!begins(&name, "python"))
-		return false;
-	for (size_t i = 6; i < name.len; i++)
-		if (!strchr("0123456789.td-bg", name.at[i]))
-			return false;
-	return true;
-}
+	struct program p = program_of(cmdline, len, exe);
+	struct part name = { p.name, p.len };
 
-/* Options of python that take the next argument. */
-static bool takes_one(const char *option)
-{
-	return !strcmp(option, "-W") || !strcmp(option, "-X") ||
-	       !strcmp(option, "--check-hash-based-pycs");
-}
-
-static struct part module_or_script(const char *at, const char *end)
-{
-	for (at += strlen(at) + 1; at < end; at += strlen(at) + 1) {
-		const char *next = at + strlen(at) + 1;
-
-		if (!strcmp(at, "-m") && next < end)
-			return (struct part){ next, strlen(next) };
-		if (!strcmp(at, "-c") || !strcmp(at, "-"))
-			return (struct part){ 0 };
-		if (takes_one(at))
-			at = next < end ? next : at;
-		else if (at[0] != '-') {
-			struct part name = base_name(at);
-
-			name.len -= ends(&name, ".py") ? 3 : 0;
-			return name;
-		}
-	}
-	return (struct part){ 0 };
-}
-
-/* A process that has given itself a title: "gunicorn: worker [app]" */
-static struct part title(const char *text)
-{
-	size_t len = strcspn(text, " :");
-	struct part p = { text, len };
-
-	for (size_t i = 0; i < len; i++)
-		if (text[i] == '/')
-			p = (struct part){ text + i + 1, len - i - 1 };
-	return p;
-}
-
-static bool is_loader(struct part name)
-{
-	return begins(&name, "ld-linux") || begins(&name, "ld-musl") || begins(&name, "ld.so");
-}
-
-/* ld.so [OPTION...] PROGRAM: the program; its options take an argument, but for three. */
-static const char *loaded(const char *at, const char *end)
-{
-	for (at += strlen(at) + 1; at < end && at[0] == '-'; at += strlen(at) + 1)
-		if (strchr(at, '=') || !strcmp(at, "--inhibit-cache") || !strcmp(at, "--verify") ||
-		    !strcmp(at, "--list"))
-			continue;
-		else if (at + strlen(at) + 1 < end)
-			at += strlen(at) + 1;
-	return at;
-}
-
-static struct part program(const char *cmdline, size_t len, const char *exe)
-{
-	const char *end = cmdline + len;
-
-	if (!len || end[-1])
-		return (struct part){ 0 };
-	if (is_loader(base_name(exe))) {
-		cmdline = loaded(cmdline, end);
-		exe = cmdline < end ? cmdline : "";
-	}
-	if (cmdline >= end || (exe[0] && !is_python(base_name(exe))))
-		return (struct part){ 0 };
-	return is_python(base_name(cmdline)) ? module_or_script(cmdline, end) : title(cmdline);
+	if (p.kind != PROGRAM_SCRIPT)
+		return name;
+	name = base_name(p.name);
+	name.len -= ends(&name, ".py") ? 3 : 0;
+	return name;
 }
 
 static void add_name(struct service *s, const struct part *unit, const struct part *run,
@@ -224,7 +154,7 @@ void service_by(const char *cgroup, const char *cmdline, size_t len, const char 
 		const char *exe, const char *python, struct service *out)
 {
 	struct group g = read_group(cgroup);
-	struct part run = program(cmdline, len, exe), file = base_name(exe);
+	struct part run = run_name(cmdline, len, exe), file = base_name(exe);
 
 	out->label_cnt = 0;
 	add_name(out, &g.unit, &run, comm, exe);
