@@ -14,6 +14,7 @@ LIBRARIES = [("libbpf-dev", "libbpf", "LGPL-2.1-only OR BSD-2-Clause", "https://
              ("zlib1g-dev", "zlib", "Zlib", "https://zlib.net"),
              ("libzstd-dev", "zstd", "BSD-3-Clause OR GPL-2.0-only", "https://github.com/facebook/zstd"),
              ("libcapstone-dev", "capstone", "BSD-3-Clause", "https://www.capstone-engine.org"),
+             ("libsqlite3-dev", "sqlite", "blessing", "https://www.sqlite.org"),
              ("libyajl-dev", "yajl", "ISC", "https://lloyd.github.io/yajl"),
              ("libxxhash-dev", "xxhash", "BSD-2-Clause", "https://github.com/Cyan4973/xxHash"),
              ("uthash-dev", "uthash", "BSD-1-Clause", "https://troydhanson.github.io/uthash"),
@@ -37,7 +38,7 @@ def main(version, binary):
     own = package("pyebpf", "pyebpf", version, "Apache-2.0", "NOASSERTION")
     own["checksums"] = [{"algorithm": "SHA256", "checksumValue": digest}]
     parts = [package(debian, name, installed(debian), licence, home) for debian, name, licence, home in LIBRARIES]
-    parts.append(package("speedscope", "speedscope", "1.25.0", "MIT", "https://www.npmjs.com/package/speedscope"))
+    parts.append(package("speedscope", "speedscope", "1.25.0", "MIT", "https://www.speedscope.app"))
     when = time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-pyebpf")]
     related += [("SPDXRef-pyebpf", "STATIC_LINK" if p["name"] != "speedscope" else "CONTAINS", p["SPDXID"]) for p in parts]
