@@ -149,6 +149,21 @@ def test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path):
         end_well(target, tmp_path)
 
 
+@pytest.mark.parametrize("name", SOME)
+def test_waiting_in_all_sorts_of_calls(name, tmp_path):
+    """50 threads and 5,000 signals a second: each call ends as it would, whatever attach and detach stop it in."""
+    stops = []
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "blocked.py", tmp_path / "end"]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(100 if lib.LONG else 6):
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "5ms", "-p", target.pid])
+            assert done.returncode == 0, lib.text(done.stderr)
+            stops += re.findall(r"stopped (\d+) times, for at most (\S+) ms", lib.text(done.stderr))
+        end_well(target, tmp_path)
+    print("stops:", stops)
+    assert all(int(n) >= 4 for n, _ in stops) and len(stops) >= 6
+
+
 # --- pyebpf detach ---
 
 @pytest.mark.parametrize("name", SOME)

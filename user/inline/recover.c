@@ -2,8 +2,8 @@
 /*
  * Taking the stubs out again. The words first, with all threads stopped and only where they are still
  * ours. The page stays while any thread is in it or on its way: by its program counter, by a register (the
- * loop loads a handler's address before it jumps there), or by an address on its stack (a signal came inside
- * a stub, and its handler runs now).
+ * loop loads a handler's address before it jumps there), or by one of these on its stack (a signal came, and
+ * its handler runs now).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,24 +21,10 @@
 #define TRIES	     200
 #define READER_US    20000 /* how often we look whether somebody reads */
 #define READER_TRIES 100
-#define STACK_BYTES  (64u << 10)
 
 static bool is_inside(uint64_t at, uint64_t base)
 {
 	return at - base < IL_CODE_BYTES;
-}
-
-/* An address of the page on the stack of a thread? */
-static bool stack_leads_inside(const struct remote *r, uint64_t sp, uint64_t base, uint64_t *words)
-{
-	ssize_t got;
-
-	sp &= ~7ull;
-	got = pread(r->mem, words, STACK_BYTES, (off_t)sp);
-	for (ssize_t i = 0; i < got / 8; i++)
-		if (is_inside(words[i], base))
-			return true;
-	return false;
 }
 
 /* A word of the table that was read before it was restored, and not jumped to yet? */
@@ -50,12 +36,11 @@ static bool register_leads_inside(const struct remote_thread *t, uint64_t base)
 	return false;
 }
 
-static bool anybody_inside(const struct remote *r, uint64_t base, uint64_t *words)
+static bool anybody_inside(const struct remote *r, uint64_t base)
 {
 	for (size_t i = 0; i < r->cnt; i++)
-		if (is_inside(r->threads[i].pc, base) ||
-		    register_leads_inside(&r->threads[i], base) ||
-		    stack_leads_inside(r, r->threads[i].sp, base, words))
+		if (remote__is_inside(r, &r->threads[i], base, IL_CODE_BYTES) ||
+		    register_leads_inside(&r->threads[i], base))
 			return true;
 	return false;
 }
@@ -143,7 +128,6 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left)
 {
-	auto_free uint64_t *words = malloc(STACK_BYTES);
 	bool inside = true;
 	int err = 0;
 
@@ -155,8 +139,8 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		return err;
 	err = restore(r, h);
 	stop_waiting(r, base);
-	for (int i = 0; !err && words && i < TRIES; i++) {
-		inside = anybody_inside(r, base, words);
+	for (int i = 0; !err && i < TRIES; i++) {
+		inside = anybody_inside(r, base);
 		if (!inside)
 			break;
 		remote__resume(r);

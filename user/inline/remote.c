@@ -31,6 +31,9 @@
 #define PAUSE_NS     10000
 #define THREADS_MAX  65536u
 #define SYSCALL_LEN  2
+#define STACK_BYTES  (64u << 10) /* that is looked through */
+#define USER_CS	     0x33
+#define USER_SS	     0x2b
 
 uint64_t remote_now(void)
 {
@@ -124,18 +127,21 @@ int remote__write(const struct remote *r, uint64_t at, const void *from, size_t 
 	return pwrite(r->mem, from, size, (off_t)at) == (ssize_t)size ? 0 : -EFAULT;
 }
 
+/* One that this thread does not block: it may be why a call was interrupted. */
 static bool has_signal(const struct remote *r, pid_t tid)
 {
 	char path[64], line[256];
 	auto_fclose FILE *f = NULL;
-	unsigned long long any = 0;
+	unsigned long long pending = 0, blocked = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", r->pid, tid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
-			any |= strtoull(line + 7, NULL, 16);
-	return any;
+			pending |= strtoull(line + 7, NULL, 16);
+		else if (!strncmp(line, "SigBlk:", 7))
+			blocked = strtoull(line + 7, NULL, 16);
+	return pending & ~blocked;
 }
 
 /* These answer a mere stop with EINTR, which the kernel never restarts. */
@@ -389,4 +395,34 @@ void remote__resume(struct remote *r)
 		if (!r->held && !r->threads[i].stopped)
 			let_go_late(r, &r->threads[i]);
 	r->cnt = 0;
+}
+
+/* 16 registers, the program counter, the flags, the segments: what a signal has put on the stack. */
+static bool is_signal_frame(const uint64_t *pc, uint64_t start, uint64_t bytes)
+{
+	if ((pc[2] & 0xffff) != USER_CS || pc[2] >> 48 != USER_SS)
+		return false;
+	for (int i = -16; i <= 0; i++)
+		if (pc[i] - start < bytes)
+			return true;
+	return false;
+}
+
+bool remote__is_inside(const struct remote *r, const struct remote_thread *t, uint64_t start,
+		       uint64_t bytes)
+{
+	uint64_t words[512], at = t->sp & ~7ull, step = sizeof(words) - 19UL * 8;
+
+	if (t->pc - start < bytes)
+		return true;
+	for (uint64_t end = at + STACK_BYTES; at < end; at += step) {
+		ssize_t got = pread(r->mem, words, sizeof(words), (off_t)at);
+
+		for (ssize_t i = 16; i + 2 < got / 8; i++)
+			if (is_signal_frame(words + i, start, bytes))
+				return true;
+		if (got < (ssize_t)sizeof(words))
+			break;
+	}
+	return false;
 }

@@ -65,6 +65,11 @@ int remote__stop(struct remote *r);
 int remote__stop_one(struct remote *r); /* one of its threads */
 void remote__resume(struct remote *r);
 
+/* remote__is_inside - is a stopped thread in this code: by its program counter, or since it was there, or on
+ * its way, when a signal came whose handler runs now? */
+bool remote__is_inside(const struct remote *r, const struct remote_thread *t, uint64_t start,
+		       uint64_t bytes);
+
 /**
  * remote__call - have a thread make system calls
  * @results: address of REMOTE_RESULTS_BYTES in the target that may be written when the first call has

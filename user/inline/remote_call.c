@@ -154,8 +154,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 static bool in_scratch(const struct remote *r)
 {
 	for (size_t i = 0; i < r->cnt; i++)
-		if (r->threads[i].pc >= r->scratch &&
-		    r->threads[i].pc < r->scratch + REMOTE_SCRATCH_BYTES)
+		if (remote__is_inside(r, &r->threads[i], r->scratch, REMOTE_SCRATCH_BYTES))
 			return true;
 	return false;
 }
