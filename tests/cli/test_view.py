@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyebpf view`: what its server gives to whom, asked over plain sockets. That a browser shows it is in
 tests/readers/test_view_page.py."""
+import gzip
 import os
 import re
 import signal
@@ -196,6 +197,18 @@ def test_firefox_alone_may_read_the_profile(capture):
         said = server.process.stderr.read()
         assert "allow it" in said and "local network" in said and "command line" in said
         assert server.process.wait(30) == 0
+
+
+def test_a_profile_of_another_tool(public_tmp):
+    """Whatever `convert` reads; here the format of flame graphs."""
+    path = public_tmp / "x.folded"
+    path.write_text("main;foreign_function 70\nmain;other 30\n")
+    path.chmod(0o644)
+    with viewing(path, "--no-open") as server:
+        got = gzip.decompress(server.ask(server.own("profile"))[2]).decode()
+    assert "foreign_function" in got and "www.speedscope.app/file-format-schema.json" in got
+    with viewing(path, "--no-open", "--firefox") as server:
+        assert "foreign_function" in gzip.decompress(server.ask(server.own("profile.json.gz"))[2]).decode()
 
 
 def test_once(capture):

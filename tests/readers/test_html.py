@@ -158,6 +158,14 @@ def test_too_many_events_become_sums(tmp_path):
     assert {line: [0, *values[1:]] for line, values in sums.items() if line in want} == want
 
 
+def test_a_profile_of_another_tool(tmp_path):
+    """Sums become slices of samples, in the page as in every other format."""
+    (tmp_path / "x.folded").write_text("main;foreign_function 70\nmain;other 30\n")
+    converted(tmp_path / "x.folded", tmp_path / "x.html")
+    with opened(tmp_path / "x.html") as page:
+        assert {"foreign_function", "other"} <= set(table(page))
+
+
 def test_what_was_lost_is_said(tmp_path):
     s = Script()
     s.process(1, 7, "x")

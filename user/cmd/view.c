@@ -26,6 +26,7 @@
 #define IDLE_NS (15 * 60ull * 1000000000)
 
 struct view_opts {
+	struct input_opts input;
 	const char *address;
 	uint64_t port;
 	bool firefox, no_open, once, raw;
@@ -52,6 +53,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Options", rows, 0 },
+	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };
 /* clang-format on */
@@ -60,7 +62,7 @@ static const struct opt_command command = {
 	.name = "view",
 	.usage = "view FILE [--firefox] [--no-open]",
 	.about =
-		"Show a capture (.pyebpf) in a browser: in speedscope's page, which is part of this "
+		"Show a capture (.pyebpf), or a profile of another tool, in a browser: in speedscope's page, which is part of this "
 		"program and needs no network, served on this machine to whoever has the address that "
 		"is printed. Ends at Ctrl-C, and when nobody asked for anything for 15 minutes. FILE "
 		"is - for stdin.",
@@ -159,7 +161,7 @@ static int add_profile(struct content *c, const char *path, const struct view_op
 	c->files[c->cnt - 1].shared = opts->firefox;
 	out.ctx = &fd;
 	err = exporter__new(format, &self, &export_opts, &out);
-	err = err ? err : input_read(in, NULL, &format->consumer, self, e);
+	err = err ? err : input_read(in, &opts->input, &format->consumer, self, e);
 	exporter__free(format, self);
 	if (err == -PYE_EFORMAT)
 		return input_explain(path, e);
