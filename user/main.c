@@ -30,6 +30,7 @@ static const struct command {
 	{ "merge", NULL, cmd_merge, "add up captures into one pprof, collapsed, svg or text file" },
 	{ "diff", NULL, cmd_diff, "say what changed between two captures, and what is noise" },
 	{ "stats", NULL, cmd_stats, "say what is in a capture, and where the time went" },
+	{ "top", NULL, cmd_top, "a live table of where running programs spend their time" },
 	{ "dump", NULL, cmd_dump, "print the stack of each thread of a process now" },
 	{ "detach", NULL, cmd_detach, "take out what an inline engine that was killed has left" },
 	{ "list", NULL, cmd_list, "show every Python process, and where probes would sit" },

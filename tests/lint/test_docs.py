@@ -13,7 +13,7 @@ import source
 
 PYEBPF = pathlib.Path(os.environ.get("PYEBPF") or
                       pathlib.Path(os.environ.get("PYEBPF_BUILD", source.ROOT / "build"), "pyebpf"))
-COMMANDS = ("agent", "fleet", "record", "dump", "trace", "convert", "view", "merge", "diff", "stats", "detach", "list", "doctor")
+COMMANDS = ("agent", "fleet", "record", "top", "dump", "trace", "convert", "view", "merge", "diff", "stats", "detach", "list", "doctor")
 DOCUMENTS = source.files("README.md", "docs/*.md", "CONTRIBUTING.md")
 
 

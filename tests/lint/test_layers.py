@@ -31,8 +31,10 @@ EDGES = {
     "view": "base",
     # a window is a capture that becomes profiles: after the fact, but for the names of running processes
     "agent": "base proc decode export profile store",
+    # what it shows is the model; where that came from it does not know
+    "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base agent store proc view cpython inline capture assemble capfile decode profile export import abi",
+    "cmd": "base agent store proc view cpython inline capture assemble capfile decode profile export import tui abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.
@@ -45,6 +47,7 @@ LIBRARIES = {
     r"zlib\.h": "export import store",
     r"yajl/": "import",
     r"sqlite3\.h": "store",
+    r"ncurses\.h": "tui",
 }
 # What the BPF programs may include, beside themselves.
 BPF = r"abi/|lib/|py/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"

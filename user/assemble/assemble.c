@@ -114,7 +114,7 @@ static int on_thread(struct assembler *a, const struct pye_thread_rec *rec)
 		t->idle = false;
 		t->tix = rec->head.tix;
 		HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
-		return 0;
+		return asm_still_waiting(a, t, rec->head.ts_ns);
 	}
 	t = calloc(1, sizeof(*t));
 	if (!t)
@@ -311,10 +311,14 @@ int assembler__waiter(struct assembler *a, const struct assembler_waiter *waiter
 					     .tid = waiter->tid,
 					     .comm = waiter->comm,
 					     .ts_ns = waiter->since_ns };
-	int err = assembler__idle(a, &idle);
-	struct asm_thread *t = thread_find(a, waiter->id);
+	struct asm_thread *t;
+	int err;
 
-	return err || !t ? err : asm_waited(a, t, rec, waiter->now_ns);
+	if (find_idle(a, waiter->pix, waiter->tid))
+		return 0;
+	err = assembler__idle(a, &idle);
+	t = thread_find(a, waiter->id);
+	return err || !t ? err : asm_waiting_since(a, t, rec);
 }
 
 void asm_idle_end(struct assembler *a, const struct asm_process *p)
@@ -583,6 +587,16 @@ int assembler__still_waiting(struct assembler *a, uint64_t now_ns)
 
 	HASH_ITER(hh, a->threads, t, next)
 	err = asm_first(err, asm_still_waiting(a, t, now_ns));
+	return err;
+}
+
+int assembler__waiting_so_far(struct assembler *a, uint64_t now_ns)
+{
+	struct asm_thread *t, *next;
+	int err = 0;
+
+	HASH_ITER(hh, a->threads, t, next)
+	err = asm_first(err, asm_waiting_so_far(a, t, now_ns));
 	return err;
 }
 

@@ -113,19 +113,23 @@ struct assembler_waiter {
 	uint32_t id; /* new number */
 	uint32_t pix, tid;
 	const char *comm;
-	uint64_t since_ns, now_ns;
+	uint64_t since_ns;
 };
 
 struct pye_sample_rec;
 
-/* assembler__waiter - show it, with a stack in the form of the records. 0, -ENOMEM or the error of the
- * capture file. */
+/* assembler__waiter - keep its stack, in the form of the records, until it runs or
+ * assembler__still_waiting(); once for each. 0, -ENOMEM or the error of the capture file. */
 int assembler__waiter(struct assembler *a, const struct assembler_waiter *waiter,
 		      const struct pye_sample_rec *rec);
 
 /* assembler__still_waiting - samples: threads that are off the CPU have been so until @now_ns; before
  * assembler__finish(). 0 or the first error. */
 int assembler__still_waiting(struct assembler *a, uint64_t now_ns);
+
+/* assembler__waiting_so_far - the same for a reader who does not wait for the end: what such threads have
+ * waited up to @now_ns is shown now, the rest later. 0 or the first error. */
+int assembler__waiting_so_far(struct assembler *a, uint64_t now_ns);
 
 /* assembler__finish - events held back go out; after the last feed and final. */
 int assembler__finish(struct assembler *a);

@@ -313,6 +313,7 @@ static const struct pye_sample_frame *frame_of(const struct pye_sample_rec *rec,
 /* The stack of a thread that lost the CPU. */
 struct asm_off {
 	uint64_t ts_ns;
+	uint64_t shown_ns; /* of the time since then, by asm_waiting_so_far() */
 	uint8_t reason;
 	uint32_t cnt;
 	struct trace_frame frames[];
@@ -405,18 +406,19 @@ int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sampl
 	return put(a, t, s.frames, s.cnt, &sample);
 }
 
-int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
+/* Named now: by the end of its wait the process may have ended, too. */
+static int keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
+		uint64_t ts_ns)
 {
 	struct stack s = { .a = a, .p = t->process };
 	struct asm_off *off;
 
-	a->inferred--; /* it is half of an event */
-	/* named now: by its end the process may have ended, too */
 	fill(&s, rec);
 	off = realloc(t->off, sizeof(*off) + s.cnt * sizeof(s.frames[0]));
 	if (!off)
 		return -ENOMEM;
-	off->ts_ns = rec->head.ts_ns;
+	off->ts_ns = ts_ns;
+	off->shown_ns = 0;
 	off->reason = rec->reason;
 	off->cnt = s.cnt;
 	memcpy(off->frames, s.frames, s.cnt * sizeof(s.frames[0]));
@@ -424,13 +426,27 @@ int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_
 	return 0;
 }
 
+int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
+{
+	a->inferred--; /* it is half of an event */
+	return keep(a, t, rec, rec->head.ts_ns);
+}
+
+int asm_waiting_since(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
+{
+	return keep(a, t, rec, t->trace.start_ns);
+}
+
 /* A stack that was taken when the thread lost the CPU, for the time until now. */
 static int put_off(struct assembler *a, struct asm_thread *t, uint64_t ts_ns, uint64_t weight_ns)
 {
 	auto_free struct asm_off *off = t->off;
-	struct trace_sample sample = {
-		.ts_ns = ts_ns, .weight_ns = weight_ns, .off_cpu = true, .reason = off->reason
-	};
+	struct trace_sample sample = { .ts_ns = ts_ns,
+				       .weight_ns = weight_ns > off->shown_ns
+							    ? weight_ns - off->shown_ns
+							    : 0,
+				       .off_cpu = true,
+				       .reason = off->reason };
 
 	t->off = NULL;
 	return put(a, t, off->frames, off->cnt, &sample);
@@ -460,16 +476,16 @@ int asm_still_waiting(struct assembler *a, struct asm_thread *t, uint64_t now_ns
 	return put_off(a, t, now_ns, now_ns - t->off->ts_ns);
 }
 
-int asm_waited(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
-	       uint64_t now_ns)
+int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_ns)
 {
-	struct stack s = { .a = a, .p = t->process };
-	struct trace_sample sample = { .ts_ns = now_ns,
-				       .weight_ns = now_ns - t->trace.start_ns,
-				       .off_cpu = true,
-				       .reason = rec->reason };
+	struct asm_off *off = t->off;
+	struct trace_sample sample = { .ts_ns = now_ns, .off_cpu = true };
 
+	if (!off || now_ns <= off->ts_ns + off->shown_ns)
+		return 0;
+	sample.weight_ns = now_ns - off->ts_ns - off->shown_ns;
+	sample.reason = off->reason;
+	off->shown_ns += sample.weight_ns;
 	a->inferred++;
-	fill(&s, rec);
-	return put(a, t, s.frames, s.cnt, &sample);
+	return put(a, t, off->frames, off->cnt, &sample);
 }

@@ -38,12 +38,14 @@ int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_
 /* asm_wait - it has it again. */
 int asm_wait(struct assembler *a, struct asm_thread *t, const struct pye_wait_rec *rec);
 
-/* asm_still_waiting - the recording ends: a thread is off the CPU since its last stack was taken. */
+/* asm_still_waiting - a thread that is off the CPU has been so until now; its stack is forgotten. */
 int asm_still_waiting(struct assembler *a, struct asm_thread *t, uint64_t now_ns);
 
-/* asm_waited - a thread that was off the CPU since its start_ns, without a record. */
-int asm_waited(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
-	       uint64_t now_ns);
+/* asm_waiting_so_far - a part of what asm_wait() or asm_still_waiting() will put: a thread is off the CPU. */
+int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_ns);
+
+/* asm_waiting_since - a thread is off the CPU since its start_ns, without a record. 0 or -ENOMEM. */
+int asm_waiting_since(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec);
 
 /* asm_code_died - a code object is freed; @text: its strings by enum pye_str_which, NULL where one could
  * not be read; taken over and set to NULL where they are kept. */

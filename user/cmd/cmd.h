@@ -16,6 +16,7 @@ int cmd_diff(int argc, char **argv);
 int cmd_merge(int argc, char **argv);
 int cmd_record(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 

@@ -66,6 +66,9 @@ static int watch_signals(struct session *s)
 	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->signal_fd, &ev) ||
 	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, cap_bpf__control_fd(s->cap), &ev))
 		return -errno;
+	if (s->opts.view && s->opts.view->fd >= 0 &&
+	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->opts.view->fd, &ev))
+		return -errno;
 	return 0;
 }
 
@@ -383,10 +386,28 @@ static int wait_ms(struct session *s)
 	return s->opts.sample_ns ? POLL_SAMPLES_MS : POLL_MS;
 }
 
+/* Samples up to @now were taken out of the rings. 1: the run ends. */
+static int view(struct session *s, uint64_t now, uint64_t *next)
+{
+	const struct session_view *v = s->opts.view;
+	int err = v->input(v->ctx);
+
+	if (err || now < *next)
+		return err;
+	*next = now + v->every_ns;
+	if (s->capw) {
+		waiting_look(s);
+		if (s->opts.off_cpu)
+			assembler__waiting_so_far(s->as, now);
+		session_flush(s, now);
+	}
+	return v->show(v->ctx, s->capw, now);
+}
+
 static int loop(struct session *s)
 {
 	uint64_t next_progress = s->start_ns + PROGRESS_NS,
-		 next_flush = s->start_ns + limits_flush_ns(s);
+		 next_flush = s->start_ns + limits_flush_ns(s), next_view = s->start_ns;
 	uint64_t interrupted = 0;
 	struct epoll_event events[4];
 	int err, drained;
@@ -422,6 +443,8 @@ static int loop(struct session *s)
 			next_flush = now + limits_flush_ns(s);
 		}
 		limits_dump(s, now);
+		if (s->opts.view && (err = view(s, now, &next_view)))
+			return err > 0 ? 0 : err;
 		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));
 		read_signals(s);
 	}

@@ -27,6 +27,17 @@ struct session_seen {
 	void (*forked)(void *ctx, uint32_t from, uint32_t process);
 };
 
+/* Somebody who looks at a run while it goes on; with limits.keep_ns, which says how much he sees. */
+struct session_view {
+	void *ctx;
+	int fd; /* of his input; -1: none */
+	uint64_t every_ns;
+	/* there is input. 0, or 1: the run ends */
+	int (*input)(void *ctx);
+	/* a look at what is kept; @w: NULL while there is nothing. 0, 1 as above, or an error */
+	int (*show)(void *ctx, struct capw *w, uint64_t now_ns);
+};
+
 struct session_opts {
 	const char *engine; /* "auto", "uprobe", "usdt", "inline" */
 	const pid_t *pids; /* in our pid namespace */
@@ -38,6 +49,7 @@ struct session_opts {
 	uint64_t duration_ns; /* 0 = no end */
 	struct limit_opts limits;
 	struct filter_opts filter;
+	const struct session_view *view; /* NULL: nobody looks */
 	struct limit_files files; /* called where limits want more than one */
 	struct session_seen seen; /* members may be NULL */
 	size_t ring_bytes; /* 0 = the default */

@@ -28,6 +28,7 @@ struct target {
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
 	bool jit_checked; /* again, after its start-up */
+	bool waiters_shown; /* those that waited when it was first looked at */
 	struct budget budget;
 	struct idle_before *before; /* as read at the attach; NULL: none or shown by now */
 };
@@ -117,7 +118,9 @@ void idle_begin(struct target *t);
 void idle_show(struct session *s);
 void idle_free(struct target *t);
 
-/* waiting_show - samples: before the end, show the threads that have waited all the time. */
+/* waiting_show - samples: show the threads that have waited all the time. waiting_look - those of targets
+ * that were not looked at yet. */
 void waiting_show(struct session *s);
+void waiting_look(struct session *s);
 
 #endif

@@ -103,8 +103,8 @@ static int print_table(const struct stats_opts *opts, const struct agg_result *r
 		       const struct lines *lines, struct outbuf *b)
 {
 	auto_fn(ranking__done) struct ranking k = { 0 };
-	int err = lines && r->sample_ns ? ranking__of_lines(&k, lines, opts->sort)
-					: ranking__init(&k, r, opts->by, opts->sort);
+	int err = lines && r->sample_ns ? ranking__of_lines(&k, lines, opts->sort, false)
+					: ranking__init(&k, r, opts->by, opts->sort, false);
 
 	if (!err && opts->table.json)
 		stats_json(b, r, &k, table_row_cnt(&opts->table));

@@ -16,7 +16,6 @@ struct waiting {
 	struct target *t;
 	struct proc_mem mem;
 	struct outside_stacks stacks;
-	uint64_t now_ns;
 };
 
 /* As the kernel side would have taken it; the outermost frames of a deep stack are left out. */
@@ -47,8 +46,7 @@ static int on_waiter(void *ctx, const struct pye_waiter *waiter)
 	struct assembler_waiter to = { .pix = waiter->pix,
 				       .tid = waiter->tid,
 				       .comm = waiter->comm,
-				       .since_ns = w->s->start_ns,
-				       .now_ns = w->now_ns };
+				       .since_ns = w->s->start_ns };
 
 	if (waiter->pix != w->t->pix || waiter->tix || waiter->reason == PYE_OFF_NONE)
 		return 0;
@@ -69,20 +67,29 @@ static int on_waiter(void *ctx, const struct pye_waiter *waiter)
 	return 0;
 }
 
+static void show(struct session *s, struct target *t)
+{
+	struct waiting w = { .s = s, .t = t };
+
+	if (!t->pix || !t->has_interp || t->ended || proc_mem__open(t->pid.pid, &w.mem))
+		return;
+	t->waiters_shown = true;
+	if (!walk_outside(&w.mem, &t->in, &w.stacks)) {
+		cap_bpf__waiting(s->cap, on_waiter, &w);
+		outside_stacks__done(&w.stacks);
+	}
+	proc_mem__close(&w.mem);
+}
+
 void waiting_show(struct session *s)
 {
-	if (!s->opts.off_cpu)
-		return;
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct waiting w = { .s = s, .t = s->targets[i], .now_ns = now_ns() };
+	for (size_t i = 0; s->opts.off_cpu && i < s->target_cnt; i++)
+		show(s, s->targets[i]);
+}
 
-		if (!w.t->pix || !w.t->has_interp || w.t->ended ||
-		    proc_mem__open(w.t->pid.pid, &w.mem))
-			continue;
-		if (!walk_outside(&w.mem, &w.t->in, &w.stacks)) {
-			cap_bpf__waiting(s->cap, on_waiter, &w);
-			outside_stacks__done(&w.stacks);
-		}
-		proc_mem__close(&w.mem);
-	}
+void waiting_look(struct session *s)
+{
+	for (size_t i = 0; s->opts.off_cpu && i < s->target_cnt; i++)
+		if (!s->targets[i]->waiters_shown)
+			show(s, s->targets[i]);
 }

@@ -39,61 +39,19 @@ static const char *module_of(const struct agg_result *r, const struct agg_func *
 	return module_name(out, size, strpool__get(&r->strings, func->short_file));
 }
 
-static void print_module(FILE *f, const struct agg_result *r, const struct agg_func *func)
-{
-	char module[512], shown[1024];
-
-	if (!func->file) {
-		put_escaped(f, r, func->qualname);
-		return;
-	}
-	module_of(r, func, module, sizeof(module));
-	fprintf(f, "%s (", text_escape(shown, sizeof(shown), module, strlen(module)));
-	put_escaped(f, r, func->short_file);
-	fputc(')', f);
-}
-
-static void print_line(FILE *f, const struct agg_result *r, const struct agg_func *func,
-		       uint32_t line)
-{
-	if (func->short_file) {
-		put_escaped(f, r, func->short_file);
-		fprintf(f, ":%" PRIu32 " ", line);
-	}
-	put_escaped(f, r, func->qualname);
-}
-
-static void print_process(FILE *f, const struct agg_result *r, uint32_t process)
-{
-	put_escaped(f, r, r->processes[process].comm);
-	fprintf(f, " %" PRIu32, r->processes[process].pid);
-}
-
 static void print_what(FILE *f, const struct agg_result *r, enum ranking_by by,
 		       const struct ranking_row *row)
 {
-	uint32_t index = row->index;
+	struct ranking_text t;
 
-	switch (by) {
-	case RANKING_FUNCTION:
-		stats_print_func(f, r, &r->funcs[index]);
-		break;
-	case RANKING_MODULE:
-		print_module(f, r, &r->funcs[index]);
-		break;
-	case RANKING_LINE:
-		print_line(f, r, &r->funcs[index], row->line);
-		break;
-	case RANKING_THREAD:
-		put_escaped(f, r, r->threads[index].name);
-		fprintf(f, " %" PRIu32 "%s in ", r->threads[index].tid,
-			r->threads[index].is_main ? " (main)" : "");
-		print_process(f, r, r->threads[index].process);
-		break;
-	case RANKING_PROCESS:
-		print_process(f, r, index);
-		break;
-	}
+	ranking_text(r, by, row, &t);
+	fputs(t.name, f);
+	if (t.place[0])
+		fprintf(f,
+			by == RANKING_LINE     ? " %s"
+			: by == RANKING_THREAD ? " in %s"
+					       : " (%s)",
+			t.place);
 	fputc('\n', f);
 }
 

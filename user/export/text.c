@@ -97,7 +97,7 @@ static int make_table(struct table *table, const struct agg_result *r, enum rank
 	auto_fn(callgraph__done) struct callgraph graph = { 0 };
 	auto_free uint32_t *row_of = NULL;
 	uint32_t cnt;
-	int err = group_of ? ranking_groups(r, by, group_of, &cnt) : -ENOMEM;
+	int err = group_of ? ranking_groups(r, by, false, group_of, &cnt) : -ENOMEM;
 
 	err = err ? err : callgraph__init(&graph, r, group_of, cnt);
 	if (err)

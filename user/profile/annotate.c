@@ -53,7 +53,7 @@ static int fill_funcs(struct annotate *a)
 	const struct agg_result *r = a->r;
 	auto_free uint32_t *group_of = malloc((r->func_cnt + 1ull) * sizeof(*group_of));
 	uint32_t cnt;
-	int err = group_of ? ranking_groups(r, RANKING_FUNCTION, group_of, &cnt) : -ENOMEM;
+	int err = group_of ? ranking_groups(r, RANKING_FUNCTION, false, group_of, &cnt) : -ENOMEM;
 
 	err = err ? err : callgraph__init(&a->graph, r, group_of, cnt);
 	if (err)
@@ -75,8 +75,8 @@ static int fill_funcs(struct annotate *a)
 
 static int fill_lines(struct annotate *a, const struct lines *l)
 {
-	int err = a->r->sample_ns ? ranking__of_lines(&a->lines, l, RANKING_SELF)
-				  : ranking__init(&a->lines, a->r, RANKING_LINE, RANKING_SELF);
+	int err = a->r->sample_ns ? ranking__of_lines(&a->lines, l, RANKING_SELF, false)
+				  : ranking__init(&a->lines, a->r, RANKING_LINE, RANKING_SELF, false);
 
 	if (!err)
 		qsort_r(a->lines.rows, a->lines.cnt, sizeof(*a->lines.rows), by_line,

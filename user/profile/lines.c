@@ -10,7 +10,7 @@
 struct lines {
 	struct aggregate *agg;
 	enum lines_by by;
-	struct strpool keys; /* file, name, line; id - 1 is the row */
+	struct strpool keys; /* process, file, name, line; id - 1 is the row */
 	struct line_row *rows;
 	uint32_t cnt, cap;
 	uint64_t samples;
@@ -44,6 +44,11 @@ void lines__free(struct lines *l)
 const struct agg_result *lines__result(const struct lines *l)
 {
 	return aggregate__result(l->agg);
+}
+
+enum lines_by lines__by(const struct lines *l)
+{
+	return l->by;
 }
 
 const struct line_row *lines__rows(const struct lines *l, uint32_t *cnt)
@@ -83,7 +88,7 @@ static int row_of(struct lines *l, const struct trace_frame *frame, struct line_
 	const struct agg_func *f = aggregate__func(l->agg, index);
 	/* what has no file is no line of one */
 	const bool named = l->by == LINES_OF_FUNCTIONS || !f->file;
-	const uint32_t key[3] = { f->file, named ? f->qualname : 0, frame->line };
+	const uint32_t key[4] = { f->process, f->file, named ? f->qualname : 0, frame->line };
 	int err = strpool__add(&l->keys, (const char *)key, sizeof(key), &id);
 
 	if (err)

@@ -9,7 +9,7 @@
 #include "profile/aggregate.h"
 
 struct line_row {
-	uint32_t func; /* index into agg_result.funcs; the same line of several processes is one row */
+	uint32_t func; /* index into agg_result.funcs: one of those of its process, file and name */
 	uint32_t line; /* 0: not known */
 	uint64_t samples, self_ns; /* in which it was on top */
 	uint64_t total_ns; /* in which it was in the stack, once each */
@@ -33,6 +33,9 @@ void lines__free(struct lines *l);
 
 /* lines__result - of the aggregate; complete after the consumer's end(); borrowed. */
 const struct agg_result *lines__result(const struct lines *l);
+
+/* lines__by - as it was made. */
+enum lines_by lines__by(const struct lines *l);
 
 /* lines__rows - borrowed until lines__free(); in no order. */
 const struct line_row *lines__rows(const struct lines *l, uint32_t *cnt);

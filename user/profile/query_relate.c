@@ -39,7 +39,7 @@ static int relate_init(struct relate *l, const struct query_result *r)
 	l->inside = malloc((l->all->stack_cnt + 1ull) * sizeof(*l->inside));
 	if (!l->group_of || !l->inside)
 		return -ENOMEM;
-	err = ranking_groups(l->all, RANKING_FUNCTION, l->group_of, &l->group_cnt);
+	err = ranking_groups(l->all, RANKING_FUNCTION, false, l->group_of, &l->group_cnt);
 	if (err)
 		return err;
 	l->target = l->group_of[r->func];

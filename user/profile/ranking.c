@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 
-int ranking_groups(const struct agg_result *r, enum ranking_by by, uint32_t *group_of,
+int ranking_groups(const struct agg_result *r, enum ranking_by by, bool apart, uint32_t *group_of,
 		   uint32_t *cnt)
 {
 	struct strpool keys;
@@ -15,8 +15,9 @@ int ranking_groups(const struct agg_result *r, enum ranking_by by, uint32_t *gro
 	for (uint32_t i = 0; i < r->func_cnt && !err; i++) {
 		const struct agg_func *f = &r->funcs[i];
 		/* what has no file ("[truncated]") is a row by its name */
-		const uint32_t key[3] = { f->file, by == RANKING_MODULE && f->file ? 0 : f->line,
-					  by == RANKING_FUNCTION || !f->file ? f->qualname : 0 };
+		const uint32_t key[4] = { f->file, by == RANKING_MODULE && f->file ? 0 : f->line,
+					  by == RANKING_FUNCTION || !f->file ? f->qualname : 0,
+					  apart ? f->process : 0 };
 		uint32_t id;
 
 		err = strpool__add(&keys, (const char *)key, sizeof(key), &id);
@@ -27,12 +28,12 @@ int ranking_groups(const struct agg_result *r, enum ranking_by by, uint32_t *gro
 	return err;
 }
 
-static int fill_funcs(struct ranking *k, const struct agg_result *r)
+static int fill_funcs(struct ranking *k, const struct agg_result *r, bool apart)
 {
 	auto_free uint32_t *group_of = malloc((r->func_cnt + 1ull) * sizeof(*group_of));
 	auto_free uint64_t *total_ns = NULL;
 	uint32_t cnt;
-	int err = group_of ? ranking_groups(r, k->by, group_of, &cnt) : -ENOMEM;
+	int err = group_of ? ranking_groups(r, k->by, apart, group_of, &cnt) : -ENOMEM;
 
 	if (err)
 		return err;
@@ -137,12 +138,12 @@ static int finish(struct ranking *k, enum ranking_sort sort)
 }
 
 int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by by,
-		  enum ranking_sort sort)
+		  enum ranking_sort sort, bool apart)
 {
 	int err;
 
 	*k = (struct ranking){ .by = by };
-	err = by < RANKING_THREAD ? fill_funcs(k, r) : fill_threads(k, r);
+	err = by < RANKING_THREAD ? fill_funcs(k, r, apart) : fill_threads(k, r);
 	if (err) {
 		ranking__done(k);
 		return err;
@@ -150,20 +151,46 @@ int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by
 	return finish(k, sort);
 }
 
-int ranking__of_lines(struct ranking *k, const struct lines *l, enum ranking_sort sort)
+/* The row of a line: of all processes, unless they are apart. */
+static int line_row(struct strpool *keys, const struct agg_func *f, uint32_t line, bool named,
+		    bool apart, uint32_t *row)
 {
-	const struct line_row *from = lines__rows(l, &k->cnt);
+	const uint32_t key[4] = { f->file, named || !f->file ? f->qualname : 0, line,
+				  apart ? f->process : 0 };
+	int err = strpool__add(keys, (const char *)key, sizeof(key), row);
 
-	k->by = RANKING_LINE;
-	k->rows = calloc(k->cnt + 1ull, sizeof(*k->rows));
+	*row -= !err;
+	return err;
+}
+
+int ranking__of_lines(struct ranking *k, const struct lines *l, enum ranking_sort sort, bool apart)
+{
+	const struct agg_result *r = lines__result(l);
+	uint32_t cnt, at = 0;
+	const struct line_row *from = lines__rows(l, &cnt);
+	auto_fn(strpool__done) struct strpool keys = { 0 };
+	int err = strpool__init(&keys);
+
+	*k = (struct ranking){ .by = RANKING_LINE };
+	k->rows = calloc(cnt + 1ull, sizeof(*k->rows));
 	if (!k->rows)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < k->cnt; i++)
-		k->rows[i] = (struct ranking_row){ .index = from[i].func,
-						   .line = from[i].line,
-						   .calls = from[i].samples,
-						   .self_ns = from[i].self_ns,
-						   .total_ns = from[i].total_ns };
+		err = -ENOMEM;
+	for (uint32_t i = 0; i < cnt && !err; i++) {
+		err = line_row(&keys, &r->funcs[from[i].func], from[i].line,
+			       lines__by(l) == LINES_OF_FUNCTIONS, apart, &at);
+		if (err)
+			break;
+		if (at == k->cnt)
+			k->rows[k->cnt++] =
+				(struct ranking_row){ .index = from[i].func, .line = from[i].line };
+		k->rows[at].calls += from[i].samples;
+		k->rows[at].self_ns += from[i].self_ns;
+		k->rows[at].total_ns += from[i].total_ns;
+	}
+	if (err) {
+		ranking__done(k);
+		return err;
+	}
 	return finish(k, sort);
 }
 

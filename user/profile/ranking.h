@@ -9,7 +9,7 @@
 #include "profile/lines.h"
 
 enum ranking_by {
-	RANKING_FUNCTION, /* the same function of several processes is one */
+	RANKING_FUNCTION,
 	RANKING_MODULE, /* a file */
 	RANKING_LINE, /* of a file: of functions the first one, see also ranking__of_lines() */
 	RANKING_THREAD,
@@ -37,9 +37,16 @@ struct ranking {
 	uint32_t cnt;
 };
 
+/* What a row is called, escaped for a terminal. */
+struct ranking_text {
+	char name[512]; /* a function; a module; file:line; a thread and its tid; a process and its pid */
+	char place[512]; /* its file:line; file; function; process; or nothing */
+};
+
 /**
  * ranking__init - make the table
- * @a: after its end(); borrowed only for the call
+ * @r:     after its end(); borrowed only for the call
+ * @apart: the same function, file or line of several processes is a row for each
  *
  * Rows without calls and without time are left out, but a thread or process whose stack was not known
  * for a while is shown.
@@ -47,22 +54,27 @@ struct ranking {
  * Return: 0 or -ENOMEM; then ranking__done() is not needed.
  */
 int ranking__init(struct ranking *k, const struct agg_result *r, enum ranking_by by,
-		  enum ranking_sort sort);
+		  enum ranking_sort sort, bool apart);
 
 /* ranking__of_lines - the same by the lines that samples were at. */
-int ranking__of_lines(struct ranking *k, const struct lines *l, enum ranking_sort sort);
+int ranking__of_lines(struct ranking *k, const struct lines *l, enum ranking_sort sort, bool apart);
 
 void ranking__done(struct ranking *k);
+
+/* ranking_text - of a row that was made of @r. */
+void ranking_text(const struct agg_result *r, enum ranking_by by, const struct ranking_row *row,
+		  struct ranking_text *out);
 
 /**
  * ranking_groups - number the functions by what a row stands for
  * @by:       RANKING_FUNCTION, RANKING_MODULE or RANKING_LINE
+ * @apart:    as for ranking__init()
  * @group_of: room for all functions; numbers count up from 0 in the order of the functions
  * @cnt:      numbers given
  *
  * Return: 0 or -ENOMEM.
  */
-int ranking_groups(const struct agg_result *r, enum ranking_by by, uint32_t *group_of,
+int ranking_groups(const struct agg_result *r, enum ranking_by by, bool apart, uint32_t *group_of,
 		   uint32_t *cnt);
 
 #endif
