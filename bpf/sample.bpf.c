@@ -106,6 +106,7 @@ __hidden void sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 SEC("perf_event")
 int on_clock(void *ctx)
 {
+	count(CNT_TICKS);
 	if (cfg_select)
 		mapped_meet();
 	sample_take(IN_CLOCK, cfg_sample_ns, NULL);

@@ -2,7 +2,10 @@
 """`pyebpf record` on programs whose stacks are known: which frames, which lines, on or off the CPU and why."""
 import collections
 import json
+import os
+import pathlib
 import subprocess
+import time
 
 import pytest
 
@@ -161,3 +164,48 @@ def test_line_tables(name):
                           check=True)
     compared, wrong = map(int, done.stdout.split())
     assert compared > 5000 and wrong == 0
+
+
+@pytest.fixture
+def second_cpu():
+    """A CPU that can go, and is back afterwards whatever happens."""
+    online = pathlib.Path("/sys/devices/system/cpu/cpu1/online")
+
+    def switch(on):
+        online.write_text("%d\n" % on)
+    try:
+        switch(0)
+        switch(1)
+    except OSError as why:
+        pytest.skip("CPU 1 cannot be taken: %s" % why)
+    yield switch
+    switch(1)
+
+
+@pytest.mark.alone
+def test_a_cpu_that_goes_and_comes_back(second_cpu, tmp_path):
+    """Its clock dies with it. A process that runs on no other CPU is sampled again, also when it was gone for a moment only."""
+    capture = tmp_path / "s.pyebpf"
+    with lib.started([*lib.any_python(), PROGRAMS / "attached.py"]) as target:
+        with lib.started([lib.BINARY, "record", "-p", target.pid, "--mode", "cpu", "-r", "999", "-o", capture],
+                         stderr=subprocess.PIPE) as recorder:
+            lib.wait_attached(recorder, target.pid)
+            back = []
+            for away in (1.5, 0):
+                second_cpu(0)
+                time.sleep(away)
+                second_cpu(1)
+                os.sched_setaffinity(target.pid, {1})
+                back.append(time.monotonic_ns())
+                time.sleep(4)
+                os.sched_setaffinity(target.pid, {0, 1})
+            lib.stop(recorder)
+    times = [s["ts_ns"] for s, names in Samples(capture).of(PROGRAMS / "attached.py") if "busy" in names]
+    for at in back:
+        assert [t for t in times if at + 2 * 10 ** 9 < t < at + 4 * 10 ** 9], "not sampled again"
+
+
+def test_the_name_of_the_output(tmp_path):
+    done = lib.sh([lib.BINARY, "record", "--", *lib.any_python(), "-c", "pass"], cwd=tmp_path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    assert [p for p in os.listdir(tmp_path) if p.startswith("pyebpf-record-python3") and p.endswith(".json.gz")]

@@ -22,12 +22,6 @@
 #define RING_BYTES_DEFAULT ((size_t)64 << 20)
 #define BATCH_BYTES	   ((size_t)256 << 10)
 
-enum pye_counter {
-#define PYE_COUNTER(name, number, text) CNT_##name = (number),
-#include "abi/counters.def"
-#undef PYE_COUNTER
-};
-
 /* The programs that are not uprobes: fork, exec, exit, and the ones that hold. */
 static int attach_life(struct cap_bpf *c, bool launch)
 {
@@ -509,19 +503,28 @@ int cap_bpf__finals(struct cap_bpf *c, void (*cb)(void *ctx, uint32_t tix, uint3
 	return bpf_iterate(c->bpf.skel->progs.list_threads, 2 * sizeof(uint32_t), final_one, &f);
 }
 
-uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)
+uint64_t *cap_counter_cpus(const struct cap_bpf *c, unsigned int counter, size_t *cnt)
 {
 	int cpus = libbpf_num_possible_cpus();
 	auto_free uint64_t *values = NULL;
-	uint64_t sum = 0;
 
 	if (cpus <= 0)
-		return 0;
+		return NULL;
 	values = calloc((size_t)cpus, sizeof(*values));
 	if (!values ||
 	    bpf_map_lookup_elem(bpf_map__fd(c->bpf.skel->maps.counters), &counter, values))
-		return 0;
-	for (int i = 0; i < cpus; i++)
+		return NULL;
+	*cnt = (size_t)cpus;
+	return take_ptr(values);
+}
+
+uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter)
+{
+	size_t cnt = 0;
+	auto_free uint64_t *values = cap_counter_cpus(c, counter, &cnt);
+	uint64_t sum = 0;
+
+	for (size_t i = 0; values && i < cnt; i++)
 		sum += values[i];
 	return sum;
 }

@@ -164,6 +164,10 @@ bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);
 int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
 		     void *ctx);
 
+/* cap_bpf__look - samples: to be called often; about once a second it gives CPUs that came online their
+ * clocks. */
+void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns);
+
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);
 

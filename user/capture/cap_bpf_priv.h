@@ -13,6 +13,12 @@
 #include "capture/sampler.h"
 #include "capture/sweep.h"
 
+enum pye_counter {
+#define PYE_COUNTER(name, number, text) CNT_##name = (number),
+#include "abi/counters.def"
+#undef PYE_COUNTER
+};
+
 struct cap_bpf {
 	struct bpf_loaded bpf;
 	struct ring rings[PYE_RINGS_MAX], control, defs;
@@ -53,6 +59,9 @@ void cap_set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear);
  */
 int cap_place(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint32_t file,
 	      struct err *e);
+
+/* cap_counter_cpus - a counter on each CPU; the caller's. NULL: no memory. */
+uint64_t *cap_counter_cpus(const struct cap_bpf *c, unsigned int counter, size_t *cnt);
 
 /* cap_sample - cap_bpf__attach() where samples are taken. */
 int cap_sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t filter,

@@ -15,7 +15,9 @@
 #include "capture/iterate.h"
 #include "trace.skel.h"
 
-#define FIND_TRIES 20
+#define FIND_TRIES   20
+#define LOOK_NS	     1000000000ull
+#define LOOK_PERIODS 4
 
 static int refused_switch(struct err *e, int err)
 {
@@ -114,4 +116,23 @@ int cap_sample(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t f
 		log_debug("freed code objects are not noticed at once: %s", e->what);
 	cap_set_flags(c, pid, PYE_PROC_TRACED | PYE_PROC_SHARED | PYE_PROC_SAMPLED, 0);
 	return 0;
+}
+
+void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns)
+{
+	uint64_t every_ns = c->sample_ns * LOOK_PERIODS > LOOK_NS ? c->sample_ns * LOOK_PERIODS
+								  : LOOK_NS;
+	auto_free uint64_t *ticks = NULL;
+	size_t cnt = 0;
+
+	if (!c->sampler.links || now_ns < c->sampler.look_ns)
+		return;
+	if (!c->sampler.look_ns) { /* they were started a moment ago */
+		c->sampler.look_ns = now_ns + every_ns;
+		return;
+	}
+	c->sampler.look_ns = now_ns + every_ns;
+	ticks = cap_counter_cpus(c, CNT_TICKS, &cnt);
+	if (ticks)
+		sampler__look(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns, ticks, cnt);
 }

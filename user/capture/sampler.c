@@ -58,8 +58,11 @@ int sampler__start(struct sampler *s, struct bpf_program *prog, uint64_t period_
 
 	s->cpu_cnt = cpus > 0 ? (size_t)cpus : 1;
 	s->links = calloc(s->cpu_cnt, sizeof(struct bpf_link *));
-	if (!s->links)
+	s->ticks = calloc(s->cpu_cnt, sizeof(*s->ticks));
+	if (!s->links || !s->ticks) {
+		sampler__stop(s);
 		return -ENOMEM;
+	}
 	for (size_t cpu = 0; cpu < s->cpu_cnt && !err; cpu++) {
 		if (!is_online(cpu))
 			continue;
@@ -72,20 +75,25 @@ int sampler__start(struct sampler *s, struct bpf_program *prog, uint64_t period_
 	return err;
 }
 
-void sampler__look(struct sampler *s, struct bpf_program *prog, uint64_t period_ns)
+/* An event dies with its CPU and does not come back with it. The kernel's list is no help for one that was
+ * away between two looks: its clock stands. */
+void sampler__look(struct sampler *s, struct bpf_program *prog, uint64_t period_ns,
+		   const uint64_t *ticks, size_t cnt)
 {
 	for (size_t cpu = 0; cpu < s->cpu_cnt; cpu++) {
-		bool online = is_online(cpu);
+		bool stands = cpu < cnt && ticks[cpu] == s->ticks[cpu];
+		int err;
 
-		if (!online && s->links[cpu]) {
-			log_debug("CPU %zu went offline", cpu);
-			bpf_link__destroy(s->links[cpu]);
-			s->links[cpu] = NULL;
-		} else if (online && !s->links[cpu]) {
-			int err = open_cpu(s, cpu, prog, period_ns);
-
-			log_debug("CPU %zu came online: %d", cpu, err);
-		}
+		if (cpu < cnt)
+			s->ticks[cpu] = ticks[cpu];
+		if (!stands && s->links[cpu])
+			continue;
+		bpf_link__destroy(s->links[cpu]);
+		s->links[cpu] = NULL;
+		if (!is_online(cpu))
+			continue;
+		err = open_cpu(s, cpu, prog, period_ns);
+		log_debug("the clock of CPU %zu is opened anew: %d", cpu, err);
 	}
 }
 
@@ -97,6 +105,8 @@ void sampler__stop(struct sampler *s)
 	bpf_link__destroy(s->off);
 	s->meet = s->off = NULL;
 	free(s->links);
+	free(s->ticks);
 	s->links = NULL;
+	s->ticks = NULL;
 	s->cpu_cnt = 0;
 }

@@ -11,6 +11,8 @@ struct bpf_link;
 
 struct sampler {
 	struct bpf_link **links; /* by CPU; NULL: it is offline */
+	uint64_t *ticks; /* by CPU, as the last look found them */
+	uint64_t look_ns; /* when the next one is due */
 	size_t cpu_cnt;
 	struct bpf_link *meet, *off; /* in the scheduler; NULL: not there */
 };
@@ -24,8 +26,14 @@ struct sampler {
  */
 int sampler__start(struct sampler *s, struct bpf_program *prog, uint64_t period_ns);
 
-/* sampler__look - sample on CPUs, too, that came online since; those that went are closed. */
-void sampler__look(struct sampler *s, struct bpf_program *prog, uint64_t period_ns);
+/**
+ * sampler__look - sample on CPUs, too, that came online since; those that went are closed
+ * @ticks: of each CPU's clock so far, @cnt of them; a clock that stands is opened anew
+ *
+ * To be called at intervals of several periods.
+ */
+void sampler__look(struct sampler *s, struct bpf_program *prog, uint64_t period_ns,
+		   const uint64_t *ticks, size_t cnt);
 
 /* sampler__stop - no program runs any more when it returns; a zeroed one is fine. */
 void sampler__stop(struct sampler *s);

@@ -23,12 +23,13 @@ static bool ends_with(const char *s, const char *end)
 	return n > m && !strcmp(s + n - m, end);
 }
 
-static int default_name(const char *comm, uint32_t pid, const char *extension, char *out)
+static int default_name(const struct outputs *o, const char *comm, uint32_t pid,
+			const char *extension, char *out)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return outfile_default_name(out, PATH_MAX, "trace", comm, pid,
+	return outfile_default_name(out, PATH_MAX, o->verb, comm, pid,
 				    (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, extension);
 }
 
@@ -61,9 +62,9 @@ int outputs_choose(struct outputs *o, const char *comm, uint32_t pid, struct err
 	if (path)
 		err = snprintf(o->output, sizeof(o->output), "%s", path) >= (int)sizeof(o->output);
 	else
-		err = default_name(comm, pid, o->format->extensions[0], o->output);
+		err = default_name(o, comm, pid, o->format->extensions[0], o->output);
 	if (!err && path && !strcmp(path, "-"))
-		err = default_name(comm, pid, ".pyebpf", o->capture);
+		err = default_name(o, comm, pid, ".pyebpf", o->capture);
 	else if (!err)
 		err = emit_path_with(o->capture, sizeof(o->capture), o->output, ".pyebpf");
 	return err ? too_long(e) : check(o, e);

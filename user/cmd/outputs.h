@@ -19,6 +19,7 @@
 /* Names; the options are borrowed. */
 struct outputs {
 	const struct output_opts *opts;
+	const char *verb; /* of default names: pyebpf-VERB-COMM-PID-TIME */
 	bool keep_capture, quiet;
 	bool capture_only; /* the capture is the output */
 	const struct exporter *format;
@@ -28,7 +29,7 @@ struct outputs {
 
 /**
  * outputs_choose - names from the options
- * @o:         opts, keep_capture and quiet are set
+ * @o:         opts, verb, keep_capture and quiet are set
  * @comm, @pid: for a name of our own
  *
  * Return: 0; -PYE_EUSAGE or -PYE_EOUTPUT with a sentence: nothing is to be done then.

@@ -138,6 +138,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 		.arguments = arguments,
 	};
 	struct outputs out = { .opts = &o->output,
+			       .verb = "record",
 			       .keep_capture = o->keep_capture,
 			       .quiet = o->quiet };
 	auto_fn(session__freep) struct session *session = NULL;

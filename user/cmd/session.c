@@ -425,6 +425,7 @@ static int loop(struct session *s)
 		if (s->capw)
 			limits_part(s);
 		budget_tick(s, now, !drained);
+		cap_bpf__look(s->cap, now);
 		/* calls are there, so the interpreter has started */
 		if (s->opts.command && !s->opts.sample_ns && s->capw && capw__written(s->capw) &&
 		    (err = targets_check_jit(s)))

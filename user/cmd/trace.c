@@ -211,6 +211,7 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 	if (o->limits.split.events || o->limits.split.bytes)
 		o->output.split_events = 0;
 	f->first.opts = &o->output;
+	f->first.verb = "trace";
 	f->first.keep_capture = o->keep_capture;
 	f->first.quiet = o->quiet;
 	err = outputs_choose(&f->first, slash ? slash + 1 : name,
