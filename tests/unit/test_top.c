@@ -23,6 +23,7 @@ static void sample(struct push *p, uint32_t thread, uint64_t ts_ns, uint64_t wei
 	const struct trace_frame frames[] = { { outer, 5 }, { inner, 7 } };
 	const struct trace_sample s = { .ts_ns = ts_ns,
 					.weight_ns = weight_ns,
+					.count = 1,
 					.frames = frames,
 					.frame_cnt = 2,
 					.thread = thread,

@@ -204,7 +204,7 @@ static int top(const struct fleet_opts *o, struct err *e)
 	if (err)
 		return err;
 	r = aggregate__result(sum.all);
-	err = ranking__init(&k, r, RANKING_FUNCTION, RANKING_SELF);
+	err = ranking__init(&k, r, RANKING_FUNCTION, RANKING_SELF, false);
 	err = err ? err : table_begin(&b);
 	if (err)
 		return err;

@@ -93,7 +93,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	part.weight_ns = inside(&w->opts, sample);
 	if (!part.weight_ns)
 		return 0;
-	w->totals.samples++;
+	w->totals.samples += part.count;
 	if (!part.off_cpu)
 		w->totals.cpu_ns += part.weight_ns;
 	else if (part.reason < REASON_CNT)
