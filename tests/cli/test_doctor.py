@@ -68,6 +68,15 @@ def test_root_lacks_nothing(doctor):
             "version"} <= set(said.checks)
 
 
+def test_where_the_inline_engine_needs_no_privilege(doctor):
+    scope = pathlib.Path("/proc/sys/kernel/yama/ptrace_scope")
+    by_scope = ("processes of this user", "commands that it launches", "nothing without", "nothing: ")
+    number = int(scope.read_text("ascii")) if scope.exists() else 0
+    said = doctor(*as_nobody()).checks["inline_engine"]
+    assert said["state"] == "note" and by_scope[number] in said["text"]
+    assert ("any process" if number < 3 else "nothing: ") in doctor().checks["inline_engine"]["text"]
+
+
 def test_what_it_says_of_the_kernel_is_so(doctor):
     said = doctor()
     assert os.uname().release in said.checks["version"]["text"]

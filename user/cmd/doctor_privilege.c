@@ -65,6 +65,24 @@ static void check_rules(struct checkup *c)
 	}
 }
 
+/* The one engine that wants neither eBPF nor its capabilities. */
+static void check_inline(struct checkup *c)
+{
+	static const char *const by_scope[] = {
+		"processes of this user, without a privilege",
+		"commands that it launches (-- CMD), without a privilege; else CAP_SYS_PTRACE",
+		"nothing without CAP_SYS_PTRACE",
+		"nothing: kernel.yama.ptrace_scope forbids it to everybody",
+	};
+	bool has = !caps_missing(CAPS(CAP_SYS_PTRACE));
+	int scope;
+
+	if (!where_rule("kernel.yama.ptrace_scope", &scope) || scope < 0 || scope > 3)
+		scope = 0;
+	checkup__add(c, GROUP, "inline_engine", CHECK_NOTE, "trace --engine inline may take %s",
+		     has && scope < 3 ? "any process" : by_scope[scope]);
+}
+
 /* "none [integrity] confidentiality": the word in brackets is in force. */
 static void check_lockdown(struct checkup *c)
 {
@@ -110,6 +128,7 @@ void checkup__privilege(struct checkup *c)
 	checkup__add(c, GROUP, "user", CHECK_NOTE, "uid %u", geteuid());
 	check_capabilities(c);
 	check_rules(c);
+	check_inline(c);
 	check_lockdown(c);
 	check_filters(c);
 }
