@@ -239,7 +239,7 @@ def test_a_capture_that_was_cut(capture, tmp_path):
     (["{dir}/nothing.pyebpf", "-o", "{dir}/x.pb.gz"], 2, "No such file"),
     (["{dir}/there.pb.gz", "-o", "{dir}/x.pb.gz"], 2, "capture"),
     (["{dir}", "-o", "{dir}/x.pb.gz"], 2, "directory"),
-    (["/dev/null", "-o", "{dir}/x.pb.gz"], 2, "capture"),
+    (["/dev/null", "-o", "{dir}/x.pb.gz"], 2, "empty"),
     (["{in}", "-f", "nope"], 2, "ndjson"),
     (["{in}", "{in}"], 2, "one capture"),
     ([], 2, "one capture"),
