@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 
 import pytest
@@ -284,6 +285,31 @@ def test_the_inline_engine_leaves_out_the_same(tmp_path):
     truth = json.loads((tmp_path / "out").read_text())
     counts = seen.whole().count(TIMED)
     assert counts["handle"] == truth["outer"] + truth["recursive"] and counts["inner"] + counts["leaf"] == truth["under"]
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.12"))
+def test_losses_are_exact_under_a_filter(name, tmp_path):
+    """The reader stands still and the ring fills: what is lost is what of the chosen code is missing, nothing else."""
+    program = FOLDER / "stepwise.py"
+    with lib.started([lib.BINARY, "trace", "-q", "--ring", "512k", "--include", "stepwise.py", "-o", tmp_path / "l.pyebpf", "--"]
+                     + lib.command(name) + [program], stdin=subprocess.PIPE) as tracer:
+        def step():
+            assert tracer.stdout.readline() == b"ready\n"
+            tracer.stdin.write(b"\n")
+            tracer.stdin.flush()
+        step()
+        tracer.send_signal(signal.SIGSTOP)
+        assert tracer.stdout.readline() == b"ready\n"
+        tracer.send_signal(signal.SIGCONT)
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        step()
+        truth = int(tracer.stdout.readline())
+        assert tracer.wait(60) == 0
+    seen = lib.Trace(tmp_path / "l.pyebpf")
+    assert seen.lost > 0 and seen.meta["generated"] == truth == seen.meta["written"] + seen.lost
+    assert sum(g["n"] for g in seen.gaps) == seen.lost == seen.meta["dropped"]["ring"]
+    assert {e["file"] for e in seen.events if "file" in e} == {str(program)}
 
 
 @pytest.mark.parametrize("options", [["--min-duration", "x"], ["--min-duration", "0"], ["--min-duration", "11s"],
