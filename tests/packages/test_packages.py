@@ -11,6 +11,8 @@ import tarfile
 
 import pytest
 
+import lib
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/readers"))
 CACHE = pathlib.Path(os.environ.get("PYEBPF_CACHE") or
@@ -91,7 +93,7 @@ def release_root(release, folder):
     tar = CACHE / "roots" / (release + ".tar")
     if not tar.exists():
         tar.parent.mkdir(parents=True, exist_ok=True)
-        run("mmdebstrap", "--variant=apt", "--mode=root", "--include=python3-minimal", release, str(tar) + ".part.tar")
+        run("mmdebstrap", "--variant=extract", "--mode=root", "--include=python3-minimal,dash,coreutils", release, str(tar) + ".part.tar")
         os.rename(str(tar) + ".part.tar", tar)
     run("tar", "-C", folder, "--exclude=./dev/*", "-xf", tar)
 
@@ -141,7 +143,7 @@ def test_the_sbom(dist):
         sbom = json.load(f)
     assert sbom["spdxVersion"] == "SPDX-2.3" and sbom["dataLicense"] == "CC0-1.0"
     names = {p["name"]: p for p in sbom["packages"]}
-    assert {"pyebpf", "libbpf", "elfutils libelf", "zlib", "zstd", "capstone", "yajl", "glibc", "speedscope"} <= set(names)
+    assert {"pyebpf", "libbpf", "elfutils libelf", "zlib", "zstd", "capstone", "yajl", "sqlite", "glibc", "speedscope"} <= set(names)
     idents = [p["SPDXID"] for p in sbom["packages"]]
     assert len(idents) == len(set(idents)) and all(re.fullmatch(r"SPDXRef-[\w.-]+", i) for i in idents)
     known = {*idents, "SPDXRef-DOCUMENT"}
@@ -158,10 +160,10 @@ def test_the_libraries_of_the_sbom_are_those_that_are_linked():
     line = re.search(r"^build pyebpf: C_EXECUTABLE.*?\n\n", ninja, re.M | re.S)[0] + \
         "".join(re.findall(r"^.*-lelf.*$", ninja, re.M))
     linked = {re.sub(r".*/lib|^-l|\.a$", "", word) for word in line.split() if re.match(r"-l\w|/.*/lib\w+\.a$", word)}
-    assert {"bpf", "elf"} <= linked <= {"bpf", "elf", "z", "zstd", "capstone", "yajl_s", "m"}, linked
+    assert {"bpf", "elf"} <= linked <= {"bpf", "elf", "z", "zstd", "capstone", "yajl_s", "sqlite3", "m"}, linked
 
 
-@pytest.mark.slow
+@lib.long_only
 def test_the_debian_package(tmp_path):
     (path,) = run(ROOT / "scripts/package", "--out", tmp_path, "deb").split()
     told = run("lintian", "--allow-root", "--fail-on", "error,warning", path)

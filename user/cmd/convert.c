@@ -68,7 +68,8 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 		return fd;
 	err = emit_check(&opts->output, out, format, e);
 	err = err ? err
-		  : emit_capture(fd, &opts->input, &opts->output, out, format, NULL, &result, e);
+		  : emit_capture(fd, &opts->input, &opts->output, out, format, NULL, !opts->quiet,
+				 &result, e);
 	if (err == -PYE_EFORMAT)
 		return input_explain(in, e);
 	if (err)

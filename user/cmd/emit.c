@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/outfile.h"
 #include "base/text.h"
+#include "cmd/progress.h"
 
 /* clang-format off */
 const struct opt_row output_rows[] = {
@@ -45,6 +46,8 @@ struct emit {
 	struct aggregate *agg;
 	struct outfile *file;
 	struct emit_result *result;
+	struct progress progress;
+	uint64_t read_cnt;
 	struct err *e;
 };
 
@@ -144,13 +147,13 @@ static int write_part(void *ctx, const void *data, size_t len)
 
 static void note(void *ctx, const char *sentence)
 {
-	(void)ctx;
+	progress__done(&((struct emit *)ctx)->progress);
 	log_warn("%s", sentence);
 }
 
 /* Hands one call of the trace to the exporter and to the aggregate. */
-#define TEE(member, type)                                                    \
-	static int on_##member(void *self, const struct type *what)          \
+#define TEE(name, member, type)                                              \
+	static int name(void *self, const struct type *what)                 \
 	{                                                                    \
 		struct emit *m = self;                                       \
 		int err = 0;                                                 \
@@ -162,14 +165,32 @@ static void note(void *ctx, const char *sentence)
 		return err;                                                  \
 	}
 
-TEE(begin, trace_info)
-TEE(process, trace_process)
-TEE(thread, trace_thread)
-TEE(func, trace_func)
-TEE(event, trace_event)
-TEE(sample, trace_sample)
-TEE(gap, trace_gap)
-TEE(end, trace_totals)
+TEE(on_begin, begin, trace_info)
+TEE(on_process, process, trace_process)
+TEE(on_thread, thread, trace_thread)
+TEE(on_func, func, trace_func)
+TEE(tee_event, event, trace_event)
+TEE(tee_sample, sample, trace_sample)
+TEE(on_gap, gap, trace_gap)
+TEE(on_end, end, trace_totals)
+
+static void count(struct emit *m)
+{
+	if (!(++m->read_cnt & 0xffff))
+		progress__say(&m->progress, "%.1fM events read", (double)m->read_cnt / 1e6);
+}
+
+static int on_event(void *self, const struct trace_event *event)
+{
+	count(self);
+	return tee_event(self, event);
+}
+
+static int on_sample(void *self, const struct trace_sample *sample)
+{
+	count(self);
+	return tee_sample(self, sample);
+}
 
 static int on_totals(void *self, const struct trace_totals *totals)
 {
@@ -209,7 +230,7 @@ static int convert(struct emit *m, int fd)
 
 int emit_capture(int fd, const struct input_opts *in, const struct output_opts *opts,
 		 const char *path, const struct exporter *format, struct aggregate *agg,
-		 struct emit_result *result, struct err *e)
+		 bool progress, struct emit_result *result, struct err *e)
 {
 	struct emit m = { .opts = opts,
 			  .in = in,
@@ -222,7 +243,9 @@ int emit_capture(int fd, const struct input_opts *in, const struct output_opts *
 
 	*result = (struct emit_result){ 0 };
 	err_set(e, 0, "%s", "");
+	progress__init(&m.progress, progress);
 	err = convert(&m, fd);
+	progress__done(&m.progress);
 	if (err && e && !e->what[0])
 		err_set(e, err, "the conversion failed: %s", err_str(err));
 	exporter__free(format, m.exporter);

@@ -63,6 +63,7 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
  * @in:   may be NULL
  * @path: of the output; further parts become name-2.json.gz and so on, next to it
  * @agg:  fed too, for the summary; may be NULL
+ * @progress: say on a terminal how far it is
  *
  * Parts that are complete stay when a later one fails.
  *
@@ -70,7 +71,7 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
  */
 int emit_capture(int fd, const struct input_opts *in, const struct output_opts *opts,
 		 const char *path, const struct exporter *format, struct aggregate *agg,
-		 struct emit_result *result, struct err *e);
+		 bool progress, struct emit_result *result, struct err *e);
 
 /**
  * emit_report - say on @f what was written, and the command to go on with

@@ -6,6 +6,7 @@
 #include "cmd/cmd.h"
 #include "cmd/emit.h"
 #include "cmd/input.h"
+#include "cmd/progress.h"
 #include "cmd/sum.h"
 #include "export/summary.h"
 
@@ -58,13 +59,18 @@ static int merge(char *const *paths, int cnt, const struct merge_opts *opts, str
 {
 	auto_fn(sum__done) struct sum sum = { 0 };
 	struct emit_result result = { 0 };
+	struct progress progress;
 	const struct exporter *format;
 	int err = sum_format(&opts->output, &format, e);
 
 	err = err ? err : emit_check(&opts->output, opts->output.path, format, e);
 	err = err ? err : sum__init(&sum, opts->output.raw);
-	for (int i = 0; i < cnt && !err; i++)
+	progress__init(&progress, !opts->quiet);
+	for (int i = 0; i < cnt && !err; i++) {
+		progress__say(&progress, "file %d of %d", i + 1, cnt);
 		err = add_file(&sum, paths[i], opts, e);
+	}
+	progress__done(&progress);
 	err = err ? err : sum__close(&sum);
 	err = err ? err : sum__write(&sum, &opts->output, format, &result, e);
 	if (err || opts->quiet)

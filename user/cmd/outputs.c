@@ -116,7 +116,8 @@ int outputs_produce(const struct outputs *o, struct outfile *capture, bool summa
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		err = -errno;
 	else if (!o->capture_only)
-		err = emit_capture(fd, NULL, o->opts, o->output, o->format, agg, &result, e);
+		err = emit_capture(fd, NULL, o->opts, o->output, o->format, agg, agg != NULL,
+				   &result, e);
 	else if (agg)
 		err = decode_file(fd, &aggregate_consumer, agg, e); /* for the summary */
 	if (!err && agg)

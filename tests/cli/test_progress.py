@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far long work is: one line on a terminal, which is gone at the end; nothing on a pipe, nothing with -q."""
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+import lib
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../readers"))
+from test_pprof import generate  # noqa: E402 pylint: disable=wrong-import-position
+
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("progress") / "x.pyebpf"
+    generate(str(path), 300000)
+    return path
+
+
+def on_a_terminal(*args, **env):
+    """(exit status, what stderr shows), of a program whose stderr is a terminal."""
+    here, there = pty.openpty()
+    with subprocess.Popen([str(a) for a in args], stderr=there, stdout=there, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **env}) as process:
+        os.close(there)
+        seen = b""
+        while True:
+            try:
+                piece = os.read(here, 65536)
+            except OSError:  # nobody has the other end any more
+                break
+            if not piece:
+                break
+            seen += piece
+        os.close(here)
+    return process.returncode, seen
+
+
+def screen(seen):
+    """What stays: the lines, each after its last return to the beginning."""
+    return [line.rstrip(b"\r").rsplit(b"\r", 1)[-1].removeprefix(b"\x1b[K") for line in seen.split(b"\n")]
+
+
+@pytest.mark.parametrize("command, shown", [
+    (["convert", "{0}", "-o", "{1}/x.json.gz"], rb"\r0\.1M events read\x1b\[K"),
+    (["merge", "{0}", "{0}", "-o", "{1}/x.pb.gz"], rb"\rfile 1 of 2\x1b\[K")], ids=["convert", "merge"])
+def test_one_line_on_a_terminal_that_goes(pyebpf, capture, tmp_path, command, shown):
+    words = [w.format(capture, tmp_path) for w in command]
+    status, seen = on_a_terminal(pyebpf.path, *words)
+    assert status == 0 and re.search(shown, seen), seen
+    assert not any(b"events read" in line or b"file 1" in line for line in screen(seen)), screen(seen)
+    assert any(line.startswith(b"wrote ") for line in screen(seen))
+    status, seen = on_a_terminal(pyebpf.path, *words, "--force", "-q")
+    assert status == 0 and seen == b""
+    done = pyebpf(*words, "--force")
+    assert done.returncode == 0 and "\r" not in done.stderr and "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}, {"CLICOLOR_FORCE": "1"}], ids=str)
+def test_nothing_is_coloured(pyebpf, capture, env):
+    """So NO_COLOR is kept to: what is shown needs no colour."""
+    for args in (["stats", capture], ["--help"], ["convert", "--help"], ["doctor"], ["stats", "/none"], ["nonsense"]):
+        status, seen = on_a_terminal(pyebpf.path, *args, TERM="xterm-256color", **env)
+        assert seen and not COLOUR.search(seen), (args, seen, status)
+
+
+def test_memory_that_is_short_is_an_error_of_ours(capture):
+    """Exit status 1, with a sentence: at the first limit under which the program starts at all."""
+    import resource  # pylint: disable=import-outside-toplevel
+
+    for limit in range(4, 200):
+        done = subprocess.run([lib.BINARY, "stats", capture], stderr=subprocess.PIPE, stdout=subprocess.PIPE, check=False,
+                              preexec_fn=lambda size=limit << 20: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
+        if done.returncode not in (127, -11, -9):
+            break
+    assert done.returncode == 1 and b"Cannot allocate memory" in done.stderr, (limit, done)

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EVERY_NS 100000000
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+void progress__init(struct progress *p, bool wanted)
+{
+	*p = (struct progress){ .on = wanted && isatty(STDERR_FILENO) };
+}
+
+void progress__say(struct progress *p, const char *fmt, ...)
+{
+	uint64_t ns;
+	va_list ap;
+
+	if (!p->on)
+		return;
+	ns = now_ns();
+	if (ns < p->next_ns)
+		return;
+	p->next_ns = ns + EVERY_NS;
+	p->drawn = true;
+	fputc('\r', stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputs("\033[K", stderr);
+	fflush(stderr);
+}
+
+void progress__done(struct progress *p)
+{
+	if (p->drawn)
+		fputs("\r\033[K", stderr);
+	p->drawn = false;
+}
