@@ -139,6 +139,7 @@ def test_children_are_sampled(name, tmp_path):
 def test_a_running_process(tmp_path):
     """Attached in mid-run: the thread that sleeps since before is there, too."""
     with lib.started([*lib.any_python(), PROGRAMS / "attached.py"]) as target:
+        target.stdout.readline()
         capture = tmp_path / "s.pyebpf"
         done = lib.sh([lib.BINARY, "record", "-p", target.pid, "-d", "1s", "-o", capture])
         assert done.returncode == 0, lib.text(done.stderr)
@@ -187,6 +188,7 @@ def test_a_cpu_that_goes_and_comes_back(second_cpu, tmp_path):
     """Its clock dies with it. A process that runs on no other CPU is sampled again, also when it was gone for a moment only."""
     capture = tmp_path / "s.pyebpf"
     with lib.started([*lib.any_python(), PROGRAMS / "attached.py"]) as target:
+        target.stdout.readline()
         with lib.started([lib.BINARY, "record", "-p", target.pid, "--mode", "cpu", "-r", "999", "-o", capture],
                          stderr=subprocess.PIPE) as recorder:
             lib.wait_attached(recorder, target.pid)

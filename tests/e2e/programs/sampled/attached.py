@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes in one thread and sleeps in another, for a long time."""
+"""Computes in one thread and sleeps in another, for a long time; says when it begins."""
 import threading
 import time
 
@@ -15,5 +15,5 @@ def sleeps():
 
 t = threading.Thread(target=sleeps)
 t.daemon = True
-t.start()
+print("ready", t.start(), flush=True)
 busy()
