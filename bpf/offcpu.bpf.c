@@ -29,8 +29,13 @@
 
 const volatile __u64 cfg_off_every_ns = 1; /* between the stacks of a thread, when it waits often */
 
+/* What is read of pt_regs, where these are neighbours. */
+struct call_regs {
+	u64 si, di, orig_ax;
+};
+
 /* A system call that a thread sleeps in, x86-64; those without a line wait for files and sockets. */
-static __always_inline u32 syscall_reason(const struct pt_regs *regs)
+static __always_inline u32 syscall_reason(const struct call_regs *regs)
 {
 	switch ((s64)regs->orig_ax) {
 	case -1: /* no system call: an exception */
@@ -60,7 +65,7 @@ static __always_inline u32 syscall_reason(const struct pt_regs *regs)
 static __always_inline void off_why(struct task_struct *task, bool preempted, struct off_cpu *why)
 {
 	struct pt_regs *from = (struct pt_regs *)bpf_task_pt_regs(task);
-	struct pt_regs regs = {};
+	struct call_regs regs = {};
 
 	why->futex = 0;
 	why->pad = 0;
@@ -68,7 +73,7 @@ static __always_inline void off_why(struct task_struct *task, bool preempted, st
 	if (preempted || !BPF_CORE_READ(task, __state))
 		return;
 	why->reason = PYE_OFF_OTHER;
-	if (!from || bpf_probe_read_kernel(&regs, sizeof(regs), from))
+	if (!from || bpf_probe_read_kernel(&regs, sizeof(regs), &from->si))
 		return;
 	why->reason = syscall_reason(&regs);
 	if (why->reason == PYE_OFF_LOCK)
@@ -137,8 +142,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	t->off_reason = why.reason;
 	t->off_has_stack = may_walk(t, now);
 	if (t->off_has_stack)
-		sample_take(IN_SCHEDULER, 0, &why);
-	t->off_ns = now;
+		t->off_has_stack = sample_take(IN_SCHEDULER, 0, &why);
+	/* in gil mode only the time of holders counts */
+	if (t->off_has_stack || !cfg_gil_only)
+		t->off_ns = now;
 	return 0;
 }
 

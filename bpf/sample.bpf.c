@@ -19,6 +19,7 @@ struct {
 #define GIL_BYTES 240 /* of the lock, with its conditions */
 
 const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
+const volatile bool cfg_gil_only; /* of threads that hold the interpreter's lock */
 
 static __always_inline u64 thread_pointer(void)
 {
@@ -27,22 +28,25 @@ static __always_inline u64 thread_pointer(void)
 	return task->thread.fsbase;
 }
 
-static __always_inline u32 stack_take(struct thread *t, struct sample_scratch *s,
-				      const struct pye_pylayout *l)
+static __always_inline u32 tstate_find(struct thread *t, struct sample_scratch *s,
+				       const struct pye_pylayout *l)
 {
 	struct sample_thread who = { .self = thread_pointer(),
 				     .interpreters = t->interpreters,
 				     .tstate_current = t->tstate_current,
 				     .tstate = t->tstate };
-	u32 status;
 
-	s->rec.cnt = 0;
 	t->tstate = sample_tstate(s, l, &who);
-	if (!t->tstate) {
-		count(CNT_SAMPLE_NO_STATE);
-		return PYE_SAMPLE_NO_STATE;
-	}
-	status = sample_frames(s, l);
+	if (t->tstate)
+		return PYE_SAMPLE_OK;
+	count(CNT_SAMPLE_NO_STATE);
+	return PYE_SAMPLE_NO_STATE;
+}
+
+static __always_inline u32 stack_take(struct sample_scratch *s, const struct pye_pylayout *l)
+{
+	u32 status = sample_frames(s, l);
+
 	if (status == PYE_SAMPLE_FAULT)
 		count(CNT_SAMPLE_FAULT);
 	if (s->rec.cnt > PYE_SAMPLE_FRAMES)
@@ -66,9 +70,9 @@ static __always_inline void sample_send(struct thread *t, struct sample_scratch 
 		count(CNT_LOST_RING);
 }
 
-/* Is it the interpreter's lock that the thread, whose state is in s->tstate, waited for? */
-static __always_inline bool is_gil(struct thread *t, struct sample_scratch *s,
-				   const struct pye_pylayout *l, u64 futex)
+/* The interpreter's lock of the thread whose state is in s->tstate; 0: not known, or there is none. */
+static __always_inline u64 gil_of(struct thread *t, struct sample_scratch *s,
+				  const struct pye_pylayout *l)
 {
 	u64 gil = 0;
 
@@ -76,31 +80,51 @@ static __always_inline bool is_gil(struct thread *t, struct sample_scratch *s,
 		gil = t->interpreters - l->rt_interpreters + l->rt_gil;
 	else if (l->is_gil != PYE_NO_FIELD)
 		bpf_probe_read_user(&gil, 8, (void *)(tstate_word(s, l->ts_interp) + l->is_gil));
-	return gil && futex >= gil && futex - gil < GIL_BYTES;
+	return gil;
 }
 
-__hidden void sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
+/* Nothing happens in gil mode to a thread that does not hold the lock. */
+static __always_inline bool is_wanted(struct thread *t, struct sample_scratch *s,
+				      const struct pye_pylayout *l, u64 gil)
+{
+	return !cfg_gil_only || (t->tstate && gil && gil_holder(gil) == t->tstate);
+}
+
+__hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 {
 	struct sample_scratch *s = bpf_map_lookup_elem(&sample_scratches, &context);
 	struct thread *t = sampled_thread();
 	const struct pye_pylayout *l;
 	u32 layout, status;
+	u64 gil = 0;
 
 	if (!t || !s)
-		return;
+		return false;
 	layout = t->layout;
 	l = bpf_map_lookup_elem(&layouts, &layout);
 	if (!l)
-		return;
-	count(CNT_SAMPLES);
+		return false;
 	s->rec.weight_ns = weight_ns;
 	s->rec.state = why ? PYE_SAMPLE_OFF : PYE_SAMPLE_ON;
 	s->rec.reason = why ? why->reason : PYE_OFF_NONE;
 	s->rec.pad = 0;
-	status = stack_take(t, s, l);
-	if (why && why->reason == PYE_OFF_LOCK && t->tstate && is_gil(t, s, l, why->futex))
+	s->rec.futex = why ? why->futex : 0;
+	s->rec.holder.code = s->rec.holder.instr = 0;
+	s->rec.cnt = 0;
+	status = tstate_find(t, s, l);
+	if (cfg_gil_only || (why && why->reason == PYE_OFF_LOCK))
+		gil = t->tstate ? gil_of(t, s, l) : 0;
+	if (!is_wanted(t, s, l, gil))
+		return false;
+	count(CNT_SAMPLES);
+	if (status == PYE_SAMPLE_OK)
+		status = stack_take(s, l);
+	if (gil && s->rec.futex >= gil && s->rec.futex - gil < GIL_BYTES) {
 		s->rec.reason = PYE_OFF_GIL;
+		holder_take(s, l, gil);
+	}
 	sample_send(t, s, status);
+	return true;
 }
 
 SEC("perf_event")

@@ -47,11 +47,13 @@ struct pye_sample_rec {
 	__u8 state; /* enum pye_sample_state */
 	__u8 reason; /* enum pye_off_reason */
 	__u16 pad;
+	__u64 futex; /* the word that it waits for, of a lock; else 0 */
+	struct pye_sample_frame holder; /* GIL: what its holder runs now; code 0: not known */
 	/* from the top down; past half of them number n lies in slot half + n % half */
 	struct pye_sample_frame frames[PYE_SAMPLE_FRAMES];
 };
 
-#define PYE_SAMPLE_HEAD (sizeof(struct pye_head) + 16) /* bytes before the frames */
+#define PYE_SAMPLE_HEAD (sizeof(struct pye_head) + 40) /* bytes before the frames */
 
 /* A thread that was off the CPU has it again. sub: 1: the sample before shows where it was */
 struct pye_wait_rec {

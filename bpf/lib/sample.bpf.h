@@ -45,10 +45,13 @@ static __always_inline struct thread *sampled_thread(void)
  * sample_take - send the stack of the current thread
  * @why: of the time that it was off the CPU; NULL: it runs
  *
- * Nothing happens if it is not one of those that are sampled.
+ * Nothing happens if it is not one of those that are sampled, or, in gil mode, does not hold the lock.
+ *
+ * Return: did it happen?
  */
-void sample_take(u32 context, u64 weight_ns, const struct off_cpu *why);
+bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why);
 
 extern const volatile __u64 cfg_sample_ns;
+extern const volatile bool cfg_gil_only;
 
 #endif

@@ -17,6 +17,7 @@
 #define SAMPLE_PAGE	    4096
 #define SAMPLE_FRAME	    152 /* bytes of a frame (to 3.10 an object, perhaps with debugging links) */
 #define SAMPLE_TSTATE	    192 /* first bytes of a thread state: every field used of it */
+#define SAMPLE_HOLDER_TRIES 3
 #define SAMPLE_GONE	    1 /* no address: `from` when the page holds nothing */
 
 #define SAMPLE_HALF	    (PYE_SAMPLE_FRAMES / 2)
@@ -231,6 +232,63 @@ static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_p
 	if (!w.n && w.status == PYE_SAMPLE_OK)
 		return PYE_SAMPLE_NO_FRAMES;
 	return w.status;
+}
+
+/* What is used of the interpreter's lock, 3.7 on. */
+struct sample_gil {
+	u64 interval, holder;
+	s32 locked, pad;
+};
+
+/* gil_holder - the thread state that holds a lock; 0: none, or not readable. */
+static __always_inline u64 gil_holder(u64 gil)
+{
+	struct sample_gil g;
+
+	if (bpf_probe_read_user(&g, sizeof(g), (void *)gil) || g.locked <= 0)
+		return 0;
+	return g.holder & SAMPLE_ADDR;
+}
+
+/* The current frame of a thread state, an entry from C or not; 0: none. */
+static __always_inline u64 current_frame(const struct pye_pylayout *l, u64 tstate)
+{
+	u64 frame = 0;
+
+	bpf_probe_read_user(&frame, 8, (void *)(tstate + l->ts_frame));
+	if (frame && l->flags & PYE_LAYOUT_CFRAME)
+		bpf_probe_read_user(&frame, 8, (void *)((frame & SAMPLE_ADDR) + l->cframe_frame));
+	return frame & SAMPLE_ADDR;
+}
+
+/*
+ * holder_take - the innermost frame of who holds a lock, into s->rec.holder
+ *
+ * That thread runs while this one looks. Its frame counts if it is still the current one after it was
+ * read; user space sees whether its code object is one.
+ */
+static __noinline void holder_take(struct sample_scratch *s, const struct pye_pylayout *l, u64 gil)
+{
+	u64 tstate = gil_holder(gil), frame;
+	u32 size = l->flags & PYE_LAYOUT_FRAME_OBJECT ? SAMPLE_FRAME : PYE_FRAME_READ;
+
+	if (!tstate)
+		return;
+	for (int i = 0; i < SAMPLE_HOLDER_TRIES; i++) {
+		frame = current_frame(l, tstate);
+		if (!frame || bpf_probe_read_user(s->page, size, (void *)frame))
+			return;
+		if (current_frame(l, tstate) != frame || gil_holder(gil) != tstate)
+			continue;
+		if (l->f_owner != PYE_NO_FIELD && s->page[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY)
+			return;
+		s->rec.holder.code = *(u64 *)(s->page + (l->f_code & 0xf8)) & SAMPLE_ADDR & ~7ULL;
+		if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
+			s->rec.holder.instr = *(s32 *)(s->page + (l->f_instr & 0xfc));
+		else
+			s->rec.holder.instr = *(u64 *)(s->page + (l->f_instr & 0xf8));
+		return;
+	}
 }
 
 #endif

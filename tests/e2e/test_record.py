@@ -211,3 +211,43 @@ def test_the_name_of_the_output(tmp_path):
     done = lib.sh([lib.BINARY, "record", "--", *lib.any_python(), "-c", "pass"], cwd=tmp_path)
     assert done.returncode == 0, lib.text(done.stderr)
     assert [p for p in os.listdir(tmp_path) if p.startswith("pyebpf-record-python3") and p.endswith(".json.gz")]
+
+
+def locked(samples, path, leaf, reason):
+    return [s for s, names in samples.of(path) if names and names[-1] == leaf and s["reason"] == reason]
+
+
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) not in ("3.6", "3.13t")])
+def test_who_held_the_interpreter_lock(name, tmp_path):
+    """One thread computes without end, the other one wants the lock now and then: it has the first one's function as its holder."""
+    samples, path, _ = record(name, "hog.py", tmp_path, "--mode", "offcpu", "-r", "999")
+    waits = locked(samples, path, "polite", "gil")
+    holders = collections.Counter(s["holder"]["name"] for s in waits if "holder" in s)
+    lines = {s["holder"]["line"] for s in waits if "holder" in s and s["holder"]["name"] == "hog"}
+    assert len(waits) > 20 and holders["hog"] >= 0.3 * len(waits), (len(waits), holders)
+    assert set(holders) <= {"hog", "polite", "short"}, holders
+    first = 1 + next(i for i, line in enumerate(path.read_text().splitlines()) if line.startswith("def hog"))
+    assert lines and all(first < line <= first + 3 for line in lines), lines
+    assert len({s["lock"] for s in waits}) < 10, "a lock has some words"
+
+
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) not in ("3.6", "3.13t")])
+def test_only_holders_of_the_interpreter_lock(name, tmp_path):
+    """The thread that hashes has let the lock go; the one that computes has it."""
+    samples, path, _ = record(name, "holders.py", tmp_path, "-g", "-r", "999")
+    leaves = collections.Counter()
+    for sample, names in samples.of(path):
+        leaves[names[-1] if names else None] += sample["weight_ns"]
+    assert leaves["holding"] > 10 ** 8 and leaves["hashing"] < 0.1 * leaves["holding"], leaves
+
+
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) in ("3.6", "3.13t")])
+def test_holders_where_nobody_says_who_holds(name, tmp_path):
+    done = lib.sh([lib.BINARY, "record", "-g", "-o", tmp_path / "s.pyebpf", "--", *lib.command(name), "-c", "pass"])
+    assert done.returncode == 125 and b"do not say who holds the lock" in done.stderr, done.stderr
+
+
+def test_a_lock_has_its_address(tmp_path):
+    samples, path, _ = record(lib.pick("3.12")[0], "waits.py", tmp_path, "--mode", "offcpu")
+    locks = {s["lock"] for s in locked(samples, path, "locked", "lock")}
+    assert locks and all(int(lock, 16) > 4096 for lock in locks), locks

@@ -315,6 +315,8 @@ struct asm_off {
 	uint64_t ts_ns;
 	uint64_t shown_ns; /* of the time since then, by asm_waiting_so_far() */
 	uint8_t reason;
+	uint64_t lock;
+	struct trace_frame holder;
 	uint32_t cnt;
 	struct trace_frame frames[];
 };
@@ -406,6 +408,18 @@ int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sampl
 	return put(a, t, s.frames, s.cnt, &sample);
 }
 
+/* The frame of another thread; nothing, if that was not one any more when it was read. */
+static struct trace_frame holder_of(struct assembler *a, struct asm_process *p,
+				    const struct pye_sample_rec *rec)
+{
+	const struct pye_sample_frame *frame = &rec->holder;
+	struct asm_code *c = frame->code ? code_get(a, p, frame->code, rec->head.ts_ns) : NULL;
+
+	if (!c || c->hidden)
+		return (struct trace_frame){ 0 };
+	return (struct trace_frame){ c->func, line_of(c, &p->layout, frame->instr) };
+}
+
 /* Named now: by the end of its wait the process may have ended, too. */
 static int keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
 		uint64_t ts_ns)
@@ -420,6 +434,8 @@ static int keep(struct assembler *a, struct asm_thread *t, const struct pye_samp
 	off->ts_ns = ts_ns;
 	off->shown_ns = 0;
 	off->reason = rec->reason;
+	off->lock = rec->futex;
+	off->holder = holder_of(a, t->process, rec);
 	off->cnt = s.cnt;
 	memcpy(off->frames, s.frames, s.cnt * sizeof(s.frames[0]));
 	t->off = off;
@@ -446,7 +462,9 @@ static int put_off(struct assembler *a, struct asm_thread *t, uint64_t ts_ns, ui
 							    ? weight_ns - off->shown_ns
 							    : 0,
 				       .off_cpu = true,
-				       .reason = off->reason };
+				       .reason = off->reason,
+				       .lock = off->lock,
+				       .holder = off->holder };
 
 	t->off = NULL;
 	return put(a, t, off->frames, off->cnt, &sample);
@@ -485,6 +503,8 @@ int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_n
 		return 0;
 	sample.weight_ns = now_ns - off->ts_ns - off->shown_ns;
 	sample.reason = off->reason;
+	sample.lock = off->lock;
+	sample.holder = off->holder;
 	off->shown_ns += sample.weight_ns;
 	a->inferred++;
 	return put(a, t, off->frames, off->cnt, &sample);

@@ -10,7 +10,7 @@
 
 #define CAP_MAGIC "\x89PYEBPF\n"
 #define CAP_MAJOR 1
-#define CAP_MINOR 2 /* 1: what came before, in INFO; 2: samples */
+#define CAP_MINOR 3 /* 1: what came before, in INFO; 2: samples; 3: their locks */
 
 /* The file header: magic, u16 major, u16 minor, u32 low half of the XXH64 of the bytes before. */
 enum {

@@ -50,6 +50,22 @@ static uint32_t shared(const struct capw *w, const struct wthread *t, const stru
 	return n;
 }
 
+/* Since 1.3, and only where there is something to say. */
+static void encode_lock(struct capw *w, const struct trace_sample *s)
+{
+	struct wfunc *f = s->holder.func ? idtab__find(&w->funcs, s->holder.func) : NULL;
+	struct bytes *b = &w->body;
+
+	if (!s->lock && !s->holder.func)
+		return;
+	bytes_varint(b, s->lock);
+	if (!f) /* its code object may have died while the thread waited */
+		return;
+	capw_defs_use_func(w, f);
+	bytes_varint(b, f->index);
+	bytes_varint(b, s->holder.line);
+}
+
 static int encode(struct capw *w, struct wthread *t, const struct trace_sample *s)
 {
 	uint32_t keep = shared(w, t, s);
@@ -72,6 +88,7 @@ static int encode(struct capw *w, struct wthread *t, const struct trace_sample *
 		if (kept)
 			t->sample[i] = (struct wframe){ f, s->frames[i].line };
 	}
+	encode_lock(w, s);
 	t->sample_len = kept ? s->frame_cnt : 0;
 	t->sample_epoch = w->epoch;
 	return b->failed ? -ENOMEM : 0;

@@ -95,6 +95,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.usdt = opts->families & CAP_USDT,
 		.sample_ns = opts->sample_ns,
 		.off_cpu = opts->off_cpu,
+		.gil_only = opts->gil_only,
 		.filter = opts->filter,
 	};
 	struct cap_bpf *c;

@@ -31,6 +31,7 @@ struct cap_bpf_opts {
 	uint32_t table_max; /* tests: tables of processes and code objects with so few entries; or 0 */
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
 	bool on_cpu, off_cpu; /* which threads are sampled then */
+	bool gil_only; /* of these those that hold the interpreter's lock */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
 

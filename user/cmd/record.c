@@ -21,6 +21,7 @@ enum mode {
 	MODE_WALL,
 	MODE_CPU,
 	MODE_OFFCPU,
+	MODE_GIL,
 	MODE_CNT
 };
 
@@ -28,7 +29,7 @@ struct record_opts {
 	struct pid_list pids;
 	struct select_args select;
 	struct output_opts output;
-	bool subprocesses, as_root, keep_capture, quiet, verbose;
+	bool gil, subprocesses, as_root, keep_capture, quiet, verbose;
 	uint64_t duration_ns, rate, ring_bytes;
 	enum mode mode;
 };
@@ -36,7 +37,7 @@ struct record_opts {
 static int parse_mode(void *field, const char *arg, struct err *e)
 {
 	static const char *const names[MODE_CNT] = {
-		[MODE_WALL] = "wall", [MODE_CPU] = "cpu", [MODE_OFFCPU] = "offcpu"
+		[MODE_WALL] = "wall", [MODE_CPU] = "cpu", [MODE_OFFCPU] = "offcpu", [MODE_GIL] = "gil"
 	};
 
 	for (unsigned int i = MODE_WALL; i < MODE_CNT; i++) {
@@ -45,7 +46,7 @@ static int parse_mode(void *field, const char *arg, struct err *e)
 		*(enum mode *)field = i;
 		return 0;
 	}
-	return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: wall, cpu or offcpu", arg);
+	return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: wall, cpu, offcpu or gil", arg);
 }
 
 #define AT(member) offsetof(struct record_opts, member)
@@ -65,9 +66,10 @@ static const struct opt_row capture_rows[] = {
 	{ 'r', "rate", "N", OPT_UNSIGNED, AT(rate), "99",
 	  "samples of each CPU per second, up to 10000", false, NULL },
 	{ 0, "mode", "NAME", OPT_CUSTOM, AT(mode), NULL,
-	  "cpu: threads that run; offcpu: threads that wait, and for what; wall: both. Default: wall, "
-	  "but cpu with -a",
+	  "cpu: threads that run; offcpu: threads that wait, and for what; wall: both; gil: those that "
+	  "hold the interpreter's lock, running or not. Default: wall, but cpu with -a",
 	  false, parse_mode },
+	{ 'g', "gil", NULL, OPT_FLAG, AT(gil), NULL, "the same as --mode gil", false, NULL },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "16M",
@@ -134,6 +136,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 		.sample_ns = 1000000000ull / o->rate,
 		.on_cpu = o->mode != MODE_OFFCPU,
 		.off_cpu = o->mode != MODE_CPU,
+		.gil_only = o->mode == MODE_GIL,
 		.quiet = o->quiet,
 		.arguments = arguments,
 	};
@@ -171,6 +174,10 @@ static int check(struct record_opts *o, const struct opt_rest *rest)
 		return -PYE_EUSAGE;
 	if (select_check(&o->select, o->pids.cnt != 0, rest, &command))
 		return -PYE_EUSAGE;
+	if (o->gil && o->mode != MODE_DEFAULT && o->mode != MODE_GIL)
+		return options_usage(&command, "-g means --mode gil");
+	if (o->gil)
+		o->mode = MODE_GIL;
 	if (o->mode == MODE_DEFAULT)
 		o->mode = o->select.all ? MODE_CPU : MODE_WALL;
 	if (!o->rate || o->rate > RATE_MAX)

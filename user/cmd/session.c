@@ -140,6 +140,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .sample_ns = opts->sample_ns,
 				    .on_cpu = opts->on_cpu,
 				    .off_cpu = opts->off_cpu,
+				    .gil_only = opts->gil_only,
 				    .filter = filters_kernel(&opts->filter),
 				    .force_classic = opts->force_classic,
 				    .table_max = (uint32_t)opts->table_max };

@@ -94,6 +94,12 @@ void session_forked(struct session *s, const struct assembler_child *child)
 	assembler__fork(s->as, child);
 }
 
+static bool tells_holder(const struct pye_pylayout *l)
+{
+	return !(l->flags & PYE_LAYOUT_FREE_THREADED) &&
+	       (l->is_gil != PYE_NO_FIELD || l->rt_gil != PYE_NO_FIELD);
+}
+
 int target_tell(struct session *s, struct target *t, struct err *e)
 {
 	uint32_t flags = (s->opts.subprocesses ? PYE_PROC_FOLLOW : 0u) |
@@ -103,6 +109,13 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	char python[16];
 	int err;
 
+	if (s->opts.gil_only && !tells_holder(&t->in.layout)) {
+		err_set(e, 0,
+			"process %d: CPython 3.6 and free-threaded builds do not say who holds the lock",
+			t->pid.given);
+		err_hint(e, "use --mode wall");
+		return -PYE_EVERSION;
+	}
 	err = s->capw ? 0 : session_open_capture(s, &t->in.plan);
 	if (err)
 		return err_set(e, err == -ENOMEM ? err : -PYE_EOUTPUT,

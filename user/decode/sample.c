@@ -46,6 +46,25 @@ static void read_frames(struct thread *t, struct cursor *c, uint32_t keep, uint3
 	}
 }
 
+/* Since 1.3, where there is more. */
+static void read_lock(struct thread *t, struct cursor *c, struct trace_sample *s)
+{
+	const struct chunk *chunk = t->first->chunk;
+	uint64_t local;
+
+	if (cursor_left(c))
+		s->lock = cursor_varint(c);
+	if (!cursor_left(c))
+		return;
+	local = cursor_varint(c);
+	if (local >= chunk->func_cnt) {
+		cursor_fail(c);
+		return;
+	}
+	s->holder.func = chunk->funcs[local];
+	s->holder.line = (uint32_t)cursor_number(c, UINT32_MAX);
+}
+
 int dec_sample(struct decoder *d, struct thread *t, struct cursor *c)
 {
 	struct trace_sample s = { .ts_ns = d->now_ns, .count = 1, .thread = t->id };
@@ -72,6 +91,11 @@ int dec_sample(struct decoder *d, struct thread *t, struct cursor *c)
 	t->sample_len = keep + cnt;
 	s.frames = t->sample;
 	s.frame_cnt = t->sample_len;
+	read_lock(t, c, &s);
+	if (c->bad) {
+		t->sample_len = 0;
+		return 0;
+	}
 	s.off_cpu = why & 1;
 	s.reason = why >> 1 < REASON_CNT ? (uint8_t)(why >> 1) : REASON_OTHER;
 	t->seq++;

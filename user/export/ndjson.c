@@ -195,6 +195,30 @@ static int on_event(void *self, const struct trace_event *event)
 	return n->out.err;
 }
 
+/* What an off sample says of a lock: its address, and what its holder ran. */
+static int put_lock(struct ndjson *n, const struct trace_sample *sample)
+{
+	uint32_t func = sample->holder.func ? idmap__find(&n->by_func, sample->holder.func) : 0;
+	struct outbuf *b = &n->out;
+	char text[32];
+
+	if (sample->holder.func && func == IDMAP_NONE)
+		return -EINVAL;
+	if (sample->lock) {
+		snprintf(text, sizeof(text), "0x%llx", (unsigned long long)sample->lock);
+		outbuf__puts(b, ",\"lock\":\"");
+		outbuf__puts(b, text);
+		outbuf__putc(b, '"');
+	}
+	if (sample->holder.func) {
+		outbuf__puts(b, ",\"holder\":{\"func\":");
+		outbuf__put(b, n->fragments.strs[func].s, n->fragments.strs[func].len);
+		json_u64(b, sample->holder.line);
+		outbuf__putc(b, '}');
+	}
+	return 0;
+}
+
 static int on_sample(void *self, const struct trace_sample *sample)
 {
 	struct ndjson *n = self;
@@ -211,7 +235,10 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	outbuf__puts(b, sample->off_cpu ? ",\"state\":\"off\",\"reason\":\""
 					: ",\"state\":\"on\",\"reason\":\"");
 	outbuf__puts(b, trace_reason_name(sample->reason));
-	outbuf__puts(b, "\",\"stack\":[");
+	outbuf__putc(b, '"');
+	if (put_lock(n, sample))
+		return -EINVAL;
+	outbuf__puts(b, ",\"stack\":[");
 	for (uint32_t i = 0; i < sample->frame_cnt; i++) {
 		uint32_t func = idmap__find(&n->by_func, sample->frames[i].func);
 

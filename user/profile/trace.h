@@ -185,6 +185,9 @@ struct trace_sample {
 	uint32_t thread; /* id */
 	bool off_cpu;
 	uint8_t reason; /* enum trace_reason, if off_cpu */
+	uint64_t lock; /* address of the lock's word that it waits for, 0: none or not known */
+	struct trace_frame
+		holder; /* what the GIL's holder ran when the wait began; func 0: not known */
 };
 
 #define TRACE_SAMPLE_FRAMES 2048u /* no sample has more */
