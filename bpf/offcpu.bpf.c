@@ -114,7 +114,11 @@ static __always_inline void come_back(struct thread *t, u64 now)
 /* So many stacks a second of one thread, and some at once. */
 static __always_inline bool may_walk(struct thread *t, u64 now)
 {
-	u64 since = now - t->off_filled_ns, more = since / cfg_off_every_ns;
+	u64 since = now - t->off_filled_ns, every = cfg_off_every_ns, more;
+
+	if (cfg_budget) /* fewer of these, too */
+		every = every * KEEP_ALL / (keep_ppm ? keep_ppm : 1) + 1;
+	more = since / every;
 
 	if (more) {
 		t->off_tokens = t->off_tokens + more > OFF_BURST ? OFF_BURST : t->off_tokens + more;
@@ -126,26 +130,34 @@ static __always_inline bool may_walk(struct thread *t, u64 now)
 	return true;
 }
 
+static __always_inline void leave(struct thread *t, bool preempted, u64 now)
+{
+	struct off_cpu why;
+
+	off_why(bpf_get_current_task_btf(), preempted, &why);
+	t->off_reason = why.reason;
+	t->off_has_stack = may_walk(t, now);
+	if (t->off_has_stack)
+		t->off_has_stack = sample_take(IN_SCHEDULER, 0, &why);
+	else if (cfg_budget && keep_ppm < KEEP_ALL)
+		count(CNT_SAMPLE_SKIPPED);
+	/* in gil mode only the time of holders counts */
+	if (t->off_has_stack || !cfg_gil_only)
+		t->off_ns = now;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct thread *t = bpf_task_storage_get(&threads, next, 0, 0);
 	u64 now = bpf_ktime_get_ns();
-	struct off_cpu why;
 
 	if (t && t->off_ns)
 		come_back(t, now);
 	t = sampled_thread(); /* prev still has the CPU */
-	if (!t)
-		return 0;
-	off_why(bpf_get_current_task_btf(), preempt, &why);
-	t->off_reason = why.reason;
-	t->off_has_stack = may_walk(t, now);
-	if (t->off_has_stack)
-		t->off_has_stack = sample_take(IN_SCHEDULER, 0, &why);
-	/* in gil mode only the time of holders counts */
-	if (t->off_has_stack || !cfg_gil_only)
-		t->off_ns = now;
+	if (t)
+		leave(t, preempt, now);
+	budget_end(now);
 	return 0;
 }
 

@@ -19,6 +19,8 @@ struct {
 #define GIL_BYTES 240 /* of the lock, with its conditions */
 
 const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
+const volatile bool cfg_budget; /* there is a budget: the programs measure themselves */
+__u32 keep_ppm = KEEP_ALL;
 const volatile bool cfg_gil_only; /* of threads that hold the interpreter's lock */
 
 static __always_inline u64 thread_pointer(void)
@@ -117,6 +119,10 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 	if (!is_wanted(t, s, l, gil))
 		return false;
 	count(CNT_SAMPLES);
+	if (!why && cfg_budget) {
+		s->rec.weight_ns += t->on_debt_ns;
+		t->on_debt_ns = 0;
+	}
 	if (status == PYE_SAMPLE_OK)
 		status = stack_take(s, l);
 	if (gil && s->rec.futex >= gil && s->rec.futex - gil < GIL_BYTES) {
@@ -127,12 +133,51 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 	return true;
 }
 
+/* On this CPU, in parts of a stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} sample_tokens SEC(".maps");
+
+static __always_inline bool may_take(void)
+{
+	u32 zero = 0, *tokens = bpf_map_lookup_elem(&sample_tokens, &zero), keep = keep_ppm;
+
+	if (keep >= KEEP_ALL || !tokens)
+		return true;
+	*tokens += keep;
+	if (*tokens < KEEP_ALL)
+		return false;
+	*tokens -= KEEP_ALL;
+	return true;
+}
+
+/* In gil mode it is not known whether the thread held the lock: nothing stands for this time then. */
+static __always_inline void skip(void)
+{
+	struct thread *t = sampled_thread();
+
+	if (!t)
+		return;
+	count(CNT_SAMPLE_SKIPPED);
+	if (!cfg_gil_only)
+		t->on_debt_ns += cfg_sample_ns;
+}
+
 SEC("perf_event")
 int on_clock(void *ctx)
 {
+	u64 begin = budget_begin();
+
 	count(CNT_TICKS);
 	if (cfg_select)
 		mapped_meet();
-	sample_take(IN_CLOCK, cfg_sample_ns, NULL);
+	if (cfg_budget && !may_take())
+		skip();
+	else
+		sample_take(IN_CLOCK, cfg_sample_ns, NULL);
+	budget_end(begin);
 	return 0;
 }

@@ -99,6 +99,7 @@ struct thread {
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
 	u64 off_debt_ns; /* time off it that no sample stands for yet */
 	u64 off_filled_ns; /* when there were more of these: */
+	u64 on_debt_ns; /* time on it that no sample stands for yet */
 	u32 off_tokens; /* stacks that may be taken now */
 	u16 off_reason; /* enum pye_off_reason */
 	u16 off_has_stack; /* it was taken when it left */

@@ -51,6 +51,23 @@ static __always_inline struct thread *sampled_thread(void)
  */
 bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why);
 
+#define KEEP_ALL 1000000
+
+extern __u32 keep_ppm; /* of the stacks; of those left out the next one takes the time */
+extern const volatile bool cfg_budget;
+
+/* budget_begin, budget_end - around all of a program's work: what it took is counted. */
+static __always_inline u64 budget_begin(void)
+{
+	return cfg_budget ? bpf_ktime_get_ns() : 0;
+}
+
+static __always_inline void budget_end(u64 begin)
+{
+	if (cfg_budget)
+		count_many(CNT_SAMPLE_NS, bpf_ktime_get_ns() - begin);
+}
+
 extern const volatile __u64 cfg_sample_ns;
 extern const volatile bool cfg_gil_only;
 

@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import subprocess
 import time
 
@@ -31,10 +32,10 @@ class Samples:
             yield sample, [f["name"] for f in sample["stack"] if f["file"] == str(path)]
 
 
-def record(name, program, tmp_path, *options, args=()):
+def record(name, program, tmp_path, *options, args=(), **kw):
     capture = tmp_path / "s.pyebpf"
     path = PROGRAMS / program
-    done = lib.sh([lib.BINARY, "record", *options, "-o", capture, "--", *lib.command(name), path, *args])
+    done = lib.sh([lib.BINARY, "record", *options, "-o", capture, "--", *lib.command(name), path, *args], **kw)
     assert done.returncode == 0, lib.text(done.stderr)
     return Samples(capture), path, lib.text(done.stdout)
 
@@ -55,9 +56,15 @@ def test_a_stationary_stack_has_every_frame_and_line(name, tmp_path):
     assert right == sum(seen.values()) > 20, (want, seen.most_common(3))
 
 
-@pytest.mark.parametrize("name", lib.families())
-def test_only_stacks_that_can_be(name, tmp_path):
-    samples, path, _ = record(name, "legal.py", tmp_path, "--mode", "cpu", "-r", "4999", args=["2"])
+@pytest.mark.parametrize("name, jit", [(n, "0") for n in lib.families()] +
+                         [(n, "1") for n in lib.families() if lib.family(n) in ("3.14", "3.15")])
+def test_only_stacks_that_can_be(name, jit, tmp_path):
+    """Also where a JIT runs the code, which a trace is refused for."""
+    has_jit = lib.sh([*lib.command(name), "-c", "import sys; sys._jit.is_enabled() or sys.exit(1)"], env=dict(os.environ, PYTHON_JIT="1"))
+    if jit == "1" and has_jit.returncode:
+        pytest.skip("it has no JIT")
+    samples, path, _ = record(name, "legal.py", tmp_path, "--mode", "cpu", "-r", "4999", args=["2"],
+                              env=dict(os.environ, PYTHON_JIT=jit))
     chains = [["red0", "red1", "red2"], ["green0", "green1", "green2"], ["blue0", "gen_blue"]]
     seen = collections.Counter()
     for _, names in samples.of(path):
@@ -251,3 +258,30 @@ def test_a_lock_has_its_address(tmp_path):
     samples, path, _ = record(lib.pick("3.12")[0], "waits.py", tmp_path, "--mode", "offcpu")
     locks = {s["lock"] for s in locked(samples, path, "locked", "lock")}
     assert locks and all(int(lock, 16) > 4096 for lock in locks), locks
+
+
+def counters(said):
+    return {name: int(n) for name, n in re.findall(r"counter (\w+): (\d+)", said)}
+
+
+def test_a_budget(tmp_path):
+    """Too many samples for 1 % of a CPU: some are left out, and the others stand for the time of all."""
+    program, capture = tmp_path / "p.py", tmp_path / "s.pyebpf"
+    program.write_text("import time\ndef down(n):\n    if n: return down(n - 1)\n    while time.time() < END: pass\n"
+                       "END = time.time() + 3\ndown(150)\n")
+    done = lib.sh([lib.BINARY, "record", "-v", "--mode", "cpu", "-r", "9999", "--max-cpu", "1", "-o", capture, "--",
+                   *lib.any_python(), program])
+    assert done.returncode == 0, lib.text(done.stderr)[-2000:]
+    said = lib.text(done.stderr)
+    count = counters(said)
+    assert count["SAMPLE_SKIPPED"] > 0.2 * count["SAMPLES"] and "left out for --max-cpu" in said
+    assert count["SAMPLE_NS"] < 0.05 * 3e9, "without a budget it is more"
+    samples = Samples(capture)
+    periods = sum(s["weight_ns"] for s in samples.all) / (10 ** 9 // 9999)
+    want = count["SAMPLES"] + count["SAMPLE_SKIPPED"]
+    assert 0.95 * want < periods <= 1.001 * want, (periods, want)
+
+
+def test_a_budget_is_a_percentage(tmp_path):
+    done = lib.sh([lib.BINARY, "record", "--max-cpu", "100001", "-o", tmp_path / "s.pyebpf", "-p", "1"])
+    assert done.returncode == 2 and b"--max-cpu" in done.stderr

@@ -29,6 +29,7 @@ struct bpf_load_opts {
 	bool select; /* load what takes processes in by their first call */
 	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
+	bool budget; /* samples: cap_bpf__budget() will be used */
 	bool gil_only; /* samples: of threads that hold the interpreter's lock */
 	bool off_cpu; /* with sample_ns: those of the scheduler, too */
 	struct bpf_filter filter;

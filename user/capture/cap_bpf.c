@@ -96,6 +96,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.sample_ns = opts->sample_ns,
 		.off_cpu = opts->off_cpu,
 		.gil_only = opts->gil_only,
+		.budget = opts->max_cpu_pct != 0,
 		.filter = opts->filter,
 	};
 	struct cap_bpf *c;
@@ -112,6 +113,8 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	c->sample_ns = opts->sample_ns;
 	c->on_cpu = opts->on_cpu;
 	c->off_cpu = opts->off_cpu;
+	c->budget.max_pct = opts->max_cpu_pct;
+	c->budget.keep = 1;
 	err = bpf_load(&c->bpf, &load, e);
 	if (err) {
 		free(c);

@@ -31,6 +31,7 @@ struct cap_bpf_opts {
 	uint32_t table_max; /* tests: tables of processes and code objects with so few entries; or 0 */
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
 	bool on_cpu, off_cpu; /* which threads are sampled then */
+	uint32_t max_cpu_pct; /* samples: of one CPU, for all of the recording; 0 = no limit */
 	bool gil_only; /* of these those that hold the interpreter's lock */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
@@ -164,6 +165,13 @@ bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);
  * number to stop. */
 int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
 		     void *ctx);
+
+/* cap_bpf__budget - samples: to be called often; several times a second it compares what the programs and
+ * this process took with max_cpu_pct, and lets so many stacks be taken that it holds. */
+void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns);
+
+/* cap_bpf__skipped - stacks that it left out so far. */
+uint64_t cap_bpf__skipped(const struct cap_bpf *c);
 
 /* cap_bpf__look - samples: to be called often; about once a second it gives CPUs that came online their
  * clocks. */

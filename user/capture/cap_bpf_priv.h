@@ -19,7 +19,14 @@ enum pye_counter {
 #undef PYE_COUNTER
 };
 
+struct sample_budget {
+	uint32_t max_pct; /* of one CPU; 0 = no limit */
+	double keep; /* part of the stacks */
+	uint64_t last_ns, last_cost_ns;
+};
+
 struct cap_bpf {
+	struct sample_budget budget;
 	struct bpf_loaded bpf;
 	struct ring rings[PYE_RINGS_MAX], control, defs;
 	struct capture_batch ready; /* events that wait until the definitions they use are read */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -17,6 +18,9 @@
 
 #define FIND_TRIES   20
 #define LOOK_NS	     1000000000ull
+#define BUDGET_NS    (250 * 1000000ull)
+#define BUDGET_RISE  1.2
+#define BUDGET_LEAST 0.0001
 #define LOOK_PERIODS 4
 
 static int refused_switch(struct err *e, int err)
@@ -135,4 +139,41 @@ void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns)
 	ticks = cap_counter_cpus(c, CNT_TICKS, &cnt);
 	if (ticks)
 		sampler__look(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns, ticks, cnt);
+}
+
+static uint64_t cost_ns(const struct cap_bpf *c)
+{
+	struct timespec own = { 0 };
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+	return (uint64_t)own.tv_sec * 1000000000ull + (uint64_t)own.tv_nsec +
+	       cap_bpf__counter(c, CNT_SAMPLE_NS);
+}
+
+/* In proportion, but up again slowly: what is in the rings is still to be paid for. */
+void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns)
+{
+	struct sample_budget *b = &c->budget;
+	uint64_t cost, passed = now_ns - b->last_ns;
+	double used;
+
+	if (!b->max_pct || (!c->sampler.links && !c->sampler.off) || passed < BUDGET_NS)
+		return;
+	cost = cost_ns(c);
+	used = (double)(cost - b->last_cost_ns) / (double)passed;
+	if (b->last_ns && used > 0) {
+		double fits = b->max_pct / 100.0 / used;
+
+		b->keep *= fits > BUDGET_RISE ? BUDGET_RISE : fits;
+		b->keep = b->keep > 1 ? 1 : b->keep < BUDGET_LEAST ? BUDGET_LEAST : b->keep;
+		__atomic_store_n(&c->bpf.skel->data->keep_ppm, (uint32_t)(b->keep * 1e6),
+				 __ATOMIC_RELAXED);
+	}
+	b->last_ns = now_ns;
+	b->last_cost_ns = cost;
+}
+
+uint64_t cap_bpf__skipped(const struct cap_bpf *c)
+{
+	return cap_bpf__counter(c, CNT_SAMPLE_SKIPPED);
 }

@@ -14,7 +14,8 @@
 #include "cmd/select.h"
 #include "cmd/session.h"
 
-#define RATE_MAX 10000u
+#define RATE_MAX    10000u
+#define MAX_CPU_PCT 100000u
 
 enum mode {
 	MODE_DEFAULT, /* as options say who is sampled */
@@ -30,7 +31,7 @@ struct record_opts {
 	struct select_args select;
 	struct output_opts output;
 	bool gil, subprocesses, as_root, keep_capture, quiet, verbose;
-	uint64_t duration_ns, rate, ring_bytes;
+	uint64_t duration_ns, rate, ring_bytes, max_cpu;
 	enum mode mode;
 };
 
@@ -70,6 +71,9 @@ static const struct opt_row capture_rows[] = {
 	  "hold the interpreter's lock, running or not. Default: wall, but cpu with -a",
 	  false, parse_mode },
 	{ 'g', "gil", NULL, OPT_FLAG, AT(gil), NULL, "the same as --mode gil", false, NULL },
+	{ 0, "max-cpu", "PCT", OPT_UNSIGNED, AT(max_cpu), NULL,
+	  "of one CPU, for the recording with all that belongs to it: then not every sample is taken, "
+	  "and the next one of the thread stands for those left out, too", false, NULL },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "16M",
@@ -124,7 +128,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 		  struct session_result *run, struct err *e)
 {
 	struct session_opts so = {
-		.engine = "auto",
+		.engine = "sample",
 		.select = select_any(&o->select) ? &o->select : NULL,
 		.pids = o->pids.pids,
 		.pid_cnt = o->pids.cnt,
@@ -136,6 +140,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 		.sample_ns = 1000000000ull / o->rate,
 		.on_cpu = o->mode != MODE_OFFCPU,
 		.off_cpu = o->mode != MODE_CPU,
+		.max_cpu_pct = (uint32_t)o->max_cpu,
 		.gil_only = o->mode == MODE_GIL,
 		.quiet = o->quiet,
 		.arguments = arguments,
@@ -174,6 +179,8 @@ static int check(struct record_opts *o, const struct opt_rest *rest)
 		return -PYE_EUSAGE;
 	if (select_check(&o->select, o->pids.cnt != 0, rest, &command))
 		return -PYE_EUSAGE;
+	if (o->max_cpu > MAX_CPU_PCT)
+		return options_usage(&command, "--max-cpu: 1 to %u", MAX_CPU_PCT);
 	if (o->gil && o->mode != MODE_DEFAULT && o->mode != MODE_GIL)
 		return options_usage(&command, "-g means --mode gil");
 	if (o->gil)

@@ -141,6 +141,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .on_cpu = opts->on_cpu,
 				    .off_cpu = opts->off_cpu,
 				    .gil_only = opts->gil_only,
+				    .max_cpu_pct = opts->max_cpu_pct,
 				    .filter = filters_kernel(&opts->filter),
 				    .force_classic = opts->force_classic,
 				    .table_max = (uint32_t)opts->table_max };
@@ -427,6 +428,7 @@ static int loop(struct session *s)
 			limits_part(s);
 		budget_tick(s, now, !drained);
 		cap_bpf__look(s->cap, now);
+		cap_bpf__budget(s->cap, now);
 		/* calls are there, so the interpreter has started */
 		if (s->opts.command && !s->opts.sample_ns && s->capw && capw__written(s->capw) &&
 		    (err = targets_check_jit(s)))
@@ -500,6 +502,10 @@ static void report_oddities(const struct session *s)
 #undef PYE_COUNTER
 	};
 
+	if (s->opts.max_cpu_pct && cap_bpf__skipped(s->cap))
+		log_info(
+			"%llu samples were left out for --max-cpu; the next ones stand for their time",
+			(unsigned long long)cap_bpf__skipped(s->cap));
 	if (odd->malformed || odd->mismatched || odd->unnamed)
 		log_warn(
 			"%llu malformed records, %llu frames that did not match, %llu unreadable names",

@@ -55,6 +55,7 @@ struct session_opts {
 	size_t ring_bytes; /* 0 = the default */
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
+	uint32_t max_cpu_pct; /* of one CPU, for all of a sampling run; 0 = no limit */
 	bool gil_only; /* of these those that hold the interpreter's lock */
 	bool force_classic;
 	uint64_t table_max; /* for tests, as in capture/cap_bpf.h */

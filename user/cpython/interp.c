@@ -50,6 +50,7 @@ struct candidate {
 struct search {
 	pid_t pid;
 	const char *engine;
+	bool sampled; /* no probes: a JIT's traces do not matter */
 	struct interp_cache *cache;
 	struct maps maps;
 	struct proc_mem mem;
@@ -365,7 +366,7 @@ static int check(struct search *s, struct interp *out, struct err *e)
 	err = check_version(s, e);
 	if (!err)
 		err = check_code(s, e);
-	if (!err)
+	if (!err && !s->sampled)
 		err = interp__check_jit(s->pid, out, e);
 	if (err)
 		interp__done(out);
@@ -397,7 +398,11 @@ static int conclude(struct search *s, struct interp *out, struct err *e)
 int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cache,
 			struct interp *out, struct err *e)
 {
-	auto_fn(search_done) struct search s = { .pid = pid, .engine = engine, .cache = cache };
+	bool sampled = !strcmp(engine, "sample");
+	auto_fn(search_done) struct search s = { .pid = pid,
+						 .engine = sampled ? "auto" : engine,
+						 .sampled = sampled,
+						 .cache = cache };
 	struct err unused;
 	int err;
 

@@ -48,7 +48,7 @@ static inline void interp_cache__freep(struct interp_cache **cache)
 /**
  * interp__find - find the interpreter of a process
  * @pid:    as /proc shows it
- * @engine: for plan_make
+ * @engine: for plan_make; "sample": any, and a JIT that is active does no harm
  * @out:    release with interp__done() after success. After a failure only its path (or "") and its
  *          version count: "" or, when the process and not the file is the reason (its JIT, say), all
  *          but @fd, for messages
