@@ -399,10 +399,9 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 			struct interp *out, struct err *e)
 {
 	bool sampled = !strcmp(engine, "sample");
-	auto_fn(search_done) struct search s = { .pid = pid,
-						 .engine = sampled ? "auto" : engine,
-						 .sampled = sampled,
-						 .cache = cache };
+	auto_fn(search_done) struct search s = {
+		.pid = pid, .engine = sampled ? "auto" : engine, .sampled = sampled, .cache = cache
+	};
 	struct err unused;
 	int err;
 
