@@ -319,3 +319,27 @@ def test_losses_are_exact_under_a_filter(name, tmp_path):
 def test_what_is_no_filter_is_refused(options):
     done = lib.sh([lib.BINARY, "trace"] + options + ["--", "true"])
     assert done.returncode == 125 and b"--help" in done.stderr
+
+
+@pytest.mark.parametrize("how", ["script", "module", "package", "code"])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.14"))
+def test_main_is_what_the_process_runs(name, how, tmp_path):
+    """As a user knows it: by __main__, whatever its file is called; not a module that has the same functions."""
+    text = "def work(): pass\nif __name__ == '__main__':\n    import other\n    for _ in range(7): work(); other.work()\n"
+    (tmp_path / "other.py").write_text("def work(): pass\n")
+    (tmp_path / "shop").mkdir()
+    for file in ("prog.py", "shop/api.py", "shop/__main__.py"):
+        (tmp_path / file).write_text(text)
+    arguments = {"script": ["./prog.py"], "module": ["-m", "shop.api"], "package": ["-Bm", "shop"], "code": ["-c", text]}[how]
+    command = [*lib.command(name), *arguments]
+    done = lib.sh([lib.BINARY, "trace", "--latency", "__main__:work", "--json", "--", *command], cwd=tmp_path,
+                  env=dict(os.environ, PYTHONPATH=str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["calls"] == 7
+    done = lib.sh([lib.BINARY, "trace", "--include", "__main__", "-o", "x.pyebpf", "--", *command], cwd=tmp_path,
+                  env=dict(os.environ, PYTHONPATH=str(tmp_path)))
+    seen = lib.Trace(tmp_path / "x.pyebpf")
+    assert done.returncode == 0
+    calls = collections.Counter(e["name"] for e in seen.events if e["ev"] == "call")
+    # what -c runs has the file <string>, as has what others give to exec() without a name
+    assert calls["work"] == 7 and set(calls) == {"<module>", "work"} and (calls["<module>"] == 1 or how == "code")

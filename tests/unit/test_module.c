@@ -158,6 +158,56 @@ static void test_code_glob__modules_and_files(void **state)
 			fail_msg("%s, %s", rows[i].glob, rows[i].file);
 }
 
+static void test_file__is_what_a_process_runs(void **state)
+{
+	static const struct {
+		const char *program;
+		bool is_module;
+		const char *file, *short_file;
+		bool is;
+	} rows[] = {
+		{ "app.py", false, "/srv/app.py", "/srv/app.py", true },
+		{ "./app.py", false, "/srv/./app.py", "/srv/./app.py", true },
+		{ "../app.py", false, "/srv/x/../app.py", "/srv/x/../app.py", true },
+		{ "/srv/app.py", false, "/srv/app.py", "/srv/app.py", true },
+		{ "pp.py", false, "/srv/app.py", "/srv/app.py", false },
+		{ "app.py", false, "/srv/other.py", "/srv/other.py", false },
+		{ "<string>", false, "<string>", "<string>", true },
+		{ "", false, "/srv/app.py", "/srv/app.py", false },
+		{ "shop.api", true, "/srv/shop/api.py", "/srv/shop/api.py", true },
+		{ "shop", true, "/srv/shop/__main__.py", "/srv/shop/__main__.py", true },
+		{ "shop", true, "/srv/shop/api.py", "/srv/shop/api.py", false },
+		{ "json.tool", true, "/usr/lib/python3.12/json/tool.py", "json/tool.py", true },
+		{ "pip", true, "/x/site-packages/pip/__main__.py", "pip/__main__.py", true },
+		{ "json", true, "/usr/lib/python3.12/json/tool.py", "json/tool.py", false },
+		{ "", true, "/srv/app.py", "/srv/app.py", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (file_is_main(rows[i].program, rows[i].is_module, rows[i].file,
+				 rows[i].short_file) != rows[i].is)
+			fail_msg("%s: %s", rows[i].program, rows[i].file);
+}
+
+static void test_func_spec__in_main(void **state)
+{
+	static const char *const others[] = { "main:f", "__main__", "__main__:", "__main__x:f",
+					      "f" };
+	struct func_spec spec, rest;
+
+	(void)state;
+	func_spec_parse(&spec, "__main__:A.f:12");
+	assert_true(func_spec_in_main(&spec, &rest));
+	assert_true(func_spec_matches(&rest, "x.py", "x.py", "A.f", 12));
+	assert_false(func_spec_matches(&rest, "x.py", "x.py", "A.f", 13));
+	assert_false(func_spec_matches(&rest, "x.py", "x.py", "B.A.f", 12));
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		func_spec_parse(&spec, others[i]);
+		assert_false(func_spec_in_main(&spec, &rest));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -167,6 +217,8 @@ int main(void)
 		cmocka_unit_test(test_module_name__of_paths),
 		cmocka_unit_test(test_func_spec__decode),
 		cmocka_unit_test(test_func_spec__odd_names),
+		cmocka_unit_test(test_func_spec__in_main),
+		cmocka_unit_test(test_file__is_what_a_process_runs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

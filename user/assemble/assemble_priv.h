@@ -12,6 +12,8 @@
 #include "assemble/sample.h"
 #include "proc/mem.h"
 
+struct func_spec;
+
 struct asm_process {
 	uint32_t pix;
 	uint32_t pid;
@@ -36,6 +38,8 @@ struct asm_process {
 	uint32_t *gone; /* those of them */
 	uint32_t code_cnt, gone_cnt, code_size;
 	struct asm_codes codes_sampled;
+	char *program; /* a script as it was given, or a module; NULL: not known, or not wanted */
+	bool runs_module;
 	struct trace_process trace; /* strings owned */
 	UT_hash_handle hh;
 };
@@ -108,6 +112,7 @@ struct asm_retired {
 };
 
 struct assembler {
+	bool wants_main; /* somebody is asked for by __main__ */
 	struct capw *w;
 	struct asm_process *processes;
 	struct asm_thread *threads;
@@ -226,6 +231,14 @@ int asm_processes_end(struct assembler *a);
  * retired before. 0 or -ENOMEM. */
 int asm_process_code(struct asm_process *p, uint32_t code);
 void asm_process_gone(struct assembler *a, uint32_t pix, uint32_t code);
+
+/* asm_func_meant, asm_code_meant - whether a user means this function, or with a pattern this code. */
+bool asm_func_meant(const struct assembler *a, const struct func_spec *spec,
+		    const struct trace_func *func);
+bool asm_code_meant(const struct assembler *a, const char *glob, const struct trace_func *func);
+
+/* asm_wants - a user asks by this; before the first process is told. */
+void asm_wants(struct assembler *a, const char *text);
 
 /* asm_settled - no ring holds a record any more that was there in that round. */
 static inline bool asm_settled(const struct assembler *a, uint32_t round)

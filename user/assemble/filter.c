@@ -13,7 +13,6 @@
 #include "assemble/assemble_priv.h"
 #include "profile/code_glob.h"
 #include "profile/module.h"
-#include "profile/place.h"
 
 #define CODES_MAX (1u << 20)
 #define DEPTH_MAX (1u << 20)
@@ -38,13 +37,21 @@ struct asm_filter {
 
 int assembler__filter(struct assembler *a, const struct assembler_filter *filter)
 {
+	const char *function = filter->root ? filter->root : filter->only;
+
 	a->filter = calloc(1, sizeof(*a->filter));
 	if (!a->filter)
 		return -ENOMEM;
 	a->filter->how = *filter;
 	a->fold_ns = filter->min_ns;
-	if (filter->root || filter->only)
-		func_spec_parse(&a->filter->function, filter->root ? filter->root : filter->only);
+	for (size_t i = 0; i < filter->include_cnt; i++)
+		asm_wants(a, filter->include[i]);
+	for (size_t i = 0; i < filter->exclude_cnt; i++)
+		asm_wants(a, filter->exclude[i]);
+	if (function) {
+		asm_wants(a, function);
+		func_spec_parse(&a->filter->function, function);
+	}
 	return 0;
 }
 
@@ -53,10 +60,11 @@ void assembler__filtered(const struct assembler *a, struct assembler_filtered *o
 	*out = a->filter ? a->filter->seen : (struct assembler_filtered){ 0 };
 }
 
-static bool any_matches(const char *const *globs, size_t cnt, const char *file, const char *below)
+static bool any_meant(const struct assembler *a, const char *const *globs, size_t cnt,
+		      const struct trace_func *func)
 {
 	for (size_t i = 0; i < cnt; i++)
-		if (code_glob_matches(globs[i], file, below))
+		if (asm_code_meant(a, globs[i], func))
 			return true;
 	return false;
 }
@@ -66,15 +74,11 @@ uint64_t assembler__functions(const struct assembler *a)
 	return a->filter ? a->filter->functions : 0;
 }
 
-static bool is_function(struct asm_filter *f, const struct trace_func *func)
+static bool is_function(struct assembler *a, const struct trace_func *func)
 {
-	const char *below;
-	bool is;
+	bool is = asm_func_meant(a, &a->filter->function, func);
 
-	place_of_file(func->file, &below);
-	is = func_spec_matches(&f->function, func->file, below ? below : func->file, func->qualname,
-			       func->line);
-	f->functions += is;
+	a->filter->functions += is;
 	return is;
 }
 
@@ -87,14 +91,13 @@ static bool is_taken(const struct asm_filter *f, const struct trace_func *func)
 	       !memcmp(f->function.text + f->function.len - n, func->qualname, n);
 }
 
-static bool is_kept(const struct assembler_filter *how, const struct trace_func *func)
+static bool is_kept(const struct assembler *a, const struct trace_func *func)
 {
-	const char *below;
+	const struct assembler_filter *how = &a->filter->how;
 
-	place_of_file(func->file, &below);
-	if (how->include_cnt && !any_matches(how->include, how->include_cnt, func->file, below))
+	if (how->include_cnt && !any_meant(a, how->include, how->include_cnt, func))
 		return false;
-	return !any_matches(how->exclude, how->exclude_cnt, func->file, below);
+	return !any_meant(a, how->exclude, how->exclude_cnt, func);
 }
 
 bool asm_filter_has_depth(const struct assembler *a)
@@ -158,11 +161,11 @@ static int add_code(struct asm_filter *f, const struct trace_func *func, uint64_
 int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address)
 {
 	struct asm_filter *f = a->filter;
-	bool function = f->function.text && is_function(f, func);
+	bool function = f->function.text && is_function(a, func);
 	struct hidden_code *h;
 	int err;
 
-	if (f->how.only ? function : !function && is_kept(&f->how, func)) {
+	if (f->how.only ? function : !function && is_kept(a, func)) {
 		if (f->how.root && is_taken(f, func))
 			tell(f, &(struct pye_verdict){ .code = address,
 						       .pix = func->process,

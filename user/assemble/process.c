@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "base/cleanup.h"
+#include "proc/info.h"
+#include "proc/program.h"
 
 static void strings_free(struct trace_process *t)
 {
@@ -79,6 +82,24 @@ struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t 
 	return p;
 }
 
+/* What it runs as __main__: looked up at once, as it can end soon. */
+static void read_program(struct asm_process *p, const struct assembler_process *from)
+{
+	auto_free char *cmdline = NULL;
+	struct program program = { 0 };
+	size_t len = 0;
+
+	if (proc_cmdline(from->proc_pid, &cmdline, &len) >= 0)
+		program = program_of(cmdline, len, from->trace.exe);
+	free(p->program);
+	p->program = NULL;
+	p->runs_module = program.kind == PROGRAM_MODULE;
+	if (program.kind == PROGRAM_SCRIPT || p->runs_module)
+		p->program = strndup(program.name, program.len);
+	else if (program.kind == PROGRAM_CODE)
+		p->program = strdup("<string>");
+}
+
 int assembler__process(struct assembler *a, const struct assembler_process *from)
 {
 	struct asm_process *p = asm_process_get(a, from->trace.id, from->trace.pid);
@@ -89,6 +110,8 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	err = strings_copy(&p->trace, &from->trace);
 	if (err)
 		return err;
+	if (a->wants_main)
+		read_program(p, from);
 	p->pid = from->trace.pid;
 	p->proc_pid = from->proc_pid;
 	p->layout = *from->layout;
@@ -230,6 +253,7 @@ static void process_free(struct assembler *a, struct asm_process *p)
 	asm_codes_free(a, &p->codes_sampled);
 	free(p->codes);
 	free(p->gone);
+	free(p->program);
 	free(p);
 }
 

@@ -10,7 +10,6 @@
 
 #include "assemble/assemble_priv.h"
 #include "profile/module.h"
-#include "profile/place.h"
 
 #define SPECS_MAX 16
 #define CODES_MAX 1024u /* those that came last */
@@ -62,6 +61,7 @@ int assembler__watch(struct assembler *a, const char *function, uint64_t over_ns
 	}
 	if (w->spec_cnt == SPECS_MAX)
 		return -E2BIG;
+	asm_wants(a, function);
 	func_spec_parse(&w->specs[w->spec_cnt], function);
 	w->over_ns[w->spec_cnt] = over_ns;
 	return (int)w->spec_cnt++;
@@ -115,12 +115,9 @@ static void measure(struct assembler_latency *l, const struct watched_call *c, u
 void asm_watch_func(struct assembler *a, const struct trace_func *func)
 {
 	struct asm_watch *w = a->watch;
-	const char *below;
 
-	place_of_file(func->file, &below);
 	for (uint32_t i = 0; i < w->spec_cnt; i++) {
-		if (!func_spec_matches(&w->specs[i], func->file, below ? below : func->file,
-				       func->qualname, func->line))
+		if (!asm_func_meant(a, &w->specs[i], func))
 			continue;
 		w->codes[w->code_cnt++ % CODES_MAX] =
 			(struct watched_code){ .code = func->id, .spec = i };

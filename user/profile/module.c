@@ -91,3 +91,48 @@ bool func_spec_matches(const struct func_spec *spec, const char *file, const cha
 		return true;
 	return spec->text[place] == ':' && is_tail(file, '/', spec->text, place);
 }
+
+bool func_spec_in_main(const struct func_spec *spec, struct func_spec *rest)
+{
+	static const char module[] = "__main__";
+	size_t skip = sizeof(module);
+
+	if (spec->len <= skip || memcmp(spec->text, module, skip - 1) != 0 ||
+	    (spec->text[skip - 1] != ':' && spec->text[skip - 1] != '.'))
+		return false;
+	*rest = *spec;
+	rest->text += skip;
+	rest->len -= skip;
+	return true;
+}
+
+/* A package is run by its __main__.py, and a folder by that in it. */
+static bool is_or_runs(const char *module, const char *program)
+{
+	size_t n = strlen(program);
+
+	return !strncmp(module, program, n) && (!module[n] || !strcmp(module + n, ".__main__"));
+}
+
+bool file_is_main(const char *program, bool is_module, const char *file, const char *short_file)
+{
+	char name[1024];
+
+	while (!is_module && !strncmp(program, "./", 2))
+		program += 2;
+	if (!*program)
+		return false;
+	if (!is_module)
+		return is_tail(file, '/', program, strlen(program));
+	module_name(name, sizeof(name), short_file);
+	if (is_or_runs(name, program))
+		return true;
+	/* of a file that no import root is known of, only its own name: the end of the module's path */
+	snprintf(name, sizeof(name), "%s.py", program);
+	for (char *c = name; *c && strcmp(c, ".py") != 0; c++)
+		*c = *c == '.' ? '/' : *c;
+	if (is_tail(file, '/', name, strlen(name)))
+		return true;
+	snprintf(name + strlen(name) - 3, sizeof(name) - strlen(name) + 3, "/__main__.py");
+	return is_tail(file, '/', name, strlen(name));
+}

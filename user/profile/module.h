@@ -42,4 +42,14 @@ void func_spec_parse(struct func_spec *spec, const char *text);
 bool func_spec_matches(const struct func_spec *spec, const char *file, const char *short_file,
 		       const char *qualname, uint32_t line);
 
+/* func_spec_in_main - "__main__:qualname": @rest is then without the module. */
+bool func_spec_in_main(const struct func_spec *spec, struct func_spec *rest);
+
+/**
+ * file_is_main - whether a file is the one that a process runs as its program
+ * @program: a script as it was given, or with @is_module the name behind -m; "" matches none
+ * @file, @short_file: as above
+ */
+bool file_is_main(const char *program, bool is_module, const char *file, const char *short_file);
+
 #endif
