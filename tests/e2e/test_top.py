@@ -253,6 +253,14 @@ def test_once_as_json():
     assert rows["sleeps"]["self_ns"] > 5 * 10 ** 8 and rows["sleeps"]["total_ns"] == rows["sleeps"]["self_ns"]
 
 
+def test_every_process_of_the_machine():
+    with target() as process:
+        done = lib.sh([lib.BINARY, "top", "-a", "--once", "-d", "1s", "--json", "--by", "process", "-n", "0"])
+    assert done.returncode == 0, lib.text(done.stderr)
+    rows = {row["pid"]: row for row in json.loads(done.stdout)["rows"]}
+    assert rows[process.pid]["self_ns"] > 0
+
+
 def test_what_cannot_be_is_said():
     for args, code, what in (([], 2, b"want processes"), (["-p", "1", "--rate", "0"], 2, b"--rate"),
                              (["-p", "1", "--every", "1ms"], 2, b"--every"),

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """stats, diff, merge and svg of a sampled program: the same figures everywhere, and the lines that samples were at."""
+import collections
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
 
+import firefox_check
 import speedscope
 import test_chrometrace
+import test_pprof
 from made import PYEBPF
 from test_svg import boxes, name
 
@@ -126,3 +130,83 @@ def test_timelines_show_the_samples(capture):
     trace = json.loads(capture.with_suffix(".trace.json").read_text())
     assert slices == sorted((b, e, d, n.rsplit(" (", 1)[0] if n.endswith(")") else n)
                             for _, b, e, d, n in test_chrometrace.slices_of(trace))
+
+
+def events(capture):
+    """The samples of its only thread, from ndjson."""
+    r = run("convert", capture, "-f", "ndjson", "-o", "-")
+    assert r.returncode == 0, r.stderr
+    all_of_them = [json.loads(line) for line in r.stdout.splitlines()]
+    return [e for e in all_of_them if e["ev"] == "sample"]
+
+
+def expected(capture):
+    """{(function, line) of each frame, the innermost first: [samples, wall, cpu, off]}"""
+    got = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for e in events(capture):
+        row = got[tuple((f["func"], f["line"]) for f in reversed(e["stack"]))]
+        for i, value in enumerate((1, e["weight_ns"], e["weight_ns"] * (e["state"] == "on"),
+                                   e["weight_ns"] * (e["state"] == "off"))):
+            row[i] += value
+    return got
+
+
+def pprof_stacks(path):
+    profile = test_pprof.decode(path)
+    number, all_of = test_pprof.number, test_pprof.all_of
+    strings = [test_pprof.unquote(s) for s in all_of(profile, "string_table")]
+    types = [(strings[number(t, "type")], strings[number(t, "unit")]) for t in all_of(profile, "sample_type")]
+    assert types == [("samples", "count")] + [(t, "nanoseconds") for t in ("wall", "cpu", "off_cpu")]
+    functions = {number(f, "id"): strings[number(f, "name")] for f in all_of(profile, "function")}
+    where = {}
+    for location in all_of(profile, "location"):
+        (line,) = all_of(location, "line")
+        where[number(location, "id")] = functions[number(line, "function_id")], number(line, "line")
+    got = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for sample in all_of(profile, "sample"):
+        stack = tuple(where[int(i)] for i in all_of(sample, "location_id"))
+        got[stack] = [a + int(b) for a, b in zip(got[stack], all_of(sample, "value"))]
+    return got
+
+
+@pytest.mark.skipif(not shutil.which("protoc"), reason="no protoc")
+def test_pprof_has_the_lines_and_the_times(capture, tmp_path):
+    assert run("convert", capture, "-o", tmp_path / "one.pb.gz").returncode == 0
+    want = expected(capture)
+    assert len({line for stack in want for f, line in stack if f == "main"}) > 1
+    assert pprof_stacks(tmp_path / "one.pb.gz") == want
+    assert run("merge", capture, capture, "-o", tmp_path / "two.pb.gz").returncode == 0
+    assert pprof_stacks(tmp_path / "two.pb.gz") == {k: [2 * n for n in row] for k, row in want.items()}
+
+
+def test_firefox_has_the_lines_and_who_had_the_cpu(capture, tmp_path):
+    assert run("convert", capture, "-o", tmp_path / "one.json.gz").returncode == 0
+    profile = firefox_check.load(tmp_path / "one.json.gz")
+    assert not firefox_check.check(profile)
+    shared, (thread,) = profile["shared"], profile["threads"]
+    frames, stacks = shared["frameTable"], shared["stackTable"]
+
+    def frames_of(stack):
+        while stack is not None:
+            frame = stacks["frame"][stack]
+            name = shared["stringArray"][shared["funcTable"]["name"][frames["func"][frame]]]
+            yield name, frames["line"][frame] or 0
+            offset = stacks["prefixOffset"][stack]
+            stack = stack - offset if offset else None
+
+    samples = thread["samples"]
+    want = iter(events(capture))
+    state, cpu = "off", 0
+    for stack, delta, used in zip(samples["stack"], samples["timeDeltas"], samples["threadCPUDelta"]):
+        ns = round(delta * 1e6) if state == "on" else 0
+        assert used == ns
+        cpu += used
+        state = "off"
+        if stack is not None:
+            e = next(want)
+            assert list(frames_of(stack)) == [(f["func"], f["line"]) for f in reversed(e["stack"])]
+            state = e["state"]
+    assert next(want, None) is None and cpu > 0
+    # a function at several lines is one function
+    names = [shared["stringArray"][n] for n in shared["funcTable"]["name"]]
+    assert names.count("main") == 1 and shared["frameTable"]["length"] > shared["funcTable"]["length"]

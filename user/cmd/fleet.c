@@ -158,7 +158,7 @@ static int add_all(const struct fleet_opts *o, struct sum *sum, struct err *e)
 	struct adding adding = { .sum = sum, .e = e };
 	int err = choose(&c, o, e);
 
-	err = err ? err : sum__init(sum, false);
+	err = err ? err : sum__init(sum, false, false);
 	adding.store = c.store;
 	err = err ? err : each(&c, add_window, &adding, e);
 	if (err)

@@ -64,7 +64,7 @@ static int merge(char *const *paths, int cnt, const struct merge_opts *opts, str
 	int err = sum_format(&opts->output, &format, e);
 
 	err = err ? err : emit_check(&opts->output, opts->output.path, format, e);
-	err = err ? err : sum__init(&sum, opts->output.raw);
+	err = err ? err : sum__init(&sum, opts->output.raw, format->lines);
 	progress__init(&progress, !opts->quiet);
 	for (int i = 0; i < cnt && !err; i++) {
 		progress__say(&progress, "file %d of %d", i + 1, cnt);

@@ -14,11 +14,11 @@
 struct sum {
 	struct aggregate *all;
 	unsigned int cnt; /* added */
-	bool raw;
+	bool raw, lines;
 };
 
-/* sum__init - 0 or -ENOMEM. sum__done - a zeroed one is fine. */
-int sum__init(struct sum *s, bool raw);
+/* sum__init - @lines: samples are told apart by their lines. 0 or -ENOMEM. sum__done - a zeroed one is fine. */
+int sum__init(struct sum *s, bool raw, bool lines);
 void sum__done(struct sum *s);
 
 /**

@@ -20,6 +20,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/run.h"
+#include "cmd/select.h"
 #include "cmd/session.h"
 #include "decode/decode.h"
 #include "export/stats.h"
@@ -35,6 +36,7 @@
 
 struct top_opts {
 	struct pid_list pids;
+	struct select_args select;
 	bool subprocesses, once, json, verbose;
 	uint64_t duration_ns, rate, window_ns, every_ns, top_cnt;
 	enum window_of mode;
@@ -110,7 +112,8 @@ static const struct opt_row table_rows[] = {
 	{ 0, "sort", "WHAT", OPT_CUSTOM, AT(sort), "self",
 	  "most self, total or samples first", false, parse_sort },
 	{ 0, "mode", "NAME", OPT_CUSTOM, AT(mode), "cpu",
-	  "time on the CPU (cpu), waiting (offcpu), or both (wall)", false, parse_mode },
+	  "time on the CPU (cpu), waiting (offcpu), or both (wall). With -a and cpu waits are not\n"
+	  "looked at", false, parse_mode },
 	{ 0, "window", "TIME", OPT_DURATION, AT(window_ns), "10s",
 	  "the table is of so long before now", false, NULL },
 	{ 0, "every", "TIME", OPT_DURATION, AT(every_ns), "1s", "a new table so often", false, NULL },
@@ -131,6 +134,7 @@ static const struct opt_row output_rows_top[] = {
 };
 static const struct opt_group groups[] = {
 	{ "Targets", target_rows, 0 },
+	{ "More targets", select_rows, AT(select) },
 	{ "Table", table_rows, 0 },
 	{ "Output", output_rows_top, 0 },
 	{ 0 },
@@ -140,7 +144,8 @@ static const struct opt_group groups[] = {
 static const struct opt_command command = {
 	.name = "top",
 	.usage = "top [options] -p PID[,PID]\n"
-		 "top [options] PID",
+		 "top [options] PID\n"
+		 "top [options] -a|--comm NAME|--cgroup PATH|--container ID",
 	.about =
 		"Show where running processes spend their time now: a live table on the terminal, "
 		"with keys to sort, filter, group and freeze it (? shows them). Where stdout is no "
@@ -148,6 +153,7 @@ static const struct opt_command command = {
 		"to.",
 	.groups = groups,
 	.examples = "  sudo pyebpf top 1234\n"
+		    "  sudo pyebpf top -a --by process\n"
 		    "  sudo pyebpf top --by line --mode wall -p 1234 -s\n"
 		    "  sudo pyebpf top --once -d 5s -p 1234 | head\n"
 		    "  sudo pyebpf top --once --json -p 1234 | jq '.rows[0]'\n",
@@ -347,7 +353,10 @@ static void describe(struct top *t)
 	struct proc_info info;
 	char comm[128];
 
-	if (pids->cnt > 1)
+	if (select_any(&t->opts->select))
+		snprintf(t->what, sizeof(t->what), "%s",
+			 t->opts->select.all ? "all Python processes" : "chosen processes");
+	else if (pids->cnt > 1)
 		snprintf(t->what, sizeof(t->what), "%zu processes", pids->cnt);
 	else if (pids->cnt && !proc_info__read(pids->pids[0], &info))
 		snprintf(t->what, sizeof(t->what), "%s %d",
@@ -381,8 +390,10 @@ static int look(struct top *t, struct session *session, int end_fd, struct sessi
 static int top(const struct top_opts *o, const char *arguments, struct session_result *run,
 	       struct err *e)
 {
+	/* the scheduler's events of the whole machine are too many to take unasked */
+	const bool waits = o->mode != WINDOW_CPU || !o->select.all;
 	struct top t = { .opts = o,
-			 .view = { .by = o->by, .sort = o->sort, .of = o->mode, .waits = true },
+			 .view = { .by = o->by, .sort = o->sort, .of = o->mode, .waits = waits },
 			 .about = { .rate = o->rate, .window_ns = o->window_ns } };
 	const struct session_view view = { .ctx = &t,
 					   .fd = isatty(STDIN_FILENO) ? STDIN_FILENO : -1,
@@ -391,6 +402,7 @@ static int top(const struct top_opts *o, const char *arguments, struct session_r
 					   .show = on_show };
 	const struct session_opts so = {
 		.engine = "auto",
+		.select = select_any(&o->select) ? &o->select : NULL,
 		.pids = o->pids.pids,
 		.pid_cnt = o->pids.cnt,
 		.subprocesses = o->subprocesses,
@@ -400,7 +412,7 @@ static int top(const struct top_opts *o, const char *arguments, struct session_r
 		.view = &view,
 		.sample_ns = 1000000000ull / o->rate,
 		.on_cpu = true,
-		.off_cpu = true,
+		.off_cpu = waits,
 		.quiet = true,
 		.arguments = arguments,
 	};
@@ -422,8 +434,10 @@ static int check(struct top_opts *o, const struct opt_rest *rest)
 {
 	if (run_operands(&command, rest, &o->pids))
 		return -PYE_EUSAGE;
-	if (!o->pids.cnt || rest->command_cnt)
-		return options_usage(&command, "want processes (-p PID)");
+	if (rest->command_cnt || (!o->pids.cnt && !select_any(&o->select)))
+		return options_usage(&command, "want processes (-p PID, -a and the like)");
+	if (select_check(&o->select, o->pids.cnt != 0, rest, &command))
+		return -PYE_EUSAGE;
 	if (!o->rate || o->rate > RATE_MAX)
 		return options_usage(&command, "--rate: 1 to %u", RATE_MAX);
 	if (o->window_ns < 100000000u || o->window_ns > WINDOW_MAX_NS)

@@ -42,6 +42,7 @@ struct export_out {
  * @extensions:      file name ends that choose it, NULL-terminated, the first is the default one
  * @help:            one line
  * @folds:           its self begins with a struct folding: it can write an aggregate of several traces
+ * @lines:           and it wants stacks told apart by the lines of samples
  * @hint:            what to do with the file, after "next: "; @ stands for its name, quoted
  * @binary:          not for a terminal
  * @missing:         why this build cannot write it, and how one gets a build that can; NULL: it can
@@ -56,6 +57,7 @@ struct exporter {
 	const char *const *extensions;
 	const char *help;
 	bool folds;
+	bool lines;
 	const char *hint;
 	bool binary;
 	const char *missing;

@@ -151,7 +151,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	uint64_t end_ns = sample->ts_ns, start_ns;
 	struct ff_thread *t = find_thread(self, sample->thread);
 	struct firefox *ff = self;
-	uint32_t stack = FF_NONE;
+	uint32_t stack = FF_NONE, frame;
 	int err = 0;
 
 	if (!t)
@@ -168,7 +168,11 @@ static int on_sample(void *self, const struct trace_sample *sample)
 
 		if (func == FF_NONE)
 			return -PYE_EFORMAT;
-		stack = ff_tables__stack(&ff->tables, stack, ff->func_frames[func]);
+		frame = ff_tables__frame_at(&ff->tables, ff->func_frames[func],
+					    sample->frames[i].line);
+		if (frame == FF_NONE)
+			return -ENOMEM;
+		stack = ff_tables__stack(&ff->tables, stack, frame);
 		if (stack == FF_NONE)
 			return -ENOMEM;
 	}
@@ -179,7 +183,10 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	if (end_ns > ff->last_ns)
 		ff->last_ns = end_ns;
 	t->sampled_ns = ff_since(ff, end_ns);
-	return err ? err : ff_samples__add(&t->samples, ff->gzip, start_ns, stack);
+	t->samples.sampled = true;
+	err = err ? err : ff_samples__add(&t->samples, ff->gzip, start_ns, stack);
+	t->samples.on_cpu = !sample->off_cpu;
+	return err;
 }
 
 static int on_gap(void *self, const struct trace_gap *gap)

@@ -74,6 +74,15 @@ static int put_delta(struct ff_column *c, struct ff_gzip *gzip, uint64_t delta_n
 	return err;
 }
 
+static int put_cpu(struct ff_column *c, struct ff_gzip *gzip, uint64_t ns)
+{
+	int err = room(c, gzip);
+
+	if (!err)
+		used(c, json_fmt_u64(c->text + c->len, ns));
+	return err;
+}
+
 int ff_samples__add(struct ff_samples *s, struct ff_gzip *gzip, uint64_t ts_ns, uint32_t stack)
 {
 	int err;
@@ -90,9 +99,12 @@ int ff_samples__add(struct ff_samples *s, struct ff_gzip *gzip, uint64_t ts_ns, 
 	err = put_stack(&s->stacks, gzip, s->stack);
 	if (!err && s->cnt > 1)
 		err = put_delta(&s->deltas, gzip, s->delta_ns);
+	if (!err && s->cnt > 1 && s->sampled)
+		err = put_cpu(&s->cpu, gzip, s->cpu_ns);
 	if (err)
 		return err;
 	s->delta_ns = ts_ns - s->last_ns;
+	s->cpu_ns = s->on_cpu && s->stack != FF_NONE ? s->delta_ns : 0;
 	if (s->stack != FF_NONE)
 		s->busy_ns += s->delta_ns;
 	s->last_ns = ts_ns;
@@ -125,6 +137,21 @@ static int write_column(const struct ff_column *c, struct outbuf *b, struct ff_g
 	return err;
 }
 
+/* A sample has the CPU time since the one before. */
+static int write_cpu(const struct ff_samples *s, struct outbuf *b, struct ff_gzip *gzip)
+{
+	int err = 0;
+
+	outbuf__puts(b, ",\"threadCPUDelta\":[0");
+	if (s->cnt > 1) {
+		outbuf__putc(b, ',');
+		err = write_column(&s->cpu, b, gzip);
+		json_u64(b, s->cpu_ns);
+	}
+	outbuf__putc(b, ']');
+	return err;
+}
+
 int ff_samples__write(const struct ff_samples *s, struct outbuf *b, struct ff_gzip *gzip)
 {
 	int err;
@@ -154,7 +181,7 @@ int ff_samples__write(const struct ff_samples *s, struct outbuf *b, struct ff_gz
 		outbuf__putc(b, ',');
 	}
 	outbuf__puts(b, "0]");
-	return err;
+	return err || !s->sampled ? err : write_cpu(s, b, gzip);
 }
 
 static void clear_column(struct ff_column *c)
@@ -170,5 +197,6 @@ void ff_samples__clear(struct ff_samples *s)
 {
 	clear_column(&s->deltas);
 	clear_column(&s->stacks);
+	clear_column(&s->cpu);
 	*s = (struct ff_samples){ 0 };
 }

@@ -29,8 +29,12 @@ struct ff_samples {
 	uint64_t delta_ns; /* of the newest sample, cnt > 1 */
 	uint64_t busy_ns; /* time with a stack, up to the newest sample */
 	uint32_t stack; /* of the newest sample, FF_NONE: null */
+	bool sampled; /* it is known who was on a CPU */
+	bool on_cpu; /* from the newest sample on; said after it was added */
+	uint64_t cpu_ns; /* on a CPU between the newest sample and the one before */
 	bool finding; /* the newest sample is a stack being found */
 	struct ff_column deltas; /* of the samples between the first and the newest */
+	struct ff_column cpu; /* likewise, with `sampled` */
 	struct ff_column stacks; /* of the samples before the newest */
 };
 

@@ -86,17 +86,22 @@ static void put_line(struct outbuf *b, uint32_t line)
 		outbuf__puts(b, "null");
 }
 
+static const struct ff_frame *func_of(const struct ff_tables *t, uint32_t row)
+{
+	return &t->frames[t->used_funcs.keys[row]];
+}
+
 static void put_funcs(const struct ff_tables *t, struct outbuf *b)
 {
-	uint32_t cnt = t->used_frames.cnt;
+	uint32_t cnt = t->used_funcs.cnt;
 
 	outbuf__puts(b, ",\"funcTable\":{");
-	COLUMN(b, "name", cnt, put_string_index(t, b, frame_of(t, i)->name));
+	COLUMN(b, "name", cnt, put_string_index(t, b, func_of(t, i)->name));
 	COLUMN(b, "isJS", cnt, outbuf__puts(b, "false"));
 	COLUMN(b, "relevantForJS", cnt, outbuf__puts(b, "false"));
-	COLUMN(b, "resource", cnt, put_found(b, &t->resources, frame_of(t, i)->package, "-1"));
-	COLUMN(b, "source", cnt, put_found(b, &t->sources, frame_of(t, i)->file, "null"));
-	COLUMN(b, "lineNumber", cnt, put_line(b, frame_of(t, i)->line));
+	COLUMN(b, "resource", cnt, put_found(b, &t->resources, func_of(t, i)->package, "-1"));
+	COLUMN(b, "source", cnt, put_found(b, &t->sources, func_of(t, i)->file, "null"));
+	COLUMN(b, "lineNumber", cnt, put_line(b, func_of(t, i)->line));
 	COLUMN(b, "columnNumber", cnt, outbuf__puts(b, "null"));
 	COLUMN(b, "originalLocation", cnt, outbuf__puts(b, "null"));
 	put_length(b, cnt);
@@ -112,10 +117,10 @@ static void put_frames(const struct ff_tables *t, struct outbuf *b)
 	COLUMN(b, "inlineDepth", cnt, outbuf__putc(b, '0'));
 	COLUMN(b, "category", cnt, json_u64(b, frame_of(t, i)->category));
 	COLUMN(b, "subcategory", cnt, outbuf__putc(b, '0'));
-	COLUMN(b, "func", cnt, json_u64(b, i));
+	COLUMN(b, "func", cnt, json_u64(b, ff_map__find(&t->used_funcs, frame_of(t, i)->func)));
 	COLUMN(b, "nativeSymbol", cnt, outbuf__puts(b, "null"));
 	COLUMN(b, "innerWindowID", cnt, outbuf__putc(b, '0'));
-	COLUMN(b, "line", cnt, put_line(b, frame_of(t, i)->line));
+	COLUMN(b, "line", cnt, put_line(b, frame_of(t, i)->at_line));
 	COLUMN(b, "column", cnt, outbuf__puts(b, "null"));
 	COLUMN(b, "originalLocation", cnt, outbuf__puts(b, "null"));
 	put_length(b, cnt);

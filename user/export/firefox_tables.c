@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#define AT_LINE (1u << 31) /* in with_place: a frame at a line of its own */
+
 int ff_tables__init(struct ff_tables *t)
 {
 	*t = (struct ff_tables){ 0 };
@@ -33,9 +35,28 @@ uint32_t ff_tables__frame(struct ff_tables *t, const struct trace_func *func,
 			.file = t->strings.strs[file].len ? file : FF_NONE,
 			.package = place->package_len ? package : FF_NONE,
 			.line = func->line,
+			.func = index,
+			.at_line = func->line,
 			.row = FF_NONE,
 			.category = (uint8_t)place->category,
 		};
+	return key;
+}
+
+uint32_t ff_tables__frame_at(struct ff_tables *t, uint32_t frame, uint32_t line)
+{
+	uint32_t index = t->with_place.cnt, key;
+
+	if (!line || line == t->frames[frame].line)
+		return frame;
+	if (ff_grow((void **)&t->frames, &t->frame_cap, index, sizeof(*t->frames)))
+		return FF_NONE;
+	key = ff_map__add(&t->with_place, ff_pair(AT_LINE | frame, line));
+	if (key == index) {
+		t->frames[index] = t->frames[frame];
+		t->frames[index].at_line = line;
+		t->frames[index].row = FF_NONE;
+	}
 	return key;
 }
 
@@ -63,6 +84,8 @@ uint32_t ff_tables__use_frame(struct ff_tables *t, uint32_t index)
 	if (f->package != FF_NONE && (ff_tables__use_string(t, f->package) == FF_NONE ||
 				      ff_map__add(&t->resources, f->package) == FF_NONE))
 		return FF_NONE;
+	if (ff_map__add(&t->used_funcs, f->func) == FF_NONE)
+		return FF_NONE;
 	f->row = ff_map__add(&t->used_frames, index);
 	return f->row;
 }
@@ -75,6 +98,7 @@ void ff_tables__next_file(struct ff_tables *t)
 	ff_map__clear(&t->sources);
 	ff_map__clear(&t->resources);
 	ff_map__clear(&t->used_frames);
+	ff_map__clear(&t->used_funcs);
 	ff_map__clear(&t->stacks);
 }
 
@@ -89,6 +113,7 @@ void ff_tables__done(struct ff_tables *t)
 	ff_map__done(&t->sources);
 	ff_map__done(&t->resources);
 	ff_map__done(&t->used_frames);
+	ff_map__done(&t->used_funcs);
 	ff_map__done(&t->stacks);
 	*t = (struct ff_tables){ 0 };
 }

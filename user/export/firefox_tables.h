@@ -5,8 +5,8 @@
  * line); each part of a split file numbers those that it uses anew, together with everything that
  * hangs on them, so that no part has a row that nothing refers to.
  *
- * A function has one frame, since a trace knows no other line than the function's first: the two
- * tables have the same rows.
+ * A trace knows no other line of a function than its first: it has one frame, and the two tables have the
+ * same rows. Samples have a frame for each line that they were at.
  */
 #ifndef PYEBPF_EXPORT_FIREFOX_TABLES_H
 #define PYEBPF_EXPORT_FIREFOX_TABLES_H
@@ -21,6 +21,8 @@
 struct ff_frame {
 	uint32_t name, file, package; /* strings; file and package FF_NONE if empty */
 	uint32_t line; /* first of the function, 0 unknown */
+	uint32_t func; /* the frame that stands for the function */
+	uint32_t at_line; /* the same as line, or that of samples */
 	uint32_t row; /* in this file, FF_NONE: not used yet */
 	uint8_t category;
 };
@@ -30,11 +32,12 @@ struct ff_tables {
 	struct strpool strings;
 	struct ff_frame *frames;
 	uint32_t frame_cap;
-	struct ff_map name_file, with_line, with_place; /* the last gives the index in frames */
+	struct ff_map name_file, with_line;
+	struct ff_map with_place; /* its indexes are those of frames */
 	/* this file */
 	struct ff_map used_strings; /* of the whole trace -> index in stringArray */
 	struct ff_map sources, resources; /* likewise, by string of the whole trace */
-	struct ff_map used_frames; /* of the whole trace -> row */
+	struct ff_map used_frames, used_funcs; /* of the whole trace -> row */
 	struct ff_map stacks; /* {parent + 1, frame row} -> row */
 };
 
@@ -48,6 +51,9 @@ int ff_tables__init(struct ff_tables *t);
  */
 uint32_t ff_tables__frame(struct ff_tables *t, const struct trace_func *func,
 			  const struct ff_place *place);
+
+/* ff_tables__frame_at - the same frame at a line; 0: not known. FF_NONE: out of memory. */
+uint32_t ff_tables__frame_at(struct ff_tables *t, uint32_t frame, uint32_t line);
 
 /* ff_tables__use_string - index in stringArray of a string of the whole trace. */
 uint32_t ff_tables__use_string(struct ff_tables *t, uint32_t string);

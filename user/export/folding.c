@@ -7,9 +7,9 @@
 
 #include "base/cleanup.h"
 
-int folding__init(struct folding *f, const struct export_opts *opts)
+int folding__init(struct folding *f, const struct export_opts *opts, bool lines)
 {
-	const struct aggregate_opts agg_opts = { .raw = opts->raw };
+	const struct aggregate_opts agg_opts = { .raw = opts->raw, .lines = lines };
 
 	return aggregate__new(&f->agg, &agg_opts);
 }
@@ -84,6 +84,7 @@ struct walk {
 	uint32_t *depth; /* of each stack: frames */
 	uint32_t *outer; /* its ancestor with max_frames / 2 frames; itself if it has fewer */
 	uint32_t *funcs; /* of the stack at hand, behind the number of its thread */
+	uint32_t *lines; /* of them */
 	struct strpool keys;
 	struct cut_stack *cuts; /* by id of keys */
 	uint32_t cut_cap;
@@ -94,6 +95,7 @@ static void walk_done(struct walk *w)
 	free(w->depth);
 	free(w->outer);
 	free(w->funcs);
+	free(w->lines);
 	free(w->cuts);
 	strpool__done(&w->keys);
 }
@@ -104,7 +106,8 @@ static int walk_init(struct walk *w, const struct agg_result *r, uint32_t max_fr
 	w->depth = malloc((r->stack_cnt + 1ull) * sizeof(*w->depth));
 	w->outer = malloc((r->stack_cnt + 1ull) * sizeof(*w->outer));
 	w->funcs = malloc((max_frames + 1ull) * sizeof(*w->funcs));
-	if (!w->depth || !w->outer || !w->funcs)
+	w->lines = malloc((max_frames + 1ull) * sizeof(*w->lines));
+	if (!w->depth || !w->outer || !w->funcs || !w->lines)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < r->stack_cnt; i++) {
 		uint32_t parent = r->stacks[i].parent;
@@ -122,6 +125,15 @@ static void copy_frames(const struct walk *w, uint32_t stack, uint32_t cnt, uint
 		*--end = w->r->stacks[stack].func;
 		stack = w->r->stacks[stack].parent;
 	}
+}
+
+static void copy_lines(const struct walk *w, uint32_t i, struct folded_stack *stack)
+{
+	if (!w->r->stack_lines)
+		return;
+	stack->lines = w->lines;
+	for (uint32_t at = stack->func_cnt; at-- > 0; i = w->r->stacks[i].parent)
+		w->lines[at] = w->r->stack_lines[i];
 }
 
 static int add_cut(struct walk *w, const struct agg_stack *s)
@@ -165,6 +177,7 @@ static int visit(struct walk *w, uint32_t i, int (*fn)(void *, const struct fold
 
 	if (w->depth[i] <= w->max_frames) {
 		copy_frames(w, i, w->depth[i], funcs + w->depth[i]);
+		copy_lines(w, i, &stack);
 		return fn(ctx, &stack);
 	}
 	copy_frames(w, w->outer[i], outer, funcs + outer);

@@ -17,7 +17,8 @@ struct folding {
 	bool given; /* @agg is complete, and is not ours */
 };
 
-int folding__init(struct folding *f, const struct export_opts *opts);
+/* @lines: stacks of samples are told apart by their lines, too. */
+int folding__init(struct folding *f, const struct export_opts *opts, bool lines);
 void folding__done(struct folding *f);
 
 /* folding__give - write an aggregate that is complete already: the consumer's end() then does. Borrowed. */
@@ -38,6 +39,7 @@ int folding_end(void *self, const struct trace_totals *totals);
 
 struct folded_stack {
 	const uint32_t *funcs; /* indexes, or FOLDING_CUT; the outermost frame first; borrowed */
+	const uint32_t *lines; /* of them, 0: not known; NULL: not told apart by line, or cut */
 	uint32_t func_cnt;
 	uint32_t thread;
 	uint64_t calls, self_ns, off_ns; /* as in struct agg_stack */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * pprof's profile.proto, gzip. A sample per distinct stack and thread: calls of the frame on top
- * and its self time. pprof adds up totals itself and counts recursion once. There is a location per
- * function, since a trace knows the first line of a function and not the line of a call; the same
- * function of two processes is one. Labels tell process and thread; comments tell what was lost.
+ * and its self time. pprof adds up totals itself and counts recursion once. A trace knows the first
+ * line of a function and not the line of a call, so it has a location per function; samples know the
+ * line that each frame was at. The same function of two processes is one. Labels tell process and thread; comments tell what was lost.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -69,6 +69,8 @@ struct pprof {
 	struct proto proto;
 	struct strpool strings; /* of the profile, by id */
 	struct strpool functions; /* what tells functions apart; the id is the function's */
+	struct strpool locations; /* function, line; the id is the location's */
+	uint32_t at[MAX_FRAMES]; /* locations of the stack at hand */
 	uint32_t *function_of; /* by index of the aggregate; 0: not used so far */
 	uint32_t cut_function; /* of [truncated] */
 	uint32_t pid, tid, process, thread; /* strings */
@@ -85,6 +87,7 @@ static void pprof__done(void *self)
 	proto__done(&p->proto);
 	strpool__done(&p->strings);
 	strpool__done(&p->functions);
+	strpool__done(&p->locations);
 	free(p->function_of);
 }
 
@@ -94,8 +97,9 @@ static int pprof__init(void *self, const struct export_opts *opts, const struct 
 	int err;
 
 	p->comments = opts->comments;
-	err = folding__init(&p->folding, opts);
+	err = folding__init(&p->folding, opts, true);
 	err = err ? err : strpool__init(&p->strings);
+	err = err ? err : strpool__init(&p->locations);
 	err = err ? err : strpool__init(&p->functions);
 	err = err ? err : gzip__new(&p->gzip, GZIP_DEFAULT, out->write, out->ctx);
 	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, gzip__write, p->gzip);
@@ -199,12 +203,11 @@ static void put_comments(struct pprof *p, const struct agg_result *r)
 		comment(p, "the capture ends before its proper end");
 }
 
-/* A function and its location, which have the same id. */
 static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t system_name,
 			 uint32_t file, uint32_t line)
 {
 	struct proto *proto = &p->proto;
-	size_t mark = proto__open(proto, PROFILE_FUNCTION), inner;
+	size_t mark = proto__open(proto, PROFILE_FUNCTION);
 
 	proto__u64(proto, FUNCTION_FUNCTION_ID, id);
 	proto__u64(proto, FUNCTION_NAME, name);
@@ -212,15 +215,29 @@ static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t s
 	proto__u64(proto, FUNCTION_FILENAME, file);
 	proto__u64(proto, FUNCTION_START_LINE, line);
 	proto__close(proto, mark);
+}
 
+/* Id of a location, which is written at its first use, before the sample. */
+static uint32_t location_id(struct pprof *p, uint32_t function, uint32_t line)
+{
+	const uint32_t key[2] = { function, line };
+	struct proto *proto = &p->proto;
+	uint32_t before = p->locations.cnt, id = 0;
+	size_t mark, inner;
+
+	if (strpool__add(&p->locations, (const char *)key, sizeof(key), &id))
+		proto->err = -ENOMEM;
+	if (id < before)
+		return id;
 	mark = proto__open(proto, PROFILE_LOCATION);
 	proto__u64(proto, LOCATION_LOCATION_ID, id);
 	proto__u64(proto, LOCATION_MAPPING_ID, MAPPING_ID);
 	inner = proto__open(proto, LOCATION_LINE);
-	proto__u64(proto, LINE_FUNCTION_ID, id);
+	proto__u64(proto, LINE_FUNCTION_ID, function);
 	proto__u64(proto, LINE_LINE, line);
 	proto__close(proto, inner);
 	proto__close(proto, mark);
+	return id;
 }
 
 /* pprof takes a name that equals the system name for C++ and strips what is in <>. */
@@ -291,17 +308,18 @@ static int put_sample(void *ctx, const struct folded_stack *stack)
 	size_t mark, inner;
 
 	for (uint32_t i = 0; i < stack->func_cnt; i++) {
-		if (stack->funcs[i] == FOLDING_CUT)
-			cut_function(p);
+		uint32_t func = stack->funcs[i], line = stack->lines ? stack->lines[i] : 0;
+
+		if (func == FOLDING_CUT)
+			p->at[i] = location_id(p, cut_function(p), 0);
 		else
-			function_id(p, r, stack->funcs[i]);
+			p->at[i] = location_id(p, function_id(p, r, func),
+					       line ? line : r->funcs[func].line);
 	}
 	mark = proto__open(proto, PROFILE_SAMPLE);
 	inner = proto__open(proto, SAMPLE_LOCATION_ID);
 	for (uint32_t i = stack->func_cnt; i-- > 0;)
-		proto__varint(proto, stack->funcs[i] == FOLDING_CUT
-					     ? p->cut_function
-					     : p->function_of[stack->funcs[i]]);
+		proto__varint(proto, p->at[i]);
 	proto__close(proto, inner);
 	inner = proto__open(proto, SAMPLE_VALUE);
 	proto__varint(proto, stack->calls);
@@ -360,6 +378,7 @@ const struct exporter export_pprof = {
 	.extensions = (const char *const[]){ ".pb.gz", NULL },
 	.help = "for go tool pprof and what else reads profile.proto",
 	.folds = true,
+	.lines = true,
 	.hint = "go tool pprof -top @",
 	.size = sizeof(struct pprof),
 	.init = pprof__init,

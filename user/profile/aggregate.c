@@ -14,6 +14,8 @@ enum {
 	DEFAULT_MAX_STACKS = 4 << 20
 };
 
+#define CHILD_FRAME (1u << 31) /* in the key of a child: a frame, not a function */
+
 /* Room for one more in an array of @size bytes each. */
 int agg_reserve(void *array, uint32_t *cap, uint32_t cnt, size_t size)
 {
@@ -44,6 +46,7 @@ int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts)
 	if (!a)
 		return -ENOMEM;
 	a->r.raw = opts && opts->raw;
+	a->by_line = opts && opts->lines;
 	a->max_stacks = opts && opts->max_stacks ? opts->max_stacks : DEFAULT_MAX_STACKS;
 	a->cached_thread = AGG_NONE;
 	if (strpool__init(&a->r.strings) || strpool__init(&a->func_keys)) {
@@ -65,6 +68,7 @@ static void free_live(struct aggregate *a)
 	idmap__done(&a->process_ids);
 	idmap__done(&a->thread_ids);
 	idmap__done(&a->func_ids);
+	idmap__done(&a->frames);
 	idmap__done(&a->children);
 	strpool__done(&a->func_keys);
 	strpool__done(&a->process_keys);
@@ -81,6 +85,7 @@ void aggregate__free(struct aggregate *a)
 	free(a->threads);
 	free(a->funcs);
 	free(a->stacks);
+	free(a->lines);
 	free(a);
 }
 
@@ -143,16 +148,41 @@ static int on_process(void *self, const struct trace_process *process)
 	return keep_roots(a, &a->live_processes[i], process);
 }
 
-static int add_stack(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t thread,
-		     uint32_t *index)
+static int child_key(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
+		     uint64_t *key)
 {
-	uint32_t i = a->r.stack_cnt;
+	uint64_t at = (uint64_t)func << 32 | line;
+	uint32_t frame;
+	int err = 0;
+
+	*key = (uint64_t)parent << 32 | func;
+	if (!line)
+		return 0;
+	frame = idmap__find(&a->frames, at);
+	if (frame == IDMAP_NONE) {
+		frame = a->frame_cnt;
+		err = frame < CHILD_FRAME - 1 ? idmap__set(&a->frames, at, frame) : -EOVERFLOW;
+		a->frame_cnt += !err;
+	}
+	*key = (uint64_t)parent << 32 | CHILD_FRAME | frame;
+	return err;
+}
+
+/* @key: of the child; its parent is in the upper half. */
+static int add_stack(struct aggregate *a, uint64_t key, uint32_t func, uint32_t line,
+		     uint32_t thread, uint32_t *index)
+{
+	uint32_t i = a->r.stack_cnt, parent = (uint32_t)(key >> 32);
 	int err = agg_reserve(&a->stacks, &a->stack_cap, i, sizeof(*a->stacks));
 
+	if (!err && a->by_line)
+		err = agg_reserve(&a->lines, &a->line_cap, i, sizeof(*a->lines));
 	if (!err && parent != AGG_NONE)
-		err = idmap__set(&a->children, (uint64_t)parent << 32 | func, i);
+		err = idmap__set(&a->children, key, i);
 	if (err)
 		return err;
+	if (a->by_line)
+		a->lines[i] = line;
 	a->stacks[i] = (struct agg_stack){
 		.parent = parent, .func = func, .thread = thread, .last_child = AGG_NONE
 	};
@@ -178,7 +208,7 @@ int agg_add_thread(struct aggregate *a, uint32_t id, uint32_t *index)
 
 	err = agg_reserve(&a->threads, &a->thread_cap, i, sizeof(*a->threads));
 	err = err ? err : agg_reserve(&a->live, &a->live_cap, i, sizeof(*a->live));
-	err = err ? err : add_stack(a, AGG_NONE, AGG_NONE, i, &live.root);
+	err = err ? err : add_stack(a, UINT64_MAX, AGG_NONE, 0, i, &live.root);
 	err = err ? err : push(&live, live.root);
 	if (err)
 		return err;
@@ -277,28 +307,37 @@ static int cut_child(struct aggregate *a, uint32_t thread, uint32_t func, uint32
 		err = agg_intern(a, "[truncated]", &f.qualname);
 		f.name = f.qualname;
 		err = err ? err : agg_add_func(a, &f, &i);
-		err = err ? err : add_stack(a, t->root, i, thread, &t->cut);
+		err = err ? err : add_stack(a, (uint64_t)t->root << 32 | i, i, 0, thread, &t->cut);
 		if (err)
 			return err;
 	}
 	*child = idmap__find(&a->children, (uint64_t)t->cut << 32 | func);
-	return *child != IDMAP_NONE ? 0 : add_stack(a, t->cut, func, thread, child);
+	return *child != IDMAP_NONE
+		       ? 0
+		       : add_stack(a, (uint64_t)t->cut << 32 | func, func, 0, thread, child);
 }
 
-int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t *child)
+int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
+		 uint32_t *child)
 {
 	struct agg_stack *p = &a->stacks[parent];
 	uint32_t i = p->last_child;
+	uint64_t key;
 	int err;
 
-	if (i != AGG_NONE && a->stacks[i].func == func) {
+	if (!a->by_line)
+		line = 0;
+	if (i != AGG_NONE && a->stacks[i].func == func && (!a->by_line || a->lines[i] == line)) {
 		a->r.cut_cnt += a->stacks[i].parent != parent;
 		*child = i;
 		return 0;
 	}
-	i = idmap__find(&a->children, (uint64_t)parent << 32 | func);
+	err = child_key(a, parent, func, line, &key);
+	if (err)
+		return err;
+	i = idmap__find(&a->children, key);
 	if (i == IDMAP_NONE) {
-		err = a->r.stack_cnt < a->max_stacks ? add_stack(a, parent, func, p->thread, &i)
+		err = a->r.stack_cnt < a->max_stacks ? add_stack(a, key, func, line, p->thread, &i)
 						     : cut_child(a, p->thread, func, &i);
 		if (err)
 			return err;
@@ -343,7 +382,7 @@ static int on_event(void *self, const struct trace_event *event)
 	func = idmap__find(&a->func_ids, event->func);
 	if (func == IDMAP_NONE)
 		return -EINVAL;
-	err = agg_child_of(a, t->frames[t->depth - 1], func, &child);
+	err = agg_child_of(a, t->frames[t->depth - 1], func, 0, &child);
 	if (err)
 		return err;
 	a->stacks[child].calls += event->kind == TRACE_CALL;
@@ -364,7 +403,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 
 		if (func == IDMAP_NONE)
 			return -EINVAL;
-		err = agg_child_of(a, at, func, &at);
+		err = agg_child_of(a, at, func, sample->frames[i].line, &at);
 		if (err)
 			return err;
 	}
@@ -416,6 +455,7 @@ int aggregate__close(struct aggregate *a)
 	a->r.threads = a->threads;
 	a->r.funcs = a->funcs;
 	a->r.stacks = a->stacks;
+	a->r.stack_lines = a->lines;
 	return err;
 }
 

@@ -30,6 +30,7 @@ struct aggregate;
 
 struct aggregate_opts {
 	bool raw; /* keep the profiler's own cost in the times */
+	bool lines; /* of samples: stacks whose frames were at different lines are different */
 	uint32_t max_stacks; /* 0: the default, 4 million; past it callers become "[truncated]" */
 };
 
@@ -75,6 +76,7 @@ struct agg_result {
 	const struct agg_thread *threads;
 	const struct agg_func *funcs;
 	const struct agg_stack *stacks;
+	const uint32_t *stack_lines; /* at which each was, 0: not known; NULL: not by line */
 	uint32_t process_cnt, thread_cnt, func_cnt, stack_cnt;
 	struct strpool strings;
 	uint32_t engine, version, hostname, kernel, arguments;

@@ -33,9 +33,13 @@ struct aggregate {
 	struct live_thread *live; /* beside threads */
 	struct agg_func *funcs;
 	struct agg_stack *stacks;
-	uint32_t process_cap, live_process_cap, thread_cap, live_cap, func_cap, stack_cap;
+	uint32_t *lines; /* beside stacks, if by_line */
+	bool by_line;
+	uint32_t process_cap, live_process_cap, thread_cap, live_cap, func_cap, stack_cap, line_cap,
+		frame_cnt;
 	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
-	struct idmap children; /* parent, func -> stack */
+	struct idmap frames; /* func, line -> a number, if by_line */
+	struct idmap children; /* parent, func or frame -> stack */
 	struct strpool func_keys; /* id - 1 is the index of the function */
 	struct strpool process_keys, thread_keys; /* the same, of a merge */
 	uint32_t max_stacks;
@@ -55,8 +59,10 @@ int agg_add_func(struct aggregate *a, const struct agg_func *func, uint32_t *ind
 /* agg_add_thread - a new thread with its root; @id: of the capture. */
 int agg_add_thread(struct aggregate *a, uint32_t id, uint32_t *index);
 
-/* agg_child_of - the stack of @func called from @parent, a new one if it was not seen. */
-int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t *child);
+/* agg_child_of - the stack of @func, at @line (0: anywhere), called from @parent, a new one if it was not
+ * seen. */
+int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
+		 uint32_t *child);
 
 /**
  * agg_settle - take the profiler's own cost out and add up stacks and functions
