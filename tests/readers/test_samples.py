@@ -140,11 +140,21 @@ def events(capture):
     return [e for e in all_of_them if e["ev"] == "sample"]
 
 
+def frames_of(capture):
+    """The frames of a sample, (function, file, line), the innermost first; of one whose line is not known the first."""
+    first = {(r["function"], r["file"]): r["line"] for r in stats(capture)["rows"]}
+
+    def frames(e):
+        return tuple((f["func"], f["file"], f["line"] or first[f["func"], f["file"]]) for f in reversed(e["stack"]))
+    return frames
+
+
 def expected(capture):
-    """{(function, line) of each frame, the innermost first: [samples, wall, cpu, off]}"""
+    """{frames: [samples, wall, cpu, off]}"""
     got = collections.defaultdict(lambda: [0, 0, 0, 0])
+    frames = frames_of(capture)
     for e in events(capture):
-        row = got[tuple((f["func"], f["line"]) for f in reversed(e["stack"]))]
+        row = got[frames(e)]
         for i, value in enumerate((1, e["weight_ns"], e["weight_ns"] * (e["state"] == "on"),
                                    e["weight_ns"] * (e["state"] == "off"))):
             row[i] += value
@@ -157,11 +167,12 @@ def pprof_stacks(path):
     strings = [test_pprof.unquote(s) for s in all_of(profile, "string_table")]
     types = [(strings[number(t, "type")], strings[number(t, "unit")]) for t in all_of(profile, "sample_type")]
     assert types == [("samples", "count")] + [(t, "nanoseconds") for t in ("wall", "cpu", "off_cpu")]
-    functions = {number(f, "id"): strings[number(f, "name")] for f in all_of(profile, "function")}
+    functions = {number(f, "id"): (strings[number(f, "name")], strings[number(f, "filename")])
+                 for f in all_of(profile, "function")}
     where = {}
     for location in all_of(profile, "location"):
         (line,) = all_of(location, "line")
-        where[number(location, "id")] = functions[number(line, "function_id")], number(line, "line")
+        where[number(location, "id")] = *functions[number(line, "function_id")], number(line, "line")
     got = collections.defaultdict(lambda: [0, 0, 0, 0])
     for sample in all_of(profile, "sample"):
         stack = tuple(where[int(i)] for i in all_of(sample, "location_id"))
@@ -173,7 +184,7 @@ def pprof_stacks(path):
 def test_pprof_has_the_lines_and_the_times(capture, tmp_path):
     assert run("convert", capture, "-o", tmp_path / "one.pb.gz").returncode == 0
     want = expected(capture)
-    assert len({line for stack in want for f, line in stack if f == "main"}) > 1
+    assert len({line for stack in want for f, _, line in stack if f == "main"}) > 1
     assert pprof_stacks(tmp_path / "one.pb.gz") == want
     assert run("merge", capture, capture, "-o", tmp_path / "two.pb.gz").returncode == 0
     assert pprof_stacks(tmp_path / "two.pb.gz") == {k: [2 * n for n in row] for k, row in want.items()}
@@ -186,16 +197,16 @@ def test_firefox_has_the_lines_and_who_had_the_cpu(capture, tmp_path):
     shared, (thread,) = profile["shared"], profile["threads"]
     frames, stacks = shared["frameTable"], shared["stackTable"]
 
-    def frames_of(stack):
+    def shown(stack):
         while stack is not None:
             frame = stacks["frame"][stack]
-            name = shared["stringArray"][shared["funcTable"]["name"][frames["func"][frame]]]
-            yield name, frames["line"][frame] or 0
+            name, file, _ = firefox_check.function_key(profile, frames["func"][frame])
+            yield name, file or "", frames["line"][frame] or 0
             offset = stacks["prefixOffset"][stack]
             stack = stack - offset if offset else None
 
     samples = thread["samples"]
-    want = iter(events(capture))
+    want, wanted = iter(events(capture)), frames_of(capture)
     state, cpu = "off", 0
     for stack, delta, used in zip(samples["stack"], samples["timeDeltas"], samples["threadCPUDelta"]):
         ns = round(delta * 1e6) if state == "on" else 0
@@ -204,7 +215,7 @@ def test_firefox_has_the_lines_and_who_had_the_cpu(capture, tmp_path):
         state = "off"
         if stack is not None:
             e = next(want)
-            assert list(frames_of(stack)) == [(f["func"], f["line"]) for f in reversed(e["stack"])]
+            assert tuple(shown(stack)) == wanted(e)
             state = e["state"]
     assert next(want, None) is None and cpu > 0
     # a function at several lines is one function
