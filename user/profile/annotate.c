@@ -75,8 +75,9 @@ static int fill_funcs(struct annotate *a)
 
 static int fill_lines(struct annotate *a, const struct lines *l)
 {
-	int err = a->r->sample_ns ? ranking__of_lines(&a->lines, l, RANKING_SELF, false)
-				  : ranking__init(&a->lines, a->r, RANKING_LINE, RANKING_SELF, false);
+	int err = a->r->sample_ns
+			  ? ranking__of_lines(&a->lines, l, RANKING_SELF, false)
+			  : ranking__init(&a->lines, a->r, RANKING_LINE, RANKING_SELF, false);
 
 	if (!err)
 		qsort_r(a->lines.rows, a->lines.cnt, sizeof(*a->lines.rows), by_line,
