@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 #include "capfile/format.h"
 
 #define WALK_MAX (PYE_WALK_MAX + PYE_WALK_FRAMES)

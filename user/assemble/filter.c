@@ -11,6 +11,7 @@
 
 #include "abi/filter.h"
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 #include "profile/code_glob.h"
 #include "profile/module.h"
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 
 int asm_fold_settle(struct assembler *a, struct asm_thread *t, uint64_t ts)
 {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 #include "profile/code_glob.h"
 #include "profile/module.h"
 #include "profile/place.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 #include "base/cleanup.h"
 #include "cpython/pystr.h"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 
 #define DEPTH_MAX   (1u << 20)
 

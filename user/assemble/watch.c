@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/chosen.h"
 #include "profile/module.h"
 
 #define SPECS_MAX 16
