@@ -157,10 +157,8 @@ int latency_run(const struct session_opts *opts, struct session_result *result, 
 
 	no_files.files = (struct limit_files){ 0 };
 	err = fd < 0 ? -errno : session__new(&s, &no_files, e);
-
-	if (!err)
-		err = session__run(s, fd, result, e);
-	if (err)
+	err = err ? err : session__run(s, fd, result, e);
+	if (err || !s)
 		return err;
 	if (opts->filter.json)
 		err = print_json(s, &result->totals);

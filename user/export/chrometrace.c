@@ -65,6 +65,7 @@ static int fragment_done(struct chrometrace *c, struct outbuf *b, uint32_t *id)
 	return err ? err : strpool__add(&c->fragments, c->scratch.data, c->scratch.len, id);
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): GROW writes to it */
 static int set_at(uint32_t **array, uint32_t *cap, uint32_t index, uint32_t value)
 {
 	if (GROW(*array, *cap, index))

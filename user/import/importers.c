@@ -113,7 +113,7 @@ int import_file(int fd, const struct import_opts *opts, const struct trace_consu
 {
 	auto_fn(done) struct source s = { 0 };
 	auto_fn(sink_done) struct sink k = { 0 };
-	const struct importer *importer;
+	const struct importer *importer = NULL;
 	struct err none = { 0 };
 	int err;
 
@@ -125,6 +125,7 @@ int import_file(int fd, const struct import_opts *opts, const struct trace_consu
 		k.count_ns = opts && opts->count_ns ? opts->count_ns : IMPORT_COUNT_NS;
 	err = err ? err : choose(&s, &importer);
 	err = err ? err : source__rewind(&s);
-	err = err ? err : importer->run(&s, &k);
+	if (!err && importer)
+		err = importer->run(&s, &k);
 	return err < 0 ? err : 0;
 }

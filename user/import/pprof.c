@@ -77,7 +77,6 @@ static bool next_field(struct wire *w, struct field *f)
 	tag = varint(w);
 	f->number = (uint32_t)(tag >> 3);
 	f->type = tag & 7;
-	left = (uint64_t)(w->end - w->at);
 	f->bytes = w->at;
 	f->value = 0;
 	if (f->type == WIRE_VARINT || f->type == WIRE_BYTES)

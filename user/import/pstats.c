@@ -105,14 +105,13 @@ static int take_long(struct pstats *p, struct value *v)
 	uint64_t raw, digit;
 	int err = take_le(p, 4, &raw);
 	int32_t cnt = (int32_t)raw;
-	double scale = 1;
 
 	v->type = VALUE_NUMBER;
 	if (!err && (cnt > 8 || cnt < -8))
 		return malformed(p, "a number is too large");
-	for (int32_t i = 0; !err && i < abs(cnt); i++, scale *= 32768) {
+	for (int32_t i = 0; !err && i < abs(cnt); i++) {
 		err = take_le(p, 2, &digit);
-		v->number += (double)digit * scale;
+		v->number += ldexp((double)digit, 15 * i);
 	}
 	v->number = cnt < 0 ? -v->number : v->number;
 	return err;
@@ -246,7 +245,7 @@ static int take_number(struct pstats *p, double *number)
 static int finish_key(struct pstats *p, const struct value *begun, uint32_t *func)
 {
 	struct value file, name, key;
-	double line;
+	double line = 0;
 	int err;
 
 	*func = begun->id;
@@ -271,7 +270,7 @@ static int finish_key(struct pstats *p, const struct value *begun, uint32_t *fun
 
 static int take_sums(struct pstats *p, bool is_caller, struct pstats_sums *sums)
 {
-	double first, second;
+	double first = 0, second = 0;
 	int err = take_number(p, &first);
 
 	err = err ? err : take_number(p, &second);

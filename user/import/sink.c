@@ -67,6 +67,7 @@ static int intern(struct strpool *pool, const uint32_t *key, size_t size, uint32
 	uint32_t before = pool->cnt, at;
 	int err = strpool__add(pool, (const char *)key, size, &at);
 
+	*id = 0;
 	if (err)
 		return err;
 	*id = at - 1;

@@ -274,7 +274,7 @@ static int on_profile_value(struct speedscope *sp, const char *member, const str
 	if (!strncmp(member, "events[].", 9))
 		return on_event_value(sp, member + 9, v);
 	if (!strcmp(member, "samples[][]")) {
-		uint32_t frame;
+		uint32_t frame = 0;
 		int err = index_of(sp, v, &frame);
 
 		return err ? err : gather__node(&sp->g, sp->p.at, frame, &sp->p.at);

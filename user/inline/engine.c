@@ -467,8 +467,8 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	if (!ret) {
 		inline_describe(&in->layout, e->base, e->ring_bytes, opts->wait, &private);
 		private.locked = e->locked;
-		if (e->locked)
-		private.limit = 0; /* all take the way where the lock is */
+		/* all take the way where the lock is */
+		private.limit = e->locked ? 0 : private.limit;
 		private.tstate_current = in->plan.tstate_current + in->bias;
 		inline__alive(e);
 		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));

@@ -43,8 +43,8 @@ enum il_first_call {
 	IL_MAKE_RING_FD,
 };
 
-#define IL_RESULT(call)	       (7 * (call)) /* word */
-#define IL_ARGUMENT(call, arg) (7 * (call) + 1 + (arg))
+#define IL_RESULT(call)	       (7 * (size_t)(call)) /* word */
+#define IL_ARGUMENT(call, arg) (7 * (size_t)(call) + 1 + (arg))
 #define IL_SCRATCH_ARGUMENT    5 /* of IL_WIPE_ON_FORK: where the calls run; madvise() has three */
 
 /* No call of the slow path writes more than this. */

@@ -267,7 +267,8 @@ static int read_labels(struct catalogue *c, int64_t id, struct store_label *labe
 
 	*cnt = 0;
 	sqlite3_bind_int64(s, 1, id);
-	while ((code = sqlite3_step(s)) == SQLITE_ROW && *cnt < STORE_LABELS_MAX && !err) {
+	code = sqlite3_step(s);
+	for (; code == SQLITE_ROW && *cnt < STORE_LABELS_MAX && !err; code = sqlite3_step(s)) {
 		struct store_label *l = &labels[(*cnt)++];
 
 		l->name = strdup(column(s, 0));
@@ -275,7 +276,7 @@ static int read_labels(struct catalogue *c, int64_t id, struct store_label *labe
 		err = l->name && l->value ? 0 : -ENOMEM;
 	}
 	sqlite3_reset(s);
-	return err;
+	return !err && code != SQLITE_ROW && code != SQLITE_DONE ? -PYE_EFORMAT : err;
 }
 
 static void free_labels(struct store_label *labels, uint32_t cnt)

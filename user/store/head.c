@@ -27,6 +27,11 @@ struct bytes {
 	size_t len;
 };
 
+static void bytes_done(struct bytes *b)
+{
+	free(b->data);
+}
+
 struct scan {
 	const uint8_t *at, *end;
 	uint64_t comments[COMMENTS_MAX]; /* numbers of strings */
@@ -228,14 +233,12 @@ static int take_strings(struct head *h, struct scan *s, const struct bytes *all)
 
 int head_read(int fd, struct head *out)
 {
-	struct bytes all = { 0 };
-	auto_free uint8_t *data = NULL;
+	auto_fn(bytes_done) struct bytes all = { 0 };
 	struct scan s = { 0 };
 	int err;
 
 	memset(out, 0, sizeof(*out));
 	err = read_file(fd, &all);
-	data = all.data;
 	if (err)
 		return err;
 	s.at = all.data;

@@ -161,7 +161,7 @@ static int parse_condition(struct cursor *c, struct selector *s)
 	err = err ? err : parse_op(c, &m->op);
 	skip_space(c);
 	err = err ? err : parse_value(c, &m->value);
-	if (!err && m->op >= OP_MATCH)
+	if (!err && m->value && m->op >= OP_MATCH)
 		err = compile(m, c->e);
 	skip_space(c);
 	return err;

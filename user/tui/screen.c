@@ -47,7 +47,7 @@ static void show_messages(struct screen *s)
 	n = len > 0 ? pread(s->kept_fd, text, sizeof(text), len > KEPT_BYTES ? len - KEPT_BYTES : 0)
 		    : 0;
 	if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
-		n = 0;
+		perror("stderr"); /* as hopeless, but seen by whoever traces us */
 	if (s->kept_fd >= 0)
 		close(s->kept_fd);
 }
