@@ -146,9 +146,10 @@ if __name__ == "__main__":
         page(name).write_text(with_options(page(name).read_text("utf-8"), name), "utf-8")
 
 
-def test_reliability_names_tests_that_are_there():
+@pytest.mark.parametrize("document", ["reliability", "troubles"])
+def test_tables_name_tests_that_are_there(document):
     """`test_x.py::test_y`, `test_z` of the same file, or `unit/test_x.c`; each row has one at least."""
-    rows = [line.split("|") for line in source.text("docs/reliability.md").splitlines() if line.startswith("| ")][1:]
+    rows = [line.split("|") for line in source.text("docs/%s.md" % document).splitlines() if line.startswith("| ")][1:]
     assert len(rows) > 20
     for row in rows:
         names, file = re.findall(r"`([^`]+)`", row[3]), None
