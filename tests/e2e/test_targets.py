@@ -88,6 +88,22 @@ def test_launched(name, tmp_path):
     whole_start(lib.traced(lib.command(name) + [LEAFS, 200], tmp_path)[0], 200)
 
 
+@pytest.mark.parametrize("launcher", [["timeout", "60"], ["sh", "-c", '"$@"; exit 7', "sh"],
+                                      ["sh", "-c", '(sh -c \'"$@"; true\' sh "$@" & wait $!); exit 7', "sh"]],
+                         ids=["timeout", "sh", "sh in sh"])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.14"))
+def test_a_launcher_that_is_not_python(name, launcher, tmp_path):
+    """It starts Python as a child and waits: that is what was meant. The children of Python itself are not, without -s."""
+    program = tmp_path / "p.py"
+    program.write_text("import subprocess, sys\ndef mine(): pass\nfor _ in range(30): mine()\n"
+                       "if len(sys.argv) < 2: subprocess.run(%r + [__file__, 'child'])\n" % [str(c) for c in lib.command(name)])
+    status = 0 if launcher[0] == "timeout" else 7
+    seen, _ = lib.traced([*launcher, *lib.command(name), "-S", "-B", program], tmp_path, status=status)
+    seen.whole()
+    assert len(seen.pids()) == 1 and seen.count(program, "call")["mine"] == 30
+    assert not [e for e in seen.events if e["ev"] == "open"]
+
+
 @pytest.mark.parametrize("how", ["absolute", "env", "env -S"])
 def test_console_script(how, tmp_path):
     py = lib.any_python()[0]

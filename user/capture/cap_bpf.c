@@ -228,14 +228,14 @@ int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32
 	return 0;
 }
 
-int cap_bpf__hold(struct cap_bpf *c, pid_t pid, bool children, struct err *e)
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid, struct err *e)
 {
-	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED | (children ? PYE_PROC_FOLLOW : 0) };
+	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED | PYE_PROC_FOLLOW };
 	uint32_t key = (uint32_t)pid;
 
 	if (bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY))
 		return err_set(e, -errno, "the command cannot be held: %s", strerror(errno));
-	return children ? guard__start(&c->guard, procs_fd(c), e) : 0;
+	return guard__start(&c->guard, procs_fd(c), e);
 }
 
 void cap_bpf__forget(struct cap_bpf *c, pid_t pid)

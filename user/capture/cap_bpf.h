@@ -70,10 +70,10 @@ void cap_bpf__cost(const struct cap_bpf *c, const struct probe_plan *plan, struc
 int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32_t flags,
 		   uint32_t *pix);
 
-/* cap_bpf__hold - a child of ours is to be held at exec and when it maps code; @children: those that it
- * starts, too, and should we be killed then they go on. To be called once, while there is no other thread. 0 or
- * an error with its sentence. */
-int cap_bpf__hold(struct cap_bpf *c, pid_t pid, bool children, struct err *e);
+/* cap_bpf__hold - a child of ours is to be held at exec and when it maps code, and so are those that it starts:
+ * until cap_bpf__trace() says otherwise of one, which is Python. Should we be killed they go on. To be called
+ * once, while there is no other thread. 0 or an error with its sentence. */
+int cap_bpf__hold(struct cap_bpf *c, pid_t pid, struct err *e);
 
 /* cap_bpf__stop_holding - nobody is held from here on; who was is in the control records by now. */
 void cap_bpf__stop_holding(struct cap_bpf *c);

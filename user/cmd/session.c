@@ -242,7 +242,7 @@ static int start_command(struct session *s, struct err *e)
 	if (!t)
 		return -ESRCH;
 	t->asked = t->launched = true;
-	err = cap_bpf__hold(s->cap, s->launch.pid, s->opts.subprocesses, e);
+	err = cap_bpf__hold(s->cap, s->launch.pid, e);
 	if (!err)
 		err = session_drop(s, e);
 	if (!err)
@@ -557,10 +557,9 @@ static int never_python(struct session *s, struct session_result *result, struct
 	failed = launch__failed(&s->launch);
 	if (failed)
 		return err_set(e, failed, "cannot execute %s: %s", shown, strerror(-failed));
-	err_set(e, 0, "%s is not Python: no interpreter was seen in it", shown);
-	err_hint(
-		e,
-		"pyebpf list shows the Python processes of this machine; -s follows the children of a command");
+	err_set(e, 0, "%s is not Python: no interpreter was seen in it, nor in what it started",
+		shown);
+	err_hint(e, "pyebpf list shows the Python processes of this machine");
 	return -PYE_ENOTPYTHON;
 }
 
