@@ -135,3 +135,31 @@ def test_a_stack_deeper_than_the_ring(name, tmp_path):
     assert shown > 2000 and not wrong
     # on the way back each frame of `down` is left, with its leaf before
     assert sum(e["ev"] in lib.LEAVE and e["name"] == "down" for e in seen.events) > 100
+
+
+@pytest.mark.parametrize("allowed, script_status, status", [("0", 0, 7), ("0", 5, 5), ("100", 0, 0)])
+def test_fail_on_loss(allowed, script_status, status, tmp_path):
+    """Exit 7 when more was lost; all is written, and a command's own failure counts first."""
+    capture, program = tmp_path / "t.pyebpf", tmp_path / "p.py"
+    program.write_text("import sys, time\nprint('ready', flush=True)\nsys.stdin.readline()\ndef f(): pass\n"
+                       "for i in range(100000): f()\nsys.exit(%d)\n" % script_status)
+    with lib.started([lib.BINARY, "trace", "--ring", "64K", "--fail-on-loss", allowed, "-o", capture, "--",
+                      *lib.command(lib.pick("3.12")[0]), "-S", program], stdin=-1, stderr=-1) as tracer:
+        tracer.stdout.readline()
+        tracer.send_signal(signal.SIGSTOP)
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        time.sleep(1)
+        tracer.send_signal(signal.SIGCONT)
+        err = lib.finish(tracer, status)
+    seen = lib.Trace(capture)
+    assert seen.lost > 0
+    assert ("%d of %d were lost, more than --fail-on-loss allows" % (seen.lost, seen.meta["generated"]) in err) == (allowed == "0")
+
+
+def test_fail_on_loss_when_nothing_was_lost(tmp_path):
+    done = lib.trace(["--fail-on-loss", "0%", "--", *lib.command(lib.pick("3.12")[0]), "-c", "pass"], tmp_path / "t.pyebpf")
+    assert done.returncode == 0
+    for wrong in ("-1", "101", "x", ""):
+        done = lib.trace(["--fail-on-loss", wrong, "--", "true"], tmp_path / "u.pyebpf")
+        assert done.returncode == 125 and b"takes 0 to 100 percent" in done.stderr

@@ -67,6 +67,8 @@ int err_exit_code(int code)
 	case ENOSPC:
 	case EROFS:
 		return 6;
+	case PYE_ELOSS:
+		return 7;
 	default:
 		return 1;
 	}

@@ -20,7 +20,8 @@
 	X(PYE_EFORMAT,    4101, "malformed input")                                        \
 	X(PYE_ETARGET,    4102, "no such target")                                         \
 	X(PYE_EOUTPUT,    4103, "the output could not be written")                        \
-	X(PYE_EUSAGE,     4104, "usage")
+	X(PYE_EUSAGE,     4104, "usage")                                                  \
+	X(PYE_ELOSS,      4105, "more was lost than may be")
 /* clang-format on */
 
 enum pye_errno {

@@ -30,6 +30,7 @@ struct record_opts {
 	struct pid_list pids;
 	struct select_args select;
 	struct output_opts output;
+	struct run_loss loss;
 	bool gil, subprocesses, as_root, keep_capture, quiet, verbose;
 	uint64_t duration_ns, rate, ring_bytes, max_cpu;
 	enum mode mode;
@@ -92,7 +93,8 @@ static const struct opt_group groups[] = {
 	{ "More targets", select_rows, AT(select) },
 	{ "Sampling", capture_rows, 0 },
 	{ "Output", output_rows, AT(output) },
-	{ "Other", other_rows, 0 },
+	{ "Other", loss_rows, AT(loss) },
+	{ NULL, other_rows, 0 },
 	{ 0 },
 };
 /* clang-format on */
@@ -213,5 +215,5 @@ int cmd_record(int argc, char **argv)
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = record(&opts, &rest, arguments, &run, &e);
-	return run_finish(&command, &rest, &run, err, &e);
+	return run_finish(&command, &rest, &run, &opts.loss, err, &e);
 }

@@ -87,15 +87,57 @@ static int command_code(const struct session_result *run)
 	return WEXITSTATUS(run->child_status);
 }
 
+static int parse_loss(void *field, const char *arg, struct err *e)
+{
+	char *end;
+	double pct = strtod(arg, &end);
+
+	if (end > arg && *end == '%')
+		end++;
+	if (end == arg || *end || !(pct >= 0 && pct <= 100))
+		return err_set(e, -PYE_EUSAGE, "--fail-on-loss takes 0 to 100 percent: %.40s", arg);
+	*(uint64_t *)field = (uint64_t)(pct * 10000) + 1;
+	return 0;
+}
+
+/* clang-format off */
+const struct opt_row loss_rows[] = {
+	{ 0, "fail-on-loss", "PCT", OPT_CUSTOM, offsetof(struct run_loss, above), NULL,
+	  "exit with 7 when more than so many percent were lost; 0: when anything was", false, parse_loss },
+	{ 0 },
+};
+/* clang-format on */
+
+/* The files are there all the same. */
+static int check_loss(const struct opt_command *command, const struct trace_totals *t,
+		      const struct run_loss *loss)
+{
+	uint64_t lost = 0;
+	struct err e = { 0 };
+
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		lost += t->lost[i];
+	if (!loss || !loss->above ||
+	    (double)lost * 1e6 <= (double)(loss->above - 1) * (double)t->generated)
+		return 0;
+	err_set(&e, -PYE_ELOSS, "%llu of %llu were lost, more than --fail-on-loss allows",
+		(unsigned long long)lost, (unsigned long long)t->generated);
+	err_hint(&e, "a larger --ring, or a filter, loses less");
+	return cmd_fail(command->name, -PYE_ELOSS, &e);
+}
+
 int run_finish(const struct opt_command *command, const struct opt_rest *rest,
-	       const struct session_result *run, int err, const struct err *e)
+	       const struct session_result *run, const struct run_loss *loss, int err,
+	       const struct err *e)
 {
 	int code;
 
 	if (err == -PYE_EUSAGE)
 		return run_refusal_code(rest, options_usage(command, "%s", e->what));
-	if (!err)
-		return rest->command ? command_code(run) : 0;
+	if (!err) {
+		code = check_loss(command, &run->totals, loss);
+		return rest->command && command_code(run) ? command_code(run) : code;
+	}
 	code = cmd_fail(command->name, err, e);
 	/* what could not be executed has said so by its status: 126 or 127 */
 	return !rest->command ? code : run->child_status ? command_code(run) : 125;

@@ -5,16 +5,16 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "cmd/options.h"
 
 #define RUN_PIDS_MAX 256
 /* What --ring takes at most. */
 #define RUN_RING_BYTES_MAX (16ull << 30)
 
-struct opt_command;
-struct opt_rest;
 struct session_result;
 
 /* Of -p, which can be repeated. */
@@ -40,13 +40,22 @@ int run_operands(const struct opt_command *command, const struct opt_rest *rest,
  * The descriptor, or a negative errno. */
 int run_signals(bool usr1);
 
+/* The option --fail-on-loss, a group of its own. */
+struct run_loss {
+	uint64_t above; /* of a million events, and 1; 0: not given */
+};
+
+extern const struct opt_row loss_rows[];
+
 /**
  * run_finish - the exit code of a run that is over
- * @err: 0, or why it failed, with its sentence in @e: it is said here
+ * @loss: NULL: whatever was lost is no failure
+ * @err:  0, or why it failed, with its sentence in @e: it is said here
  *
- * With a command its own status goes through; 125 when we have failed.
+ * With a command its own status goes through, unless that is 0 and too much was lost; 125 when we have failed.
  */
 int run_finish(const struct opt_command *command, const struct opt_rest *rest,
-	       const struct session_result *run, int err, const struct err *e);
+	       const struct session_result *run, const struct run_loss *loss, int err,
+	       const struct err *e);
 
 #endif

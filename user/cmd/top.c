@@ -467,5 +467,5 @@ int cmd_top(int argc, char **argv)
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = top(&opts, arguments, &run, &e);
-	return run_finish(&command, &rest, &run, err, &e);
+	return run_finish(&command, &rest, &run, NULL, err, &e);
 }

@@ -25,6 +25,7 @@ struct trace_opts {
 	struct pid_list pids;
 	struct select_args select;
 	struct output_opts output;
+	struct run_loss loss;
 	struct limit_opts limits;
 	struct filter_opts filter;
 	const char *engine;
@@ -105,7 +106,8 @@ static const struct opt_group groups[] = {
 	{ "Filters", filter_rows, AT(filter) },
 	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
-	{ "Other", other_rows, 0 },
+	{ "Other", loss_rows, AT(loss) },
+	{ NULL, other_rows, 0 },
 	{ 0 },
 };
 /* clang-format on */
@@ -337,5 +339,5 @@ int cmd_trace(int argc, char **argv)
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = trace(&opts, &rest, arguments, &run, &e);
-	return run_finish(&command, &rest, &run, err, &e);
+	return run_finish(&command, &rest, &run, &opts.loss, err, &e);
 }
