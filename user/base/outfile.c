@@ -315,11 +315,6 @@ int outfile__fd(const struct outfile *f)
 	return f->fd;
 }
 
-const char *outfile__path(const struct outfile *f)
-{
-	return f->path;
-}
-
 uint64_t outfile__bytes(const struct outfile *f)
 {
 	return f->bytes;

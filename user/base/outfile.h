@@ -80,8 +80,6 @@ static inline void outfile__freep(struct outfile **f)
 
 /* outfile__fd - readable too, if not stdout; borrowed. */
 int outfile__fd(const struct outfile *f);
-/* outfile__path - as given; borrowed. */
-const char *outfile__path(const struct outfile *f);
 /* outfile__bytes - written so far through outfile__write(). */
 uint64_t outfile__bytes(const struct outfile *f);
 

@@ -116,11 +116,6 @@ bool cap_inline__is_lossy(const struct cap_inline *c)
 	return __atomic_load_n(&c->e->shared->lost_mode, __ATOMIC_ACQUIRE) != 0;
 }
 
-bool cap_inline__is_empty(const struct cap_inline *c)
-{
-	return __atomic_load_n(&c->e->shared->head, __ATOMIC_ACQUIRE) == c->tail;
-}
-
 uint64_t cap_inline__lost(const struct cap_inline *c)
 {
 	return c->e->shared->lost_other;

@@ -52,9 +52,6 @@ uint32_t cap_inline__new_thread(struct cap_inline *c);
 /* cap_inline__is_lossy - the target writes nothing until cap_inline__recount() and inline__restart(). */
 bool cap_inline__is_lossy(const struct cap_inline *c);
 
-/* cap_inline__is_empty - all that the target has written is read. */
-bool cap_inline__is_empty(const struct cap_inline *c);
-
 /* cap_inline__recount - take over what each thread lost; all stopped, or at the end. The stack of a thread
  * that lost something is unknown until cap_inline__stack(). */
 void cap_inline__recount(struct cap_inline *c);

@@ -40,13 +40,6 @@ static int grow(struct known *k)
 	return 0;
 }
 
-uint64_t *known__find(const struct known *k, uint32_t id)
-{
-	struct known_slot *s = k->cap ? slot_of(k, id) : NULL;
-
-	return s && s->used ? &s->value : NULL;
-}
-
 uint64_t *known__add(struct known *k, uint32_t id)
 {
 	struct known_slot *s;

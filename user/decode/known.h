@@ -21,10 +21,7 @@ struct known {
 	uint64_t seed;
 };
 
-/* known__find - the value of an id, borrowed until the table changes; NULL if there is none. */
-uint64_t *known__find(const struct known *k, uint32_t id);
-
-/* known__add - the value of an id, zero when it is new; as known__find(); NULL without memory. */
+/* known__add - the value of an id, zero when it is new, borrowed until the table changes; NULL without memory. */
 uint64_t *known__add(struct known *k, uint32_t id);
 
 /* known__remove - forget an id; one that is absent is fine. */
