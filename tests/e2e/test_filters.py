@@ -234,7 +234,9 @@ def test_latency(name, tmp_path):
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.13"))
 def test_latency_of_what_yields(name, tmp_path):
     got, truth = latency(name, tmp_path, "timed:steps")
-    assert (got["calls"], got["runs"], got["yields"]) == (truth["steps"], truth["runs"], truth["runs"] - truth["steps"])
+    # the address of a frame can be another thread's a moment later, whose ring is read before: then its beginning is not known
+    assert got["began_before"] <= 3 and got["calls"] + got["began_before"] == truth["steps"]
+    assert (got["runs"], got["yields"]) == (truth["runs"], truth["runs"] - truth["steps"])
     assert got["of_runs"]["latency"]["count"] == truth["runs"] and got["lost"] == 0
 
 

@@ -11,7 +11,7 @@ import growth  # noqa: E402 pylint: disable=wrong-import-position
 
 pytestmark = lib.needs_root
 THREAD_BYTES, FRAME_BYTES = 2048, 16
-SHARED_BYTES = 512 << 10  # of all threads: blocks for events that are not written yet, what malloc keeps
+SHARED_BYTES = 1 << 20  # of all threads: blocks for events that are not written yet, what malloc keeps
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))

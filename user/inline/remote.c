@@ -26,7 +26,7 @@
 #include "base/cleanup.h"
 
 #define STOP_NS	     3000000ull /* for all threads to stand still */
-#define STOP_TRIES   10
+#define STOP_TRIES   30
 #define STOP_LAST_NS 1000000000ull /* when that never was enough */
 #define PAUSE_NS     10000
 #define THREADS_MAX  65536u
