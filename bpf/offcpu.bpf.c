@@ -5,27 +5,11 @@
  * very often has its stack taken now and then only, and the time of the waits between is added to the
  * next one that has a stack; a long wait without one is shown as such.
  */
+#include "abi/wait.h"
 #include "lib/sample.bpf.h"
 
-#define NR_READ	       0
-#define NR_WRITE       1
-#define NR_POLL	       7
-#define NR_SELECT      23
-#define NR_PAUSE       34
-#define NR_NANOSLEEP   35
-#define NR_WAIT4       61
-#define NR_FUTEX       202
-#define NR_CLOCK_SLEEP 230
-#define NR_EPOLL_WAIT  232
-#define NR_WAITID      247
-#define NR_PSELECT6    270
-#define NR_PPOLL       271
-#define NR_EPOLL_PWAIT 281
-#define NR_FUTEX_WAITV 449
-#define NR_FUTEX_WAIT  455
-
-#define OFF_LONG_NS    10000000ULL
-#define OFF_BURST      64
+#define OFF_LONG_NS 10000000ULL
+#define OFF_BURST   64
 
 const volatile __u64 cfg_off_every_ns = 1; /* between the stacks of a thread, when it waits often */
 
@@ -33,34 +17,6 @@ const volatile __u64 cfg_off_every_ns = 1; /* between the stacks of a thread, wh
 struct call_regs {
 	u64 si, di, orig_ax;
 };
-
-/* A system call that a thread sleeps in, x86-64; those without a line wait for files and sockets. */
-static __always_inline u32 syscall_reason(const struct call_regs *regs)
-{
-	switch ((s64)regs->orig_ax) {
-	case -1: /* no system call: an exception */
-		return PYE_OFF_FAULT;
-	case NR_FUTEX:
-	case NR_FUTEX_WAITV:
-	case NR_FUTEX_WAIT:
-		return PYE_OFF_LOCK;
-	case NR_PAUSE:
-	case NR_NANOSLEEP:
-	case NR_CLOCK_SLEEP:
-		return PYE_OFF_SLEEP;
-	case NR_SELECT:
-	case NR_PSELECT6:
-		return regs->di ? PYE_OFF_IO : PYE_OFF_SLEEP;
-	case NR_POLL:
-	case NR_PPOLL:
-		return regs->si ? PYE_OFF_IO : PYE_OFF_SLEEP;
-	case NR_WAIT4:
-	case NR_WAITID:
-		return PYE_OFF_OTHER;
-	default:
-		return PYE_OFF_IO;
-	}
-}
 
 static __always_inline void off_why(struct task_struct *task, bool preempted, struct off_cpu *why)
 {
@@ -75,7 +31,7 @@ static __always_inline void off_why(struct task_struct *task, bool preempted, st
 	why->reason = PYE_OFF_OTHER;
 	if (!from || bpf_probe_read_kernel(&regs, sizeof(regs), &from->si))
 		return;
-	why->reason = syscall_reason(&regs);
+	why->reason = pye_wait_reason((s64)regs.orig_ax, regs.di, regs.si);
 	if (why->reason == PYE_OFF_LOCK)
 		why->futex = regs.di;
 }

@@ -5,6 +5,7 @@
  * all the time that the thread was away, and only now it is known how long that was.
  */
 #include "py/sample.bpf.h"
+#include "abi/wait.h"
 #include "lib/sample.bpf.h"
 #include "lib/select.bpf.h"
 
@@ -15,8 +16,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct sample_scratch);
 } sample_scratches SEC(".maps");
-
-#define GIL_BYTES 240 /* of the lock, with its conditions */
 
 const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
 const volatile bool cfg_budget; /* there is a budget: the programs measure themselves */
@@ -125,7 +124,7 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 	}
 	if (status == PYE_SAMPLE_OK)
 		status = stack_take(s, l);
-	if (gil && s->rec.futex >= gil && s->rec.futex - gil < GIL_BYTES) {
+	if (gil && s->rec.futex >= gil && s->rec.futex - gil < PYE_GIL_BYTES) {
 		s->rec.reason = PYE_OFF_GIL;
 		holder_take(s, l, gil);
 	}

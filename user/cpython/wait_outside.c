@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpython/wait_outside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "abi/wait.h"
+#include "base/cleanup.h"
+#include "cpython/interp.h"
+#include "cpython/walk_outside.h"
+#include "proc/call.h"
+#include "proc/info.h"
+#include "proc/maps.h"
+#include "proc/mem.h"
+#include "proc/threads.h"
+
+/* The C library keeps a thread's id in the block that pthread_self() points to, glibc mostly here. It is
+ * looked for, in this many bytes of the first so many threads. */
+#define SELF_GLIBC   720
+#define SELF_BYTES   1024
+#define SELF_THREADS 16
+
+/* Of the lock: u32 enabled (free-threaded builds only), u64 interval, pointer to the last holder, int
+ * locked. */
+struct gil_head {
+	uint64_t interval, holder;
+	int32_t locked, pad;
+};
+
+struct waits_task {
+	struct proc_thread thread;
+	int err; /* of the call */
+	struct proc_call call;
+	bool taken; /* it is known whose it is */
+};
+
+static int by_own_tid(const void *a, const void *b)
+{
+	const struct waits_task *x = a, *y = b;
+
+	return (x->thread.own_tid > y->thread.own_tid) - (x->thread.own_tid < y->thread.own_tid);
+}
+
+static struct waits_task *find_task(const struct outside_waits *w, int64_t own_tid)
+{
+	struct waits_task key;
+
+	if (own_tid <= 0 || own_tid > INT32_MAX || !w->task_cnt)
+		return NULL;
+	key.thread.own_tid = (pid_t)own_tid;
+	return bsearch(&key, w->tasks, w->task_cnt, sizeof(key), by_own_tid);
+}
+
+/* Of the variable that points to the state of the thread with the lock, to 3.11; else 0. */
+static uint64_t current_at(const struct interp *in)
+{
+	const struct pye_pylayout *l = &in->layout;
+
+	if (l->rt_tstate_current != PYE_NO_FIELD)
+		return in->interpreters - l->rt_interpreters + l->rt_tstate_current;
+	return l->minor < 7 && in->plan.tstate_current ? in->plan.tstate_current + in->bias : 0;
+}
+
+/* 3.6 has its lock in variables of its own: any lock there is that one or belongs to it. */
+static int find_data(struct outside_waits *w, pid_t pid, const struct interp *in)
+{
+	uint64_t at = current_at(in);
+	const struct mapping *m;
+	struct maps maps;
+	int err;
+
+	if (in->layout.rt_gil != PYE_NO_FIELD || in->layout.is_gil != PYE_NO_FIELD || !at)
+		return 0;
+	err = maps__read(pid, &maps);
+	if (err)
+		return err;
+	m = maps__find(&maps, at);
+	if (m && m->flags & MAPPING_WRITE) {
+		w->data_start = m->start;
+		w->data_end = m->end;
+		/* the part of it that the file has pages for */
+		if (m > maps.items && !m->ino && m[-1].ino && m[-1].end == m->start)
+			w->data_start = m[-1].start;
+		/* the part that it has none for */
+		if (m + 1 < maps.items + maps.cnt && m->ino && !m[1].ino && !m[1].path[0] &&
+		    m[1].start == m->end)
+			w->data_end = m[1].end;
+	}
+	maps__done(&maps);
+	return 0;
+}
+
+int waits__before(struct outside_waits *w, pid_t pid, const struct interp *in)
+{
+	auto_free struct proc_thread *threads = NULL;
+	size_t cnt = 0;
+	int err;
+
+	*w = (struct outside_waits){ 0 };
+	err = threads__list(pid, &threads, &cnt);
+	if (err < 0)
+		return err;
+	w->tasks = calloc(cnt, sizeof(*w->tasks));
+	if (!w->tasks)
+		return -ENOMEM;
+	w->task_cnt = cnt;
+	err = find_data(w, pid, in);
+	if (err)
+		return err;
+	for (size_t i = 0; i < cnt; i++) {
+		w->tasks[i].thread = threads[i];
+		w->tasks[i].err = proc_call__read(pid, threads[i].tid, &w->tasks[i].call);
+	}
+	qsort(w->tasks, cnt, sizeof(*w->tasks), by_own_tid);
+	return 0;
+}
+
+/* The interpreter's lock of a thread; 0: not known, or there is none. */
+static uint64_t gil_of(const struct proc_mem *mem, const struct interp *in, uint64_t is)
+{
+	const struct pye_pylayout *l = &in->layout;
+	uint64_t gil = 0;
+
+	if (l->rt_gil != PYE_NO_FIELD)
+		return in->interpreters - l->rt_interpreters + l->rt_gil;
+	if (l->is_gil == PYE_NO_FIELD || proc_mem__word(mem, is + l->is_gil, &gil))
+		return 0;
+	return gil;
+}
+
+/* Who holds the lock of an interpreter: a thread state, or 0. */
+static uint64_t holder_of(const struct proc_mem *mem, const struct interp *in, uint64_t gil)
+{
+	uint64_t skip = in->layout.flags & PYE_LAYOUT_FREE_THREADED ? 8 : 0;
+	uint64_t current = current_at(in), holder;
+	struct gil_head head;
+
+	if (current)
+		return proc_mem__word(mem, current, &holder) ? 0 : holder;
+	if (!gil || proc_mem__read(mem, gil + skip, &head, sizeof(head)) || head.locked <= 0)
+		return 0;
+	return head.holder;
+}
+
+static bool is_gil(const struct outside_waits *w, uint64_t gil, uint64_t futex)
+{
+	return (gil && futex >= gil && futex - gil < PYE_GIL_BYTES) ||
+	       (futex >= w->data_start && futex < w->data_end);
+}
+
+/* Without a call a thread that waits for memory is not to be woken; others are stopped, say. */
+static enum pye_off_reason reason_without_call(pid_t pid)
+{
+	struct proc_info info;
+
+	return proc_info__read(pid, &info) || info.state == 'T' || info.state == 't'
+		       ? PYE_OFF_OTHER
+		       : PYE_OFF_FAULT;
+}
+
+static bool same_call(const struct proc_call *a, const struct proc_call *b)
+{
+	return a->waits == b->waits && a->nr == b->nr && a->sp == b->sp && a->pc == b->pc &&
+	       memcmp(a->args, b->args, sizeof(a->args)) == 0;
+}
+
+static void say_why(const struct outside_waits *w, pid_t pid, uint64_t gil,
+		    const struct waits_task *task, struct outside_wait *out)
+{
+	struct proc_call again;
+	enum pye_off_reason reason;
+
+	out->tid = task->thread.tid;
+	out->own_tid = task->thread.own_tid;
+	memcpy(out->comm, task->thread.comm, sizeof(out->comm));
+	out->known = !task->err && !proc_call__read(pid, task->thread.tid, &again);
+	if (!out->known || !again.waits)
+		return;
+	reason = pye_wait_reason(again.nr, again.args[0], again.args[1]);
+	if (reason == PYE_OFF_LOCK && is_gil(w, gil, again.args[0]))
+		out->reason = PYE_OFF_GIL; /* it wakes every few milliseconds to ask for it */
+	else if (same_call(&task->call, &again))
+		out->reason = reason == PYE_OFF_FAULT ? reason_without_call(pid) : reason;
+}
+
+typedef int32_t self_block[SELF_BYTES / 4];
+
+/* How many different threads the words number @k of the blocks name. */
+static uint32_t count_named(const struct outside_waits *w, const self_block *blocks, uint32_t cnt,
+			    uint32_t k)
+{
+	const struct waits_task *named[SELF_THREADS];
+	uint32_t named_cnt = 0, i;
+
+	for (uint32_t block = 0; block < cnt; block++) {
+		const struct waits_task *task = find_task(w, blocks[block][k]);
+
+		for (i = 0; i < named_cnt && named[i] != task; i++)
+			;
+		if (task && i == named_cnt)
+			named[named_cnt++] = task;
+	}
+	return named_cnt;
+}
+
+/* Where a block of pthread_self() holds the thread's id: there most blocks name threads, and each another
+ * one. In a small pid namespace other words look like ids too. */
+static uint32_t find_self_offset(const struct outside_waits *w, const struct proc_mem *mem,
+				 const struct outside_stacks *stacks)
+{
+	uint32_t cnt = 0, best = SELF_GLIBC / 4, most;
+	self_block blocks[SELF_THREADS];
+
+	for (size_t i = 0; i < stacks->cnt && cnt < SELF_THREADS; i++)
+		if (!proc_mem__read(mem, stacks->threads[i].thread_id, blocks[cnt], SELF_BYTES))
+			cnt++;
+	most = count_named(w, blocks, cnt, best);
+	for (uint32_t k = 0; k < SELF_BYTES / 4; k++) {
+		uint32_t named = count_named(w, blocks, cnt, k);
+
+		if (named > most) {
+			most = named;
+			best = k;
+		}
+	}
+	return 4 * best;
+}
+
+/* The task of a thread: by the id that its state holds, which old versions do not and a fork can leave
+ * behind, or by that of the C library. */
+static struct waits_task *task_of(const struct outside_waits *w, const struct proc_mem *mem,
+				  const struct outside_thread *t, uint32_t self_offset)
+{
+	struct waits_task *task = find_task(w, t->native_id);
+	int32_t own_tid;
+
+	if (!task && !proc_mem__read(mem, t->thread_id + self_offset, &own_tid, sizeof(own_tid)))
+		task = find_task(w, own_tid);
+	if (!task || task->taken)
+		return NULL;
+	task->taken = true;
+	return task;
+}
+
+/* Marks who holds each lock. Return: nobody is seen to hold it and to wait for it. */
+static bool mark_holders(struct outside_waits *w, const struct proc_mem *mem,
+			 const struct interp *in, const struct outside_stacks *stacks)
+{
+	uint64_t is = 0, holder = 0;
+	bool settled = true;
+
+	for (size_t i = 0; i < stacks->cnt; i++) {
+		const struct outside_thread *t = &stacks->threads[i];
+
+		if (t->interp != is) /* threads of one interpreter follow each other */
+			holder = holder_of(mem, in, gil_of(mem, in, t->interp));
+		is = t->interp;
+		w->threads[i].holds_gil = holder == t->tstate;
+		if (w->threads[i].holds_gil && w->threads[i].reason == PYE_OFF_GIL) {
+			w->threads[i].reason = PYE_OFF_NONE; /* it has got it since */
+			settled = false;
+		}
+	}
+	return settled;
+}
+
+int waits__after(struct outside_waits *w, pid_t pid, const struct proc_mem *mem,
+		 const struct interp *in, const struct outside_stacks *stacks)
+{
+	uint32_t self_offset = find_self_offset(w, mem, stacks);
+
+	w->threads = calloc(stacks->cnt + 1, sizeof(*w->threads));
+	if (!w->threads)
+		return -ENOMEM;
+	for (size_t i = 0; i < stacks->cnt; i++) {
+		const struct outside_thread *t = &stacks->threads[i];
+		struct waits_task *task = task_of(w, mem, t, self_offset);
+
+		if (task)
+			say_why(w, pid, gil_of(mem, in, t->interp), task, &w->threads[i]);
+	}
+	w->settled = mark_holders(w, mem, in, stacks);
+	return 0;
+}
+
+void waits__done(struct outside_waits *w)
+{
+	free(w->tasks);
+	free(w->threads);
+	*w = (struct outside_waits){ 0 };
+}
