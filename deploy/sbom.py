@@ -14,9 +14,9 @@ LIBRARIES = [("libbpf-dev", "libbpf", "LGPL-2.1-only OR BSD-2-Clause", "https://
              ("zlib1g-dev", "zlib", "Zlib", "https://zlib.net"),
              ("libzstd-dev", "zstd", "BSD-3-Clause OR GPL-2.0-only", "https://github.com/facebook/zstd"),
              ("libcapstone-dev", "capstone", "BSD-3-Clause", "https://www.capstone-engine.org"),
-             ("libsqlite3-dev", "sqlite", "blessing", "https://www.sqlite.org"),
              ("libyajl-dev", "yajl", "ISC", "https://lloyd.github.io/yajl"),
              ("libsqlite3-dev", "sqlite", "blessing", "https://sqlite.org"),
+             ("libncurses-dev", "ncurses", "X11-distribute-modifications-variant", "https://invisible-island.net/ncurses"),
              ("libxxhash-dev", "xxhash", "BSD-2-Clause", "https://github.com/Cyan4973/xxHash"),
              ("uthash-dev", "uthash", "BSD-1-Clause", "https://troydhanson.github.io/uthash"),
              ("libc6-dev", "glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc")]
