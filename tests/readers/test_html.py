@@ -60,8 +60,9 @@ def profile_in(path):
 
 def table(page):
     page.press("3")
-    page.until("document.body.innerText.includes('Symbol Name')")
-    rows = page.run("[...document.querySelectorAll('tr')].map(r => r.innerText).filter(t => /%\\)/.test(t))")
+    rows = "[...document.querySelectorAll('tr')].map(r => r.innerText).filter(t => /%\\)/.test(t))"
+    page.until("document.body.innerText.includes('Symbol Name') && %s.length > 0" % rows)
+    rows = page.run(rows)
     return [row.splitlines()[-1].strip() for row in rows]
 
 
