@@ -199,6 +199,14 @@ def test_killed(names, tmp_path):
     assert samples_of(*after) > samples_of(*before) > 0
 
 
+def test_a_machine_without_python(tmp_path):
+    """Nothing to keep is no failure."""
+    done = subprocess.run(["unshare", "-pf", "--mount-proc", "--kill-child", lib.BINARY, "agent", "--store", tmp_path / "store", "-d", "1s"],
+                          stderr=subprocess.PIPE, encoding="utf-8", check=False, timeout=60)
+    assert done.returncode == 0 and "no Python process was seen" in done.stderr
+    assert not list((tmp_path / "store").glob("*.pb.gz"))
+
+
 @pytest.mark.parametrize("args, said", [
     (["--window", "9s"], "--window: 10s to 5m"),
     (["--window", "10500ms"], "--window: 10s to 5m, whole seconds"),
