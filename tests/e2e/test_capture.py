@@ -145,9 +145,9 @@ for t in ts: t.join()
 
 
 def state_of_targets(pid):
-    """How many children are no helpers of its own, which have its name."""
+    """How many children are no helpers of its own, whose names begin with its name."""
     try:
         children = pathlib.Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()
-        return sum(pathlib.Path("/proc/%s/comm" % child).read_text() != "pyebpf\n" for child in children)
+        return sum(not pathlib.Path("/proc/%s/comm" % child).read_text().startswith("pyebpf") for child in children)
     except OSError:
         return 0
