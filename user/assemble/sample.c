@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "assemble/assemble_priv.h"
 #include "assemble/sample.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cpython/code_read.h"
 #include "cpython/linetable.h"
 
@@ -131,14 +131,6 @@ static uint32_t mark_func(struct assembler *a, struct asm_process *p, uint32_t w
 	if (!p->codes_sampled.marks[which] && !define(a, p, &func))
 		p->codes_sampled.marks[which] = func.id;
 	return p->codes_sampled.marks[which];
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static int read_mark(const struct asm_process *p, uint64_t address, struct asm_code_mark *mark)

@@ -23,6 +23,7 @@
 
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/where.h"
 
 #define NOBODY	    65534
@@ -227,23 +228,15 @@ static void child(sandbox_fn fn, const void *arg, void *out, size_t size)
 
 /* --- the parent --- */
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 /* Bytes until the end of the answer, at most one more than fits; -ETIMEDOUT. */
 static ssize_t read_answer(int fd, char *out, size_t size, unsigned int wall_ms)
 {
-	uint64_t end = now_ms() + wall_ms;
+	uint64_t end = now_ns() / 1000000 + wall_ms;
 	size_t len = 0;
 
 	for (;;) {
 		struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
-		uint64_t now = now_ms();
+		uint64_t now = now_ns() / 1000000;
 		char extra;
 		ssize_t n;
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -13,6 +12,7 @@
 
 #include "abi/event.h"
 #include "abi/proc.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "capture/attach.h"
 #include "capture/capture.h"
@@ -243,14 +243,6 @@ static void settle(struct samples *s, struct samples *bare, struct calibration *
 	log_debug(
 		"entry-entry %u, entry-exit %u, exit-entry %u ns over %u; a push %u, a call %u ns more",
 		entry_entry, entry_exit, minus(jump, between), between, out->push_ns, out->call_ns);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 }
 
 typedef void (*leave_fn)(const void *tstate, const void *frame);

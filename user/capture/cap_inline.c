@@ -6,21 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "capture/inline_priv.h"
 
 #define BATCH_BYTES ((size_t)256 << 10) /* of the ring */
 #define CODES_MAX   (4u << 20) /* code objects that live at once; more a target only says it has */
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid)
 {

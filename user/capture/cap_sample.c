@@ -11,6 +11,7 @@
 #include "abi/select.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "capture/cap_bpf_priv.h"
 #include "capture/iterate.h"
@@ -143,11 +144,7 @@ void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns)
 
 static uint64_t cost_ns(const struct cap_bpf *c)
 {
-	struct timespec own = { 0 };
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
-	return (uint64_t)own.tv_sec * 1000000000ull + (uint64_t)own.tv_nsec +
-	       cap_bpf__counter(c, CNT_SAMPLE_NS);
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) + cap_bpf__counter(c, CNT_SAMPLE_NS);
 }
 
 /* In proportion, but up again slowly: what is in the rings is still to be paid for. */

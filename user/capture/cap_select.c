@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
 #include "abi/select.h"
+#include "base/clock.h"
 #include "capture/cap_bpf_priv.h"
 #include "trace.skel.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
 {

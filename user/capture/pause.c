@@ -8,11 +8,11 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "base/clock.h"
 #include "capture/iterate.h"
 #include "trace.skel.h"
 
@@ -58,14 +58,12 @@ int pause_probes(const struct bpf_loaded *bpf, struct attached *a)
 int pause_end(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a,
 	      uint64_t *since_ns)
 {
-	struct timespec now;
 	int err = ignore(bpf, a->pid, true);
 
 	if (err)
 		return err;
 	err = attach_resume(bpf, in, a);
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	*since_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	*since_ns = now_ns();
 	ignore(bpf, a->pid, false);
 	return err;
 }

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/services.h"
 #include "agent/window.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
@@ -125,14 +125,6 @@ struct agent {
 	uint64_t windows, profiles, samples, lost, unwritten;
 };
 
-static int64_t wall_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 /* --- windows --- */
 
 static int new_capture(void)
@@ -149,7 +141,7 @@ static void trim(struct agent *a)
 	struct store_trimmed removed = { 0 };
 	struct err e = { 0 };
 
-	if (store__trim(a->store, wall_now_ns(), &limits, &removed, &e))
+	if (store__trim(a->store, wall_ns(), &limits, &removed, &e))
 		log_warn("%s", e.what[0] ? e.what : "old profiles cannot be removed");
 	if (removed.by_bytes)
 		log_warn("%" PRIu64 " profiles were removed before their time: the store is full",

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "cmd/session_priv.h"
 
@@ -23,12 +24,9 @@
 
 static uint64_t cpu_ns(pid_t pid)
 {
-	struct timespec ts;
 	clockid_t clock;
 
-	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &ts))
-		return 0;
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return clock_getcpuclockid(pid, &clock) ? 0 : clock_ns(clock);
 }
 
 static int64_t share(const struct session *s, uint64_t ns)

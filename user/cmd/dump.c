@@ -9,12 +9,13 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cmd/cmd.h"
 #include "cmd/dump_show.h"
 #include "cmd/options.h"
 #include "cmd/run.h"
-#include "cmd/session_priv.h"
 #include "cmd/table.h"
+#include "cpython/interp.h"
 #include "proc/pid.h"
 
 #define TRY_NS	 20000000 /* at a process whose threads move */

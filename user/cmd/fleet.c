@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/grow.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -99,16 +100,13 @@ static void choice_done(struct choice *c)
 
 static int choose(struct choice *c, const struct fleet_opts *o, struct err *e)
 {
-	struct timespec ts;
-	int64_t now_ns;
+	int64_t now = wall_ns();
 	int err;
 
-	clock_gettime(CLOCK_REALTIME, &ts);
-	now_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-	if (o->since_ns > (uint64_t)now_ns || o->until_ns >= o->since_ns)
+	if (o->since_ns > (uint64_t)now || o->until_ns >= o->since_ns)
 		return err_set(e, -PYE_EUSAGE, "--since has to be longer ago than --until");
-	c->since_ns = now_ns - (int64_t)o->since_ns;
-	c->until_ns = now_ns - (int64_t)o->until_ns;
+	c->since_ns = now - (int64_t)o->since_ns;
+	c->until_ns = now - (int64_t)o->until_ns;
 	c->service = o->service;
 	err = selector__parse(&c->selector, o->query ? o->query : "", e);
 	return err ? err : store__open(&c->store, o->store, STORE_READ, e);

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "decode/decode.h"
@@ -26,11 +26,7 @@ static bool ends_with(const char *s, const char *end)
 static int default_name(const struct outputs *o, const char *comm, uint32_t pid,
 			const char *extension, char *out)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return outfile_default_name(out, PATH_MAX, o->verb, comm, pid,
-				    (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, extension);
+	return outfile_default_name(out, PATH_MAX, o->verb, comm, pid, wall_ns(), extension);
 }
 
 static int too_long(struct err *e)

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/progress.h"
+#include "base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EVERY_NS 100000000
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 void progress__init(struct progress *p, bool wanted)
 {

@@ -11,10 +11,10 @@
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/latency.h"
@@ -36,22 +36,6 @@ enum pye_counter {
 #include "abi/counters.def"
 #undef PYE_COUNTER
 };
-
-uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-int64_t wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 static int watch_signals(struct session *s)
 {

@@ -11,11 +11,11 @@
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "assemble/assemble.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "capture/cap_inline.h"
@@ -61,27 +61,14 @@ struct run {
 	struct err *e;
 };
 
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t monotonic_ns(void)
-{
-	return clock_ns(CLOCK_MONOTONIC);
-}
-
 static int open_capture(struct run *r, int fd)
 {
 	struct assembler_filter filter;
 	struct capw_opts writer;
 	struct utsname uts = { 0 };
 	struct trace_info info = {
-		.start_ns = monotonic_ns(),
-		.start_unix_ns = (int64_t)clock_ns(CLOCK_REALTIME),
+		.start_ns = now_ns(),
+		.start_unix_ns = wall_ns(),
 		.engine = "inline",
 		.version = PYEBPF_VERSION,
 		.hostname = uts.nodename,
@@ -205,7 +192,7 @@ static int take_thread(struct run *r, const struct outside_thread *t, struct cod
 							 .pix = PIX,
 							 .tid = (uint32_t)tid,
 							 .comm = comm,
-							 .ts_ns = monotonic_ns(),
+							 .ts_ns = now_ns(),
 							 .frames = shown,
 							 .frame_cnt = cnt });
 }
@@ -312,7 +299,7 @@ static void totals(struct run *r, struct trace_totals *t)
 
 	lost[LOSS_MAP] = cap_inline__lost(r->cap);
 	assembler__totals(r->as, lost, t);
-	t->end_ns = monotonic_ns();
+	t->end_ns = now_ns();
 }
 
 static void flush(struct run *r, uint64_t now)
@@ -391,7 +378,7 @@ static int loop(struct run *r)
 	int any = 0, err = 0;
 
 	while (!r->ended) {
-		uint64_t now = monotonic_ns();
+		uint64_t now = now_ns();
 
 		inline__alive(&r->engine);
 		any = drain(r, PASS_BATCHES);
@@ -586,7 +573,7 @@ static int begin(struct run *r, int fd)
 	cap_inline__use(r->cap, &r->engine);
 	err = inline__attach(&r->engine, r->pid.pid, &r->in, &io, r->e);
 	r->attached = !err;
-	r->attached_ns = monotonic_ns();
+	r->attached_ns = now_ns();
 	return err;
 }
 

@@ -4,6 +4,7 @@
 #define PYEBPF_CMD_SESSION_PRIV_H
 
 #include "assemble/assemble.h"
+#include "base/clock.h"
 #include "capture/cap_bpf.h"
 #include "capture/launch.h"
 #include "capture/replay.h"
@@ -63,9 +64,6 @@ struct session {
 	int refused; /* error that ends the run: the launched program cannot be traced */
 	struct err refusal;
 };
-
-uint64_t now_ns(void);
-int64_t wall_ns(void);
 
 /* session_totals - the counters so far. session_flush - what was read by now is a chunk. */
 void session_totals(const struct session *s, uint64_t now, struct trace_totals *out);

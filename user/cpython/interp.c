@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cpython/interp_file.h"
 #include "cpython/interp_names.h"
@@ -187,14 +187,6 @@ static int compare_files(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 static int refuse_slow(struct search *s, const struct mapping *m)
 {
 	if (s->file_err)
@@ -221,7 +213,7 @@ static int consider_sorted(struct search *s, const struct mapping *const *code, 
 		if (bytes < CODE_BYTES_MIN)
 			continue;
 		files++;
-		if (now_ms() > s->end_ms)
+		if (now_ns() / 1000000 > s->end_ms)
 			return refuse_slow(s, code[i]);
 		err = consider(s, code[i]);
 		if (err)
@@ -406,7 +398,7 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 	int err;
 
 	s.mem.fd = s.best.open.fd = -1;
-	s.end_ms = now_ms() + LOOK_MS;
+	s.end_ms = now_ns() / 1000000 + LOOK_MS;
 	e = e ? e : &unused;
 	*e = (struct err){ 0 };
 	out->version[0] = out->path[0] = '\0';

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "cpython/inline_plan.h"
 #include "inline/detour.h"
@@ -33,14 +33,6 @@
 uint64_t tsc_now(void)
 {
 	return __builtin_ia32_rdtsc();
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 uint64_t tsc_per_second(void)

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #define STOP_NS	     3000000ull /* for all threads to stand still */
 #define STOP_TRIES   30
@@ -34,14 +35,6 @@
 #define STACK_BYTES  (64u << 10) /* that is looked through */
 #define USER_CS	     0x33
 #define USER_SS	     0x2b
-
-uint64_t remote_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
  * the target gets to where it stops. */
@@ -65,7 +58,7 @@ void remote_pause(void)
 static void begin_stop(struct remote *r)
 {
 	if (!r->stopped_at)
-		r->stopped_at = remote_now();
+		r->stopped_at = now_ns();
 }
 
 void remote_end_stop(struct remote *r, uint64_t us)
@@ -200,7 +193,7 @@ static int await(struct remote *r, pid_t tid, uint64_t deadline)
 			return 0;
 		if (got == tid)
 			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
-		else if (remote_now() > deadline)
+		else if (now_ns() > deadline)
 			return -ETIMEDOUT;
 		else
 			remote_pause();
@@ -302,12 +295,12 @@ static int stop_held(struct remote *r)
 		return -errno;
 	r->threads[0] = (struct remote_thread){ .tid = r->held };
 	r->cnt = 1;
-	return await_all(r, 0, remote_now() + STOP_LAST_NS);
+	return await_all(r, 0, now_ns() + STOP_LAST_NS);
 }
 
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
-	uint64_t deadline = remote_now() + ns;
+	uint64_t deadline = now_ns() + ns;
 	int err;
 
 	if (r->held)
@@ -390,7 +383,7 @@ void remote__resume(struct remote *r)
 		else if (r->threads[i].stopped)
 			let_go(r->threads[i].tid, 0);
 	if (!r->calling) /* else the thread is not back yet */
-		remote_end_stop(r, (remote_now() - r->stopped_at) / 1000);
+		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
 	for (size_t i = 0; i < r->cnt; i++)
 		if (!r->held && !r->threads[i].stopped)
 			let_go_late(r, &r->threads[i]);

@@ -101,8 +101,7 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 struct maps;
 int remote__await_calls(struct remote *r, const struct maps *maps);
 
-/* For remote_call.c: the clock, a wait of some us, one stop that is over, others' claims to our CPU. */
-uint64_t remote_now(void);
+/* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU. */
 void remote_pause(void);
 void remote_end_stop(struct remote *r, uint64_t us);
 void remote_hurry(struct remote *r, bool on);

@@ -16,6 +16,7 @@
 #include <sys/user.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "proc/maps.h"
 
 #define CALL_NS	      10000000000ull /* nobody stands still for it, but a busy machine takes its time */
@@ -133,12 +134,12 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results, int64_t *values,
 			    uint64_t *us)
 {
-	uint64_t words[7 * REMOTE_CALLS_MAX + 2], start = remote_now(), tsc = tsc_now(), zero = 0;
+	uint64_t words[7 * REMOTE_CALLS_MAX + 2], start = now_ns(), tsc = tsc_now(), zero = 0;
 	uint64_t flag = 7ull * cnt, ns;
 
 	do {
 		remote_pause();
-		ns = remote_now() - start;
+		ns = now_ns() - start;
 		if (ns > CALL_NS)
 			return -ETIMEDOUT;
 	} while (remote__read(r, results, words, 56UL * cnt + 16) || words[flag] != 1);
@@ -190,7 +191,7 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
 	r->calling = true;
 	remote__resume(r);
 	r->calling = false;
-	us = (remote_now() - r->stopped_at) / 1000;
+	us = (now_ns() - r->stopped_at) / 1000;
 	if (!err && results)
 		err = wait_for_results(r, cnt, results, values, &us);
 	remote_end_stop(r, us);
@@ -261,11 +262,11 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 		   uint64_t gone)
 {
 	uint8_t byte;
-	uint64_t deadline = remote_now() + CALL_NS;
+	uint64_t deadline = now_ns() + CALL_NS;
 	int err = remote__call(r, calls, cnt, 0, NULL);
 
 	while (!err && !remote__read(r, gone, &byte, 1)) {
-		if (remote_now() > deadline)
+		if (now_ns() > deadline)
 			err = -ETIMEDOUT;
 		usleep(50);
 	}

@@ -12,10 +12,10 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "view/http.h"
 
 enum {
@@ -47,14 +47,6 @@ struct serve {
 	bool delivered;
 	struct asker askers[SERVE_CONNECTIONS_MAX];
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void hang_up(struct asker *a)
 {
