@@ -76,7 +76,6 @@ struct pprof_names {
 	uint32_t type_cnt;
 	uint64_t mapping, period, duration_ns, default_type;
 	int64_t time_ns;
-	uint32_t comm; /* of the sink */
 };
 
 int pprof_names__init(struct pprof_names *n, struct err *e);

@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
+#include "base/wire.h"
 
 #define RAW_MAX	     (256u << 20) /* of a profile; those that we write have a few MB */
 #define COMMENTS_MAX 256
@@ -33,10 +34,10 @@ static void bytes_done(struct bytes *b)
 }
 
 struct scan {
-	const uint8_t *at, *end;
 	uint64_t comments[COMMENTS_MAX]; /* numbers of strings */
 	uint32_t comment_cnt;
 	uint64_t time, duration;
+	bool bad;
 };
 
 void head_comment(const struct store_label *label, char *out, uint32_t size)
@@ -83,92 +84,31 @@ static int read_file(int fd, struct bytes *out)
 	return gzclose_r(file) != Z_OK && !err ? -PYE_EFORMAT : err;
 }
 
-static int varint(struct scan *s, uint64_t *out)
-{
-	uint64_t value = 0;
-
-	for (unsigned int shift = 0; shift < 64 && s->at < s->end; shift += 7) {
-		uint8_t byte = *s->at++;
-
-		value |= (uint64_t)(byte & 0x7f) << shift;
-		if (!(byte & 0x80)) {
-			*out = value;
-			return 0;
-		}
-	}
-	return -PYE_EFORMAT;
-}
-
-/* A field: its number, and a value or the bytes that it has. */
-static int next_field(struct scan *s, uint32_t *field, uint64_t *value, struct bytes *bytes)
-{
-	uint64_t tag;
-	int err = varint(s, &tag);
-
-	if (err)
-		return err;
-	*field = (uint32_t)(tag >> 3);
-	bytes->data = NULL;
-	switch (tag & 7) {
-	case 0:
-		return varint(s, value);
-	case 1:
-		bytes->len = 8;
-		break;
-	case 2:
-		err = varint(s, value);
-		if (err || *value > (uint64_t)(s->end - s->at))
-			return -PYE_EFORMAT;
-		bytes->len = *value;
-		break;
-	case 5:
-		bytes->len = 4;
-		break;
-	default:
-		return -PYE_EFORMAT;
-	}
-	if (bytes->len > (size_t)(s->end - s->at))
-		return -PYE_EFORMAT;
-	bytes->data = (uint8_t *)s->at;
-	s->at += bytes->len;
-	return 0;
-}
-
 /* Comments can be packed, as others write them, or not. */
-static int add_comments(struct scan *s, uint64_t value, const struct bytes *bytes)
+static void add_comments(struct scan *s, const struct wire_field *f)
 {
-	struct scan inner = { .at = bytes->data, .end = bytes->data + bytes->len };
-	int err = 0;
+	struct wire inner = wire_inner(f);
 
-	if (!bytes->data) {
-		if (s->comment_cnt < COMMENTS_MAX)
-			s->comments[s->comment_cnt++] = value;
-		return 0;
-	}
-	while (!err && inner.at < inner.end && s->comment_cnt < COMMENTS_MAX)
-		err = varint(&inner, &s->comments[s->comment_cnt++]);
-	return err;
+	if (f->type == WIRE_VARINT && s->comment_cnt < COMMENTS_MAX)
+		s->comments[s->comment_cnt++] = f->value;
+	while (inner.at < inner.end && !inner.bad && s->comment_cnt < COMMENTS_MAX)
+		s->comments[s->comment_cnt++] = wire__varint(&inner);
+	s->bad |= inner.bad;
 }
 
-static int scan_numbers(struct scan *s)
+static int scan_numbers(struct scan *s, struct wire w)
 {
-	struct bytes bytes = { 0 };
-	uint64_t value = 0;
-	uint32_t field;
-	int err = 0;
+	struct wire_field f;
 
-	while (!err && s->at < s->end) {
-		err = next_field(s, &field, &value, &bytes);
-		if (err)
-			return err;
-		if (field == FIELD_TIME && !bytes.data)
-			s->time = value;
-		else if (field == FIELD_DURATION && !bytes.data)
-			s->duration = value;
-		else if (field == FIELD_COMMENT)
-			err = add_comments(s, value, &bytes);
+	while (wire__next(&w, &f)) {
+		if (f.number == FIELD_TIME && f.type == WIRE_VARINT)
+			s->time = f.value;
+		else if (f.number == FIELD_DURATION && f.type == WIRE_VARINT)
+			s->duration = f.value;
+		else if (f.number == FIELD_COMMENT)
+			add_comments(s, &f);
 	}
-	return err;
+	return w.bad || s->bad || w.at < w.end ? -PYE_EFORMAT : 0;
 }
 
 static int compare_labels(const void *a, const void *b)
@@ -204,28 +144,25 @@ static bool is_comment(const struct scan *s, uint64_t string)
 }
 
 /* The strings that are comments, one after the other into h->text. */
-static int take_strings(struct head *h, struct scan *s, const struct bytes *all)
+static int take_strings(struct head *h, const struct scan *s, struct wire w)
 {
-	struct bytes bytes = { 0 };
-	uint64_t value = 0, string = 0;
-	uint32_t field;
+	uint64_t string = 0;
+	struct wire_field f;
 	char *to;
 
-	h->text = to = malloc(all->len + 1); /* each string ends where the next one's tag was */
+	/* each string ends where the next one's tag was */
+	h->text = to = malloc((size_t)(w.end - w.at) + 1);
 	if (!to)
 		return -ENOMEM;
-	s->at = all->data;
-	while (s->at < s->end) {
-		if (next_field(s, &field, &value, &bytes))
-			return -PYE_EFORMAT;
-		if (field != FIELD_STRING || !bytes.data)
+	while (wire__next(&w, &f)) {
+		if (f.number != FIELD_STRING || f.type != WIRE_BYTES)
 			continue;
 		if (is_comment(s, string++)) {
-			memcpy(to, bytes.data, bytes.len);
-			to[bytes.len] = '\0';
-			if (strlen(to) == bytes.len)
+			memcpy(to, f.bytes, f.value);
+			to[f.value] = '\0';
+			if (strlen(to) == f.value)
 				add_label(h, to);
-			to += bytes.len + 1;
+			to += f.value + 1;
 		}
 	}
 	return 0;
@@ -235,16 +172,16 @@ int head_read(int fd, struct head *out)
 {
 	auto_fn(bytes_done) struct bytes all = { 0 };
 	struct scan s = { 0 };
+	struct wire w;
 	int err;
 
 	memset(out, 0, sizeof(*out));
 	err = read_file(fd, &all);
 	if (err)
 		return err;
-	s.at = all.data;
-	s.end = all.data + all.len;
-	err = scan_numbers(&s);
-	err = err ? err : take_strings(out, &s, &all);
+	w = (struct wire){ .at = all.data, .end = all.data + all.len };
+	err = scan_numbers(&s, w);
+	err = err ? err : take_strings(out, &s, w);
 	if (err)
 		return err;
 	if (s.time > INT64_MAX || s.duration > INT64_MAX - s.time)
