@@ -107,7 +107,7 @@ BROKEN = {
     "resource beyond its table": (
         set_row("shared", "funcTable", "resource", 0, 9), "shared.funcTable.resource[0]"),
     "category beyond the list": (
-        set_row("shared", "frameTable", "category", 0, 11), "shared.frameTable.category[0]"),
+        set_row("shared", "frameTable", "category", 0, 99), "shared.frameTable.category[0]"),
     "no subcategory": (
         set_row("shared", "frameTable", "subcategory", 0, None), "shared.frameTable.subcategory[0]"),
     "two time columns": (

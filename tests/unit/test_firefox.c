@@ -422,6 +422,62 @@ static void test_split(void **state)
 	parts_free(&parts);
 }
 
+/* 120,000 waits of 1 to 1,200 us, an eighth of them without a stack. */
+static void feed_waits(struct push *p)
+{
+	static const struct trace_frame frames[] = { { 1, 12 } };
+	struct trace_sample s = { .thread = 1, .off_cpu = true, .frames = frames, .count = 1 };
+
+	p->sample_ns = 1000000;
+	begin_one_thread(p);
+	push_func(p, 1, 1, "ask", "/srv/ask.py", 10);
+	s.ts_ns = NS_START;
+	for (uint32_t i = 0; i < 120000; i++) {
+		s.weight_ns = 1000 * (1 + i % 1200);
+		s.ts_ns += s.weight_ns;
+		s.frame_cnt = i % 8 ? 1 : 0;
+		s.reason = i % 2 ? REASON_LOCK : REASON_GIL;
+		s.lock = i % 2 ? 0xabc : 0;
+		assert_int_equal(p->to->sample(p->self, &s), 0);
+	}
+	push_end(p, s.ts_ns, 120000, 0);
+}
+
+static uint64_t count_of(const char *text, const char *what)
+{
+	uint64_t n = 0;
+
+	for (text = strstr(text, what); text; text = strstr(text + 1, what))
+		n++;
+	return n;
+}
+
+/* The longest waits have markers, the others are counted; samples have all of them. */
+static void test_waits_are_thinned(void **state)
+{
+	auto_free char *text = export_one(feed_waits);
+	const char *left =
+		strstr(text, "\"Waits without a marker\",\"format\":\"integer\",\"value\":");
+	const char *min =
+		strstr(text, "\"as they were shorter than\",\"format\":\"nanoseconds\",\"value\":");
+	uint64_t markers = count_of(text, "\"type\":\"PyLockWait\"") +
+			   count_of(text, "\"type\":\"PyGILWait\"");
+	uint64_t shorter, min_us;
+
+	(void)state;
+	assert_non_null(left);
+	assert_non_null(min);
+	min_us = strtoull(strstr(min, "value") + 7, NULL, 10) / 1000;
+	shorter = strtoull(strstr(left, "value") + 7, NULL, 10);
+	assert_in_range(min_us, 2, 1200);
+	/* of 1,200 lengths, the same number of each, those below the smallest one that is kept */
+	assert_int_equal(shorter, (min_us - 1) * 100);
+	assert_int_equal(markers, 120000 - shorter);
+	assert_has(text, "\"name\":\"Lock wait\"");
+	assert_has(text, "\"line\":\"/srv/ask.py:12\",\"lock\":\"0xabc\"");
+	assert_has(text, "\"samples\":{\"length\":120001,");
+}
+
 static void test_errors(void **state)
 {
 	const struct export_opts opts = { 0 };
@@ -601,6 +657,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_processes),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_split),
+		cmocka_unit_test(test_waits_are_thinned),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_map),

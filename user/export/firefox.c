@@ -83,6 +83,7 @@ static int next_part(struct firefox *ff)
 	ff->part_start_ns = cut_ns;
 	ff->part_events = ff->part_lost = 0;
 	ff_tables__next_file(&ff->tables);
+	ff_waits_next_file(ff);
 	for (uint32_t i = 0; !err && i < ff->thread_ids.cnt; i++) {
 		struct ff_thread *t = &ff->threads[i];
 
@@ -144,6 +145,42 @@ static int on_event(void *self, const struct trace_event *event)
 	return ff_samples__add(&t->samples, ff->gzip, change_time(ff, event->ts_ns), top_stack(t));
 }
 
+static int sampled_stack(struct firefox *ff, const struct trace_sample *sample, uint32_t *stack,
+			 uint32_t *frame)
+{
+	for (uint32_t i = 0; i < sample->frame_cnt; i++) {
+		uint32_t func = ff_map__find_id(&ff->func_ids, sample->frames[i].func);
+
+		if (func == FF_NONE)
+			return -PYE_EFORMAT;
+		*frame = ff_tables__frame_at(&ff->tables, ff->func_frames[func],
+					     sample->frames[i].line);
+		if (*frame == FF_NONE)
+			return -ENOMEM;
+		*stack = ff_tables__stack(&ff->tables, *stack, *frame);
+		if (*stack == FF_NONE)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Of a wait: its marker, and the stack with the leaf that says for what. Short waits before it are in its
+ * weight; the marker is not longer than the thread was away. */
+static int wait_stack(struct firefox *ff, struct ff_thread *t, const struct trace_sample *sample,
+		      uint64_t start_ns, uint32_t frame, uint32_t *stack)
+{
+	uint32_t leaf = ff_wait_frame(ff, sample->reason);
+	int err;
+
+	if (start_ns < t->sampled_ns)
+		start_ns = t->sampled_ns;
+	err = ff_wait_add(ff, t, sample, start_ns, *stack, frame);
+	if (err || leaf == FF_NONE)
+		return err ? err : -ENOMEM;
+	*stack = ff_tables__stack(&ff->tables, *stack, leaf);
+	return *stack == FF_NONE ? -ENOMEM : 0;
+}
+
 /* A sample stands for the time up to it: its stack begins then, and ends with it unless the next one's
  * time follows at once. */
 static int on_sample(void *self, const struct trace_sample *sample)
@@ -151,7 +188,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	uint64_t end_ns = sample->ts_ns, start_ns;
 	struct ff_thread *t = find_thread(self, sample->thread);
 	struct firefox *ff = self;
-	uint32_t stack = FF_NONE, frame;
+	uint32_t stack = FF_NONE, frame = FF_NONE;
 	int err = 0;
 
 	if (!t)
@@ -163,23 +200,15 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	ff->part_events++;
 	ff->events++;
 	t->events++;
-	for (uint32_t i = 0; i < sample->frame_cnt; i++) {
-		uint32_t func = ff_map__find_id(&ff->func_ids, sample->frames[i].func);
-
-		if (func == FF_NONE)
-			return -PYE_EFORMAT;
-		frame = ff_tables__frame_at(&ff->tables, ff->func_frames[func],
-					    sample->frames[i].line);
-		if (frame == FF_NONE)
-			return -ENOMEM;
-		stack = ff_tables__stack(&ff->tables, stack, frame);
-		if (stack == FF_NONE)
-			return -ENOMEM;
-	}
+	err = sampled_stack(ff, sample, &stack, &frame);
+	if (err)
+		return err;
 	start_ns = change_time(ff, end_ns > sample->weight_ns ? end_ns - sample->weight_ns : 0);
 	/* ticks come late, and what runs for less than one is not seen: that is no hole */
 	if (t->samples.cnt && t->sampled_ns + ff->info.sample_ns < start_ns)
 		err = close_samples(ff, t, ff->info.start_ns + t->sampled_ns);
+	if (!err && sample->off_cpu)
+		err = wait_stack(ff, t, sample, start_ns, frame, &stack);
 	if (end_ns > ff->last_ns)
 		ff->last_ns = end_ns;
 	t->sampled_ns = ff_since(ff, end_ns);

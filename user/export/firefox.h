@@ -8,6 +8,7 @@
  *   function                          -> a function and a frame, coloured by where its file lies
  *   gap                               -> a sample without a stack, and a marker
  *   start, end, exec                  -> markers
+ *   wait of a sampled thread          -> a leaf frame, and a marker (firefox_waits.h)
  *   losses, engine, versions, cost    -> meta.extra
  *
  * Samples are compressed while they come (firefox_samples.h); the rest is written at the end of a
@@ -20,6 +21,7 @@
 #include "export/export.h"
 #include "export/firefox_samples.h"
 #include "export/firefox_tables.h"
+#include "export/firefox_waits.h"
 
 struct ff_process {
 	uint32_t pid;
@@ -50,6 +52,8 @@ struct ff_thread {
 	uint64_t events;
 	struct trace_gap *gaps;
 	uint32_t gap_cnt, gap_cap;
+	struct ff_wait *waits;
+	uint32_t wait_cnt, wait_cap;
 };
 
 struct firefox {
@@ -73,6 +77,9 @@ struct firefox {
 	uint32_t part; /* from 1 */
 	uint64_t part_start_ns, part_end_ns;
 	uint64_t part_events, part_lost;
+	uint32_t wait_cnt; /* of all threads */
+	uint64_t wait_min_ns; /* shorter ones are not kept */
+	uint64_t waits_left_out;
 };
 
 /* ff_since - a moment as time of the profile: since the start of the capture, never negative. */

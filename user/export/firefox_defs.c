@@ -163,6 +163,7 @@ void ff_defs_done(struct firefox *ff)
 		ff_samples__clear(&ff->threads[i].samples);
 		free(ff->threads[i].open);
 		free(ff->threads[i].gaps);
+		free(ff->threads[i].waits);
 	}
 	free(ff->processes);
 	free(ff->threads);

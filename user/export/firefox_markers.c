@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Markers of a thread: its life, and on a main thread that of the process; gaps and losses. */
+/* Markers of a thread: its life, and on a main thread that of the process; gaps and losses; waits. */
 #include "export/firefox.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@ enum mark_kind {
 	MARK_THREAD_START,
 	MARK_THREAD_EXIT,
 	MARK_GAP,
-	MARK_LOST
+	MARK_LOST,
+	MARK_WAIT
 };
 
 /* One marker, sorted by time before it is written. */
@@ -23,6 +24,7 @@ struct mark {
 	enum mark_kind kind;
 	uint64_t start_ns, end_ns; /* of the profile; end only where there is an interval */
 	const struct trace_gap *gap;
+	const struct ff_wait *wait;
 };
 
 static const struct {
@@ -41,7 +43,9 @@ static const struct {
 
 void ff_write_marker_schema(struct outbuf *b)
 {
-	outbuf__puts(b, "[{\"name\":\"PyProcess\","
+	outbuf__putc(b, '[');
+	ff_wait_write_schemas(b);
+	outbuf__puts(b, "{\"name\":\"PyProcess\","
 			"\"display\":[\"marker-chart\",\"marker-table\",\"timeline-overview\"],"
 			"\"tooltipLabel\":\"{marker.name}\","
 			"\"tableLabel\":\"{marker.data.event} {marker.data.comm}\","
@@ -90,11 +94,13 @@ static void put_member(const struct firefox *ff, struct outbuf *b, const char *k
 	json_strn(b, s->s, s->len);
 }
 
-static void put_data(struct firefox *ff, const struct ff_thread *t, const struct mark *m)
+static int put_data(struct firefox *ff, const struct ff_thread *t, const struct mark *m)
 {
 	struct outbuf *b = &ff->json;
 	const struct ff_process *p = &ff->processes[t->process];
 
+	if (m->wait)
+		return ff_wait_write(ff, m->wait);
 	outbuf__puts(b, "{\"type\":");
 	json_str(b, kinds[m->kind].schema);
 	if (m->gap) {
@@ -103,7 +109,7 @@ static void put_data(struct firefox *ff, const struct ff_thread *t, const struct
 		outbuf__puts(b, ",\"count\":");
 		json_u64(b, m->gap->lost);
 		outbuf__putc(b, '}');
-		return;
+		return 0;
 	}
 	outbuf__puts(b, ",\"event\":");
 	json_str(b, kinds[m->kind].event);
@@ -118,13 +124,14 @@ static void put_data(struct firefox *ff, const struct ff_thread *t, const struct
 		put_member(ff, b, "python", p->python);
 	}
 	outbuf__putc(b, '}');
+	return 0;
 }
 
 static void add_life(const struct firefox *ff, struct mark *marks, uint32_t *cnt,
 		     enum mark_kind kind, uint64_t ts_ns)
 {
 	if (ts_ns && ff_in_part(ff, ts_ns))
-		marks[(*cnt)++] = (struct mark){ kind, ff_since(ff, ts_ns), 0, NULL };
+		marks[(*cnt)++] = (struct mark){ .kind = kind, .start_ns = ff_since(ff, ts_ns) };
 }
 
 static uint32_t collect(const struct firefox *ff, const struct ff_thread *t, struct mark *marks)
@@ -142,13 +149,20 @@ static uint32_t collect(const struct firefox *ff, const struct ff_thread *t, str
 		const struct trace_gap *gap = &t->gaps[i];
 		uint64_t until_ns = gap->until_ns > gap->ts_ns ? gap->until_ns : gap->ts_ns;
 
-		marks[cnt++] = (struct mark){ gap->reason == GAP_LOSS ? MARK_LOST : MARK_GAP,
-					      ff_since(ff, gap->ts_ns), ff_since(ff, until_ns),
-					      gap };
+		marks[cnt++] =
+			(struct mark){ .kind = gap->reason == GAP_LOSS ? MARK_LOST : MARK_GAP,
+				       .start_ns = ff_since(ff, gap->ts_ns),
+				       .end_ns = ff_since(ff, until_ns),
+				       .gap = gap };
 		if (gap->reason == GAP_EXEC && t->is_main)
-			marks[cnt++] = (struct mark){ MARK_PROCESS_EXEC, ff_since(ff, gap->ts_ns),
-						      0, NULL };
+			marks[cnt++] = (struct mark){ .kind = MARK_PROCESS_EXEC,
+						      .start_ns = ff_since(ff, gap->ts_ns) };
 	}
+	for (uint32_t i = 0; i < t->wait_cnt; i++)
+		marks[cnt++] = (struct mark){ .kind = MARK_WAIT,
+					      .start_ns = t->waits[i].start_ns,
+					      .end_ns = t->waits[i].end_ns,
+					      .wait = &t->waits[i] };
 	return cnt;
 }
 
@@ -165,7 +179,9 @@ static int put_names(struct firefox *ff, const struct mark *marks, uint32_t cnt)
 {
 	outbuf__puts(&ff->json, ",\"name\":[");
 	for (uint32_t i = 0; i < cnt; i++) {
-		uint32_t name = ff_tables__text(&ff->tables, kinds[marks[i].kind].name);
+		const struct ff_wait *wait = marks[i].wait;
+		uint32_t name = ff_tables__text(&ff->tables, wait ? ff_wait_name(wait->reason)
+								  : kinds[marks[i].kind].name);
 
 		if (name == FF_NONE)
 			return -ENOMEM;
@@ -174,6 +190,18 @@ static int put_names(struct firefox *ff, const struct mark *marks, uint32_t cnt)
 		json_u64(&ff->json, name);
 	}
 	return 0;
+}
+
+static bool is_interval(const struct mark *m)
+{
+	return m->gap || m->wait;
+}
+
+static enum ff_category category_of(const struct mark *m)
+{
+	if (m->wait)
+		return ff_wait_category(m->wait->reason);
+	return m->gap ? FF_CAT_GAP : FF_CAT_OTHER;
 }
 
 static void put_columns(struct firefox *ff, const struct mark *marks, uint32_t cnt)
@@ -190,7 +218,7 @@ static void put_columns(struct firefox *ff, const struct mark *marks, uint32_t c
 	for (uint32_t i = 0; i < cnt; i++) {
 		if (i)
 			outbuf__putc(b, ',');
-		if (marks[i].gap)
+		if (is_interval(&marks[i]))
 			json_ms(b, marks[i].end_ns);
 		else
 			outbuf__puts(b, "null");
@@ -199,19 +227,20 @@ static void put_columns(struct firefox *ff, const struct mark *marks, uint32_t c
 	for (uint32_t i = 0; i < cnt; i++) {
 		if (i)
 			outbuf__putc(b, ',');
-		outbuf__putc(b, marks[i].gap ? '1' : '0');
+		outbuf__putc(b, is_interval(&marks[i]) ? '1' : '0');
 	}
 	outbuf__puts(b, "],\"category\":[");
 	for (uint32_t i = 0; i < cnt; i++) {
 		if (i)
 			outbuf__putc(b, ',');
-		json_u64(b, marks[i].gap ? FF_CAT_GAP : FF_CAT_OTHER);
+		json_u64(b, category_of(&marks[i]));
 	}
 }
 
 int ff_write_markers(struct firefox *ff, const struct ff_thread *t)
 {
-	auto_free struct mark *marks = calloc((size_t)t->gap_cnt * 2 + 4, sizeof(*marks));
+	auto_free struct mark *marks =
+		calloc((size_t)t->gap_cnt * 2 + t->wait_cnt + 4, sizeof(*marks));
 	struct outbuf *b = &ff->json;
 	uint32_t cnt;
 	int err;
@@ -227,11 +256,11 @@ int ff_write_markers(struct firefox *ff, const struct ff_thread *t)
 		return err;
 	put_columns(ff, marks, cnt);
 	outbuf__puts(b, "],\"data\":[");
-	for (uint32_t i = 0; i < cnt; i++) {
+	for (uint32_t i = 0; !err && i < cnt; i++) {
 		if (i)
 			outbuf__putc(b, ',');
-		put_data(ff, t, &marks[i]);
+		err = put_data(ff, t, &marks[i]);
 	}
 	outbuf__puts(b, "]}");
-	return 0;
+	return err;
 }

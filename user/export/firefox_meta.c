@@ -135,6 +135,10 @@ static void put_part(const struct firefox *ff, struct entries *e, bool last)
 	put_text(e, "File", text);
 	put_count(e, "Events in this file", "integer", ff->part_events);
 	put_count(e, "Events lost in this file", "integer", ff->part_lost);
+	if (ff->waits_left_out) {
+		put_count(e, "Waits without a marker", "integer", ff->waits_left_out);
+		put_count(e, "as they were shorter than", "nanoseconds", ff->wait_min_ns);
+	}
 	if (ff->opts.split_events && ff->events > ff->opts.split_events && !ff->out->next)
 		put_text(e, "Note",
 			 "more events than the viewer handles well; the output could not be split");

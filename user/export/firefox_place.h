@@ -22,7 +22,11 @@
 	X(FF_CAT_GC,        "GC",            "red")         \
 	X(FF_CAT_GIL,       "GIL wait",      "lightred")    \
 	X(FF_CAT_GAP,       "Gap",           "darkgrey")    \
-	X(FF_CAT_IDLE,      "Idle",          "transparent")
+	X(FF_CAT_IDLE,      "Idle",          "transparent") \
+	X(FF_CAT_LOCK,      "Lock wait",     "magenta")     \
+	X(FF_CAT_IO,        "I/O wait",      "lightblue")   \
+	X(FF_CAT_FAULT,     "Page fault",    "brown")       \
+	X(FF_CAT_PREEMPTED, "Preempted",     "darkgrey")
 /* clang-format on */
 enum ff_category {
 #define X(id, name, colour) id,

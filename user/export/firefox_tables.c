@@ -28,7 +28,7 @@ uint32_t ff_tables__frame(struct ff_tables *t, const struct trace_func *func,
 	    ff_grow((void **)&t->frames, &t->frame_cap, t->with_place.cnt, sizeof(*t->frames)))
 		return FF_NONE;
 	index = t->with_place.cnt;
-	key = ff_map__add(&t->with_place, ff_pair(key, package << 4 | (uint32_t)place->category));
+	key = ff_map__add(&t->with_place, ff_pair(key, package << 5 | (uint32_t)place->category));
 	if (key == index)
 		t->frames[index] = (struct ff_frame){
 			.name = name,
