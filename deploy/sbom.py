@@ -17,6 +17,7 @@ LIBRARIES = [("libbpf-dev", "libbpf", "LGPL-2.1-only OR BSD-2-Clause", "https://
              ("libyajl-dev", "yajl", "ISC", "https://lloyd.github.io/yajl"),
              ("libsqlite3-dev", "sqlite", "blessing", "https://sqlite.org"),
              ("libncurses-dev", "ncurses", "X11-distribute-modifications-variant", "https://invisible-island.net/ncurses"),
+             ("libmicrohttpd-dev", "libmicrohttpd", "LGPL-2.1-or-later", "https://www.gnu.org/software/libmicrohttpd"),
              ("libxxhash-dev", "xxhash", "BSD-2-Clause", "https://github.com/Cyan4973/xxHash"),
              ("uthash-dev", "uthash", "BSD-1-Clause", "https://troydhanson.github.io/uthash"),
              ("libc6-dev", "glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc")]

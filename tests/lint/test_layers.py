@@ -11,6 +11,8 @@ EDGES = {
     "base": "",
     "proc": "base",
     "elf": "base",
+    # bytes over HTTP; whose they are and who may have them is its owner's business
+    "net": "base",
     "cpython": "base proc elf abi",
     # windows on disk: bytes and labels, whatever made them
     "store": "base",
@@ -28,7 +30,7 @@ EDGES = {
     # the same from the other end: what it reads becomes the model
     "import": "base profile",
     # serves bytes; what they are is the command's business
-    "view": "base",
+    "view": "base net",
     # a window is a capture that becomes profiles: after the fact, but for the names of running processes
     "agent": "base proc decode export profile store",
     # what it shows is the model; where that came from it does not know
@@ -48,6 +50,7 @@ LIBRARIES = {
     r"yajl/": "import",
     r"sqlite3\.h": "store",
     r"ncurses\.h": "tui",
+    r"microhttpd\.h": "net",
 }
 # What the BPF programs may include, beside themselves.
 BPF = r"abi/|lib/|py/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"

@@ -143,7 +143,7 @@ def test_the_sbom(dist):
         sbom = json.load(f)
     assert sbom["spdxVersion"] == "SPDX-2.3" and sbom["dataLicense"] == "CC0-1.0"
     names = {p["name"]: p for p in sbom["packages"]}
-    assert {"pyebpf", "libbpf", "elfutils libelf", "zlib", "zstd", "capstone", "yajl", "sqlite", "ncurses", "glibc", "speedscope"} <= set(names)
+    assert {"pyebpf", "libbpf", "elfutils libelf", "zlib", "zstd", "capstone", "yajl", "sqlite", "ncurses", "libmicrohttpd", "glibc", "speedscope"} <= set(names)
     idents = [p["SPDXID"] for p in sbom["packages"]]
     assert len(idents) == len(set(idents)) and all(re.fullmatch(r"SPDXRef-[\w.-]+", i) for i in idents)
     known = {*idents, "SPDXRef-DOCUMENT"}
@@ -160,7 +160,7 @@ def test_the_libraries_of_the_sbom_are_those_that_are_linked():
     line = re.search(r"^build pyebpf: C_EXECUTABLE.*?\n\n", ninja, re.M | re.S)[0] + \
         "".join(re.findall(r"^.*-lelf.*$", ninja, re.M))
     linked = {re.sub(r".*/lib|^-l|\.a$", "", word) for word in line.split() if re.match(r"-l\w|/.*/lib\w+\.a$", word)}
-    assert {"bpf", "elf"} <= linked <= {"bpf", "elf", "z", "zstd", "capstone", "yajl_s", "sqlite3", "ncursesw", "tinfo", "m"}, linked
+    assert {"bpf", "elf"} <= linked <= {"bpf", "elf", "z", "zstd", "capstone", "yajl_s", "sqlite3", "ncursesw", "tinfo", "microhttpd", "pthread", "m"}, linked
 
 
 @lib.long_only

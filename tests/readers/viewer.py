@@ -20,9 +20,12 @@ class Server:
         self.address, self.port, self.token = re.search(r"//([\d.]+):(\d+)/([0-9a-f]+)/", url).groups()
         self.port = int(self.port)
 
-    def raw(self, data):
+    def raw(self, data, more=True):
+        """What comes back; without `more` it is told that nothing follows."""
         with socket.create_connection((self.address, self.port), timeout=30) as s:
             s.sendall(data)
+            if not more:
+                s.shutdown(socket.SHUT_WR)
             got = b""
             while True:
                 piece = s.recv(65536)

@@ -13,12 +13,6 @@
 
 #include "base/err.h"
 
-enum {
-	SERVE_CONNECTIONS_MAX = 32,
-	SERVE_HEAD_BYTES = 8192, /* of a request */
-	SERVE_PATIENCE_S = 10, /* for a request, and for each step of an answer */
-};
-
 /**
  * struct serve_file - what is served
  * @name:   behind the token; "" for the page itself
