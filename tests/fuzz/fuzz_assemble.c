@@ -6,32 +6,18 @@
  * mutations reach states that a random stream does not. Whatever comes in: events written and events lost
  * are those generated, what was written is what a decoder reads, and its frames nest.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "../unit/record_make.h"
 #include "assemble/assemble.h"
+#include "capfile/format.h"
 #include "capfile/writer.h"
+#include "checker.h"
 #include "decode/decode.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 enum {
-	IDS = 1 << 16,
 	THREADS = 8,
 	DEPTH = 64,
 	STEPS_MAX = 4000,
 	INPUT_MAX = 1 << 16
-};
-
-struct checker {
-	uint64_t last_ns, events;
-	int lies; /* numbers of threads can come again */
-	uint32_t depth[IDS]; /* of thread ids below IDS */
 };
 
 /* What a thread of the program of steps has open. */
@@ -50,41 +36,6 @@ struct fuzz {
 	uint8_t ended[THREADS + 3]; /* by number: never used again */
 	uint64_t next_frame;
 };
-
-#define demand(ok)                                                       \
-	do {                                                             \
-		if (!(ok)) {                                             \
-			fprintf(stderr, "line %d: %s\n", __LINE__, #ok); \
-			abort();                                         \
-		}                                                        \
-	} while (0)
-
-static int on_event(void *self, const struct trace_event *e)
-{
-	struct checker *c = self;
-
-	demand(e->ts_ns >= c->last_ns);
-	c->last_ns = e->ts_ns;
-	c->events += e->kind != TRACE_OPEN;
-	if (e->thread >= IDS)
-		return 0;
-	if (c->lies && !e->depth && !trace_is_leave(e->kind))
-		c->depth[e->thread] = 0;
-	if (trace_is_leave(e->kind))
-		demand(--c->depth[e->thread] == e->depth);
-	else
-		demand(c->depth[e->thread]++ == e->depth);
-	return 0;
-}
-
-static int on_gap(void *self, const struct trace_gap *g)
-{
-	struct checker *c = self;
-
-	if (g->thread < IDS)
-		c->depth[g->thread] = 0;
-	return 0;
-}
 
 static void feed(struct fuzz *f, const uint8_t *data, size_t len)
 {
@@ -272,14 +223,15 @@ static void batches(struct fuzz *f, const uint8_t *data, size_t size)
 
 static void check(struct fuzz *f, int fd)
 {
-	static const struct trace_consumer consumer = { .event = on_event, .gap = on_gap };
 	static struct checker c;
 	struct trace_totals totals;
 	uint64_t sum = 0;
 	struct err e = { 0 };
 
 	memset(&c, 0, sizeof(c));
-	c.lies = f->lies;
+	c.text_max = CAP_STRING_MAX;
+	c.depth_max = CAP_DEPTH_MAX;
+	c.ids_again = f->lies;
 	assembler__finish(f->a);
 	assembler__totals(f->a, NULL, &totals);
 	demand(!capw__finish(f->w, &totals));
@@ -288,7 +240,7 @@ static void check(struct fuzz *f, int fd)
 		sum += totals.lost[i];
 	demand(totals.generated == totals.written + sum);
 	demand(lseek(fd, 0, SEEK_SET) == 0);
-	demand(!decode_file(fd, &consumer, &c, &e));
+	demand(!decode_file(fd, &checker_consumer, &c, &e));
 	if (e.what[0])
 		fprintf(stderr, "%s\n", e.what);
 	demand(!e.what[0]);

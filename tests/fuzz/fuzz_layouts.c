@@ -3,22 +3,11 @@
  * What an interpreter's file or memory says of itself, over any bytes: _Py_DebugOffsets, the version
  * among strings, and the characters of a str.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/text.h"
 #include "cpython/layouts.h"
 #include "cpython/pystr.h"
 #include "cpython/version.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void demand(int ok)
-{
-	if (!ok)
-		abort();
-}
+#include "fuzz.h"
 
 static void check_debug(const struct layout *l, const uint8_t *data, size_t size)
 {

@@ -3,27 +3,13 @@
  * The sandboxed reader of interpreter files, over any bytes: ELF tables and the probe plan. And the vetting
  * of its answer, which may be any bytes as well: what is taken is in bounds.
  */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/err.h"
 #include "cpython/interp_file.h"
 #include "cpython/layouts.h"
 #include "cpython/plan.h"
 #include "cpython/version.h"
 #include "elf/elf_file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void demand(int ok)
-{
-	if (!ok)
-		abort();
-}
+#include "fuzz.h"
 
 static void read_file(int fd)
 {
@@ -68,14 +54,10 @@ static void vet_answer(const uint8_t *data, size_t size, int fd)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+	int fd = input_file(data, size);
 
-	if (fd < 0)
-		return 0;
-	if (write(fd, data, size) == (ssize_t)size) {
-		read_file(fd);
-		vet_answer(data, size, fd);
-	}
+	read_file(fd);
+	vet_answer(data, size, fd);
 	close(fd);
 	return 0;
 }

@@ -4,18 +4,13 @@
  * and is the target's memory besides; the events that come of it must add up. It lies at address 0, so that pointers of two bytes hit it; one
  * word can stand for a frame, a code object and a string at once.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "cpython/layouts.h"
+#include "fuzz.h"
 #include "walkers.h"
 
 #define STEPS	    24
 #define HEAD_BYTES  (8 + 4 * STEPS)
 #define RECORDS_MAX 200
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum action {
 	WALK_ALL,
@@ -37,42 +32,36 @@ static const struct layout *const layouts_known[] = {
 
 #define LAYOUT_CNT (sizeof(layouts_known) / sizeof(layouts_known[0]))
 
-static void must(bool holds)
-{
-	if (!holds)
-		abort();
-}
-
 static void check_record(const struct host_record *r)
 {
 	const struct pye_head *head = (const void *)r->data;
 	const struct pye_walk_rec *w = (const void *)r->data;
 	const struct pye_str_rec *s = (const void *)r->data;
 
-	must(r->submitted);
+	demand(r->submitted);
 	switch (head->kind) {
 	case PYE_REC_WALK:
-		must(r->size == sizeof(*w) && w->cnt <= PYE_WALK_FRAMES);
+		demand(r->size == sizeof(*w) && w->cnt <= PYE_WALK_FRAMES);
 		for (uint32_t i = 0; i < w->cnt; i++)
-			must(w->frames[i].frame && w->frames[i].code);
+			demand(w->frames[i].frame && w->frames[i].code);
 		break;
 	case PYE_REC_STR:
-		must(r->size == sizeof(*s) + s->room && s->data_len <= s->room);
+		demand(r->size == sizeof(*s) + s->room && s->data_len <= s->room);
 		break;
 	case PYE_REC_DEF:
-		must(r->size == sizeof(struct pye_def_rec) && head->sub <= PYE_STR_CNT);
+		demand(r->size == sizeof(struct pye_def_rec) && head->sub <= PYE_STR_CNT);
 		break;
 	case PYE_REC_ENTRY:
-		must(r->size == sizeof(struct pye_entry_rec));
+		demand(r->size == sizeof(struct pye_entry_rec));
 		break;
 	case PYE_REC_EXIT:
-		must(r->size == sizeof(struct pye_exit_rec));
+		demand(r->size == sizeof(struct pye_exit_rec));
 		break;
 	case PYE_REC_RETIRE:
-		must(r->size == sizeof(struct pye_retire_rec));
+		demand(r->size == sizeof(struct pye_retire_rec));
 		break;
 	default:
-		must(false);
+		demand(false);
 	}
 }
 
@@ -92,19 +81,20 @@ static void check_order(struct seen *s, const struct thread *t)
 			s->walked = true;
 		if (head->kind != PYE_REC_ENTRY && head->kind != PYE_REC_EXIT)
 			continue;
-		must(head->seq >= s->next && (head->seq == s->next || s->walked));
+		demand(head->seq >= s->next && (head->seq == s->next || s->walked));
 		s->next = head->seq + 1;
 		s->walked = false;
 		s->events++;
 	}
 	host_forget_records();
-	must(t->seq == s->events + walkers_counter(CNT_LOST_RING) + walkers_counter(CNT_LOST_READ));
+	demand(t->seq ==
+	       s->events + walkers_counter(CNT_LOST_RING) + walkers_counter(CNT_LOST_READ));
 }
 
 static void check(const struct thread *t)
 {
-	must(t->walk_cnt <= PYE_WALK_FRAMES);
-	must(t->valid <= PYE_STACK_SLOTS);
+	demand(t->walk_cnt <= PYE_WALK_FRAMES);
+	demand(t->valid <= PYE_STACK_SLOTS);
 	for (size_t i = 0; i < host.record_cnt; i++)
 		check_record(host.records[i]);
 }

@@ -95,7 +95,6 @@ static int make_table(struct table *table, const struct agg_result *r, enum rank
 {
 	auto_free uint32_t *group_of = malloc((r->func_cnt + 1ull) * sizeof(*group_of));
 	auto_fn(callgraph__done) struct callgraph graph = { 0 };
-	auto_free uint32_t *row_of = NULL;
 	uint32_t cnt;
 	int err = group_of ? ranking_groups(r, by, false, group_of, &cnt) : -ENOMEM;
 
