@@ -16,6 +16,7 @@ LIBRARIES = [("libbpf-dev", "libbpf", "LGPL-2.1-only OR BSD-2-Clause", "https://
              ("libcapstone-dev", "capstone", "BSD-3-Clause", "https://www.capstone-engine.org"),
              ("libyajl-dev", "yajl", "ISC", "https://lloyd.github.io/yajl"),
              ("libsqlite3-dev", "sqlite", "blessing", "https://sqlite.org"),
+             ("libyaml-dev", "libyaml", "MIT", "https://pyyaml.org/wiki/LibYAML"),
              ("libncurses-dev", "ncurses", "X11-distribute-modifications-variant", "https://invisible-island.net/ncurses"),
              ("libmicrohttpd-dev", "libmicrohttpd", "LGPL-2.1-or-later", "https://www.gnu.org/software/libmicrohttpd"),
              ("libxxhash-dev", "xxhash", "BSD-2-Clause", "https://github.com/Cyan4973/xxHash"),

@@ -49,6 +49,7 @@ LIBRARIES = {
     r"zlib\.h": "export import store",
     r"yajl/": "import",
     r"sqlite3\.h": "store",
+    r"yaml\.h": "base",
     r"ncurses\.h": "tui",
     r"microhttpd\.h": "net",
 }

@@ -62,8 +62,19 @@ static void name_services(struct services *s)
 {
 	struct service web, db;
 
-	service_by("0::/system.slice/web.service", "", 0, "x", "/usr/bin/python3.11", "3.11", &web);
-	service_by("", "python3\0/srv/db.py", 19, "x", "/usr/bin/python3.11", "3.11", &db);
+	service_by(&(struct service_facts){ .cgroup = "0::/system.slice/web.service",
+					    .cmdline = "",
+					    .comm = "x",
+					    .exe = "/usr/bin/python3.11",
+					    .python = "3.11" },
+		   &web);
+	service_by(&(struct service_facts){ .cgroup = "",
+					    .cmdline = "python3\0/srv/db.py",
+					    .cmdline_len = 19,
+					    .comm = "x",
+					    .exe = "/usr/bin/python3.11",
+					    .python = "3.11" },
+		   &db);
 	assert_int_equal(services__set(s, 1, &web), 0);
 	assert_int_equal(services__set(s, 2, &db), 0);
 	assert_int_equal(services__set(s, 3, &web), 0);
@@ -134,7 +145,7 @@ static int describe(void *ctx, const struct store_window *w)
 }
 
 static const struct store_label of_all[] = { { "node", "n1" }, { "zone", "a" } };
-static const struct window_opts opts = { of_all, 2 };
+static const struct window_opts opts = { of_all, 2, NULL };
 
 static void test_window__a_profile_for_each_service(void **state)
 {

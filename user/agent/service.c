@@ -13,30 +13,73 @@
 #include "store/store.h"
 
 #define CGROUP_BYTES 16384
-#define VALUE_BYTES  128
+#define VALUE_BYTES  256
 
-/* The value is escaped: it is a target's own choice. What does not fit is left out. */
-static void add(struct service *s, const char *name, const char *value, size_t len)
+static const char *keep(struct service *s, const char *text)
 {
-	char shown[4 * VALUE_BYTES];
-	size_t used = 0, need;
+	size_t need = strlen(text) + 1;
+	char *at = s->text + s->used;
 
-	for (uint32_t i = 0; i < s->label_cnt; i++)
-		used += strlen(s->labels[i].value) + 1;
-	text_escape(shown, sizeof(shown), value, len < VALUE_BYTES ? len : VALUE_BYTES);
-	need = strlen(shown) + 1;
-	if (need == 1 || s->label_cnt == SERVICE_LABELS_MAX || need > sizeof(s->text) - used)
-		return;
-	memcpy(s->text + used, shown, need);
-	s->labels[s->label_cnt++] = (struct store_label){ name, s->text + used };
+	if (need > sizeof(s->text) - s->used)
+		return NULL;
+	memcpy(at, text, need);
+	s->used += (uint32_t)need;
+	return at;
 }
 
+/* What does not fit is left out. */
+void service_add(struct service *s, const char *name, const char *value, size_t len)
+{
+	char shown[4 * VALUE_BYTES + 1];
+	const char *kept_name, *kept;
+	uint32_t used = s->used;
+
+	text_escape(shown, sizeof(shown), value, len < VALUE_BYTES ? len : VALUE_BYTES);
+	if (!*shown || s->label_cnt == SERVICE_LABELS_MAX)
+		return;
+	kept_name = keep(s, name);
+	kept = kept_name ? keep(s, shown) : NULL;
+	if (kept)
+		s->labels[s->label_cnt++] = (struct store_label){ kept_name, kept };
+	else
+		s->used = used;
+}
+
+void service_remove(struct service *s, uint32_t index)
+{
+	s->label_cnt--;
+	memmove(&s->labels[index], &s->labels[index + 1],
+		(s->label_cnt - index) * sizeof(s->labels[0]));
+}
+
+void service_set(struct service *s, const char *name, const char *value, size_t len)
+{
+	uint32_t at = 0, before = s->label_cnt;
+	struct store_label made;
+
+	while (at < before && strcmp(s->labels[at].name, name) != 0)
+		at++;
+	if (at < before)
+		service_remove(s, at);
+	service_add(s, name, value, len);
+	if (at >= before || s->label_cnt < before)
+		return;
+	made = s->labels[before - 1]; /* it stays where the one before was */
+	memmove(&s->labels[at + 1], &s->labels[at], (before - 1 - at) * sizeof(made));
+	s->labels[at] = made;
+}
+
+/* The texts of labels that were removed stay behind. */
 void service_copy(struct service *to, const struct service *from)
 {
-	*to = *from;
-	/* the labels' values lie in the text beside them */
-	for (uint32_t i = 0; i < to->label_cnt; i++)
-		to->labels[i].value = to->text + (from->labels[i].value - from->text);
+	to->label_cnt = to->used = 0;
+	for (uint32_t i = 0; i < from->label_cnt; i++) {
+		const char *name = keep(to, from->labels[i].name);
+		const char *value = name ? keep(to, from->labels[i].value) : NULL;
+
+		if (value)
+			to->labels[to->label_cnt++] = (struct store_label){ name, value };
+	}
 }
 
 /* --- the control group --- */
@@ -87,13 +130,14 @@ static const char *container_id(const struct part *p)
 }
 
 struct group {
-	struct part unit;
+	struct part unit, path; /* of the last line */
 	const char *container;
 };
 
 /* The innermost unit and container of all hierarchies. */
 static struct group read_group(const char *cgroup)
 {
+	struct part line = { 0 };
 	struct group g = { 0 };
 
 	while (*cgroup) {
@@ -104,6 +148,13 @@ static struct group read_group(const char *cgroup)
 			g.container = id;
 		if (is_service(&p))
 			g.unit = p;
+		if (!line.at)
+			line = p;
+		line.len = (size_t)(p.at + p.len - line.at);
+		if (cgroup[p.len] != '/') {
+			g.path = line;
+			line.at = NULL;
+		}
 		cgroup += p.len + (cgroup[p.len] != '\0');
 	}
 	return g;
@@ -139,40 +190,73 @@ static void add_name(struct service *s, const struct part *unit, const struct pa
 	struct part file = base_name(exe);
 
 	if (stem)
-		add(s, STORE_SERVICE, unit->at, instance ? (size_t)(instance - unit->at) : stem);
+		service_add(s, STORE_SERVICE, unit->at,
+			    instance ? (size_t)(instance - unit->at) : stem);
 	else if (run->len)
-		add(s, STORE_SERVICE, run->at, run->len);
+		service_add(s, STORE_SERVICE, run->at, run->len);
 	else if (file.len)
-		add(s, STORE_SERVICE, file.at, file.len);
+		service_add(s, STORE_SERVICE, file.at, file.len);
 	else
-		add(s, STORE_SERVICE, comm, strlen(comm));
+		service_add(s, STORE_SERVICE, comm, strlen(comm));
 	if (!s->label_cnt)
-		add(s, STORE_SERVICE, "unknown", 7);
+		service_add(s, STORE_SERVICE, "unknown", 7);
 }
 
-void service_by(const char *cgroup, const char *cmdline, size_t len, const char *comm,
-		const char *exe, const char *python, struct service *out)
+static void add_meta(struct service *s, const struct service_facts *f, const struct group *g)
 {
-	struct group g = read_group(cgroup);
-	struct part run = run_name(cmdline, len, exe), file = base_name(exe);
+	size_t skip = strcspn(g->path.at ? g->path.at : "", "/");
+	char number[16];
 
-	out->label_cnt = 0;
-	add_name(out, &g.unit, &run, comm, exe);
-	add(out, "unit", g.unit.at ? g.unit.at : "", g.unit.len);
-	add(out, "container_id", g.container ? g.container : "", g.container ? 12 : 0);
-	add(out, "executable", file.at, file.len);
-	add(out, "python", python, strlen(python));
+	snprintf(number, sizeof(number), "%u", f->pid);
+	service_add(s, "__meta_process_pid", number, f->pid ? strlen(number) : 0);
+	service_add(s, "__meta_process_executable_path", f->exe, strlen(f->exe));
+	service_add(s, "__meta_thread_comm", f->comm, strlen(f->comm));
+	service_add(s, "__meta_container_id", g->container ? g->container : "",
+		    g->container ? 64 : 0);
+	if (skip < g->path.len)
+		service_add(s, "__meta_process_cgroup", g->path.at + skip, g->path.len - skip);
 }
 
-void service_of(pid_t pid, const char *comm, const char *exe, const char *python,
-		struct service *out)
+static void add_cmdline(struct service *s, const struct service_facts *f)
+{
+	char line[VALUE_BYTES];
+	size_t len = f->cmdline_len < sizeof(line) ? f->cmdline_len : sizeof(line);
+
+	memcpy(line, f->cmdline, len);
+	while (len && !line[len - 1])
+		len--;
+	for (size_t i = 0; i < len; i++)
+		line[i] = line[i] ? line[i] : ' ';
+	service_add(s, "__meta_process_cmdline", line, len);
+}
+
+void service_by(const struct service_facts *f, struct service *out)
+{
+	struct group g = read_group(f->cgroup);
+	struct part run = run_name(f->cmdline, f->cmdline_len, f->exe), file = base_name(f->exe);
+
+	out->label_cnt = out->used = 0;
+	add_name(out, &g.unit, &run, f->comm, f->exe);
+	service_add(out, "unit", g.unit.at ? g.unit.at : "", g.unit.len);
+	service_add(out, "container_id", g.container ? g.container : "", g.container ? 12 : 0);
+	service_add(out, "executable", file.at, file.len);
+	service_add(out, "python", f->python, strlen(f->python));
+	add_meta(out, f, &g);
+	if (f->show_cmdline)
+		add_cmdline(out, f);
+}
+
+void service_of(pid_t pid, const struct service_facts *facts, struct service *out)
 {
 	auto_free char *cgroup = NULL, *cmdline = NULL;
-	size_t cgroup_len, len = 0;
+	struct service_facts f = *facts;
+	size_t len = 0;
 
-	if (proc_file__read(pid, "cgroup", CGROUP_BYTES, &cgroup, &cgroup_len) < 0)
-		cgroup_len = 0;
-	if (proc_cmdline(pid, &cmdline, &len) < 0)
-		len = 0;
-	service_by(cgroup ? cgroup : "", cmdline ? cmdline : "", len, comm, exe, python, out);
+	if (proc_file__read(pid, "cgroup", CGROUP_BYTES, &cgroup, &len) >= 0 && cgroup)
+		f.cgroup = cgroup;
+	if (proc_cmdline(pid, &cmdline, &f.cmdline_len) >= 0 && cmdline)
+		f.cmdline = cmdline;
+	else
+		f.cmdline_len = 0;
+	service_by(&f, out);
 }

@@ -14,11 +14,15 @@ struct group {
 	uint64_t samples;
 };
 
+/* In the maps, where IDMAP_NONE says that there is nothing. */
+#define UNWANTED (IDMAP_NONE - 1)
+
 struct split {
 	const struct split_ops *ops;
 	void *ctx;
 	struct group *groups;
 	uint32_t group_cnt, group_cap;
+	struct group unwanted; /* its consumer has no members */
 	struct idmap by_process, by_thread; /* id -> group */
 	struct trace_info info; /* strings are ours */
 	char *strings[6];
@@ -26,12 +30,14 @@ struct split {
 
 int split__new(struct split **out, const struct split_ops *ops, void *ctx)
 {
+	static const struct trace_consumer nobody = { 0 };
 	struct split *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
 	s->ops = ops;
 	s->ctx = ctx;
+	s->unwanted.to = &nobody;
 	*out = s;
 	return 0;
 }
@@ -51,6 +57,16 @@ void split__free(struct split *s)
 uint64_t split__samples(const struct split *s, uint32_t group)
 {
 	return group < s->group_cnt ? s->groups[group].samples : 0;
+}
+
+uint64_t split__unwanted(const struct split *s)
+{
+	return s->unwanted.samples;
+}
+
+static struct group *group_at(struct split *s, uint32_t number)
+{
+	return number == UNWANTED ? &s->unwanted : &s->groups[number];
 }
 
 /* Groups come later than begin(), so what it says is kept. */
@@ -96,22 +112,24 @@ static int split_process(void *self, const struct trace_process *process)
 
 	if (number == IDMAP_NONE) {
 		err = s->ops->group(s->ctx, process, &number);
-		if (!err && number == s->group_cnt)
+		if (!err && number == SPLIT_NONE)
+			number = UNWANTED;
+		else if (!err && number == s->group_cnt)
 			err = open_group(s);
 		err = err ? err : idmap__set(&s->by_process, process->id, number);
 	}
 	if (err)
 		return err;
-	g = &s->groups[number];
+	g = group_at(s, number);
 	return g->to->process ? g->to->process(g->self, process) : 0;
 }
 
 /* The group of an id, NULL with -EINVAL for one that was not defined. */
-static struct group *group_by(const struct split *s, const struct idmap *map, uint32_t id)
+static struct group *group_by(struct split *s, const struct idmap *map, uint32_t id)
 {
 	uint32_t number = idmap__find(map, id);
 
-	return number == IDMAP_NONE ? NULL : &s->groups[number];
+	return number == IDMAP_NONE ? NULL : group_at(s, number);
 }
 
 static int split_thread(void *self, const struct trace_thread *thread)
@@ -122,7 +140,7 @@ static int split_thread(void *self, const struct trace_thread *thread)
 
 	if (!g)
 		return -EINVAL;
-	err = idmap__set(&s->by_thread, thread->id, (uint32_t)(g - s->groups));
+	err = idmap__set(&s->by_thread, thread->id, idmap__find(&s->by_process, thread->process));
 	if (err)
 		return err;
 	return g->to->thread ? g->to->thread(g->self, thread) : 0;

@@ -9,9 +9,11 @@
 
 struct split;
 
+#define SPLIT_NONE UINT32_MAX
+
 /**
  * struct split_ops - what the groups are
- * @group: of a process; numbers count up from 0, a new one is the next
+ * @group: of a process; numbers count up from 0, a new one is the next; SPLIT_NONE: nobody wants it
  * @open:  a group's consumer, when its first process comes; its begin() is called after that
  *
  * Return: 0 or a negative number, which ends the trace.
@@ -34,5 +36,8 @@ static inline void split__freep(struct split **s)
 
 /* split__samples - of a group, so far. */
 uint64_t split__samples(const struct split *s, uint32_t group);
+
+/* split__unwanted - samples of processes that nobody wants. */
+uint64_t split__unwanted(const struct split *s);
 
 #endif

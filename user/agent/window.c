@@ -110,20 +110,30 @@ static int find_group(void *ctx, const struct trace_process *process, uint32_t *
 	struct window *w = ctx;
 	const struct service *known = services__get(w->services, process->id);
 	char key[sizeof(w->next.text) + 256];
-	struct service made;
+	struct service made, shaped;
 	uint32_t id;
 	int err;
 
 	if (!known) {
-		service_by("", "", 0, process->comm, process->exe, process->python, &made);
+		service_by(&(struct service_facts){ .pid = process->pid,
+						    .cgroup = "",
+						    .cmdline = "",
+						    .comm = process->comm,
+						    .exe = process->exe,
+						    .python = process->python },
+			   &made);
 		known = &made;
 	}
-	key_of(known, key, sizeof(key));
+	if (!service_apply(w->opts->rules, known, &shaped)) {
+		*group = SPLIT_NONE;
+		return 0;
+	}
+	key_of(&shaped, key, sizeof(key));
 	err = strpool__add(&w->keys, key, strlen(key), &id);
 	if (err)
 		return err;
 	*group = id - 1; /* 0 is "" */
-	service_copy(&w->next, known);
+	service_copy(&w->next, &shaped);
 	return 0;
 }
 
@@ -282,6 +292,7 @@ int window_write(struct store *s, int fd, struct services *services, const struc
 		return err;
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		out->lost += w.totals.lost[i];
+	out->unwanted = split__unwanted(split);
 	err = put_all(&w, split, out, e);
 	for (uint32_t i = 0; i < w.ended_cnt; i++)
 		services__forget(services, w.ended[i]);

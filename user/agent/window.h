@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include "agent/relabel.h"
 #include "agent/services.h"
 #include "store/store.h"
 
@@ -12,10 +13,13 @@ struct window_opts {
 	const struct store_label
 		*labels; /* that all profiles get: node, zone; not those of a service */
 	uint32_t label_cnt;
+	const struct service_rules
+		*rules; /* what services are called, which are wanted; NULL: none */
 };
 
 struct window_result {
 	uint64_t profiles, samples, lost, bytes;
+	uint64_t unwanted; /* samples of services that rules leave out */
 	uint64_t unwritten; /* profiles that could not be written; the others are there */
 };
 

@@ -212,28 +212,62 @@ static int parse_all(const struct opt_command *cmd, const struct flat *f, int ar
 	return err;
 }
 
-int options_parse(const struct opt_command *cmd, int argc, char **argv, void *opts,
-		  struct opt_rest *rest)
+int options_defaults(const struct opt_command *cmd, void *opts)
 {
 	struct flat f;
 	int err = 0;
 
-	*rest = (struct opt_rest){ 0 };
-	if (argc == 3 && !strcmp(argv[1], COMPLETIONS_ASK)) {
-		completions_of_command(argv[2], cmd);
-		return OPTIONS_DONE;
-	}
 	flatten(cmd, opts, &f);
 	for (int i = 0; i < f.cnt && !err; i++) {
 		if (f.rows[i]->fallback)
 			err = take_option(cmd, &f, i, f.rows[i]->fallback);
 	}
+	return err;
+}
+
+int options_over(const struct opt_command *cmd, int argc, char **argv, void *opts,
+		 struct opt_rest *rest)
+{
+	struct flat f;
+	int err;
+
+	*rest = (struct opt_rest){ 0 };
+	flatten(cmd, opts, &f);
 	argc = split_command(argc, argv, rest);
-	if (!err)
-		err = parse_all(cmd, &f, argc, argv);
+	err = parse_all(cmd, &f, argc, argv);
 	rest->operands = argv + optind;
 	rest->operand_cnt = argc - optind;
 	return err;
+}
+
+int options_parse(const struct opt_command *cmd, int argc, char **argv, void *opts,
+		  struct opt_rest *rest)
+{
+	int err;
+
+	if (argc == 3 && !strcmp(argv[1], COMPLETIONS_ASK)) {
+		*rest = (struct opt_rest){ 0 };
+		completions_of_command(argv[2], cmd);
+		return OPTIONS_DONE;
+	}
+	err = options_defaults(cmd, opts);
+	return err ? err : options_over(cmd, argc, argv, opts, rest);
+}
+
+int options_set(const struct opt_group *group, const struct opt_row *row, void *opts,
+		const char *arg, struct err *e)
+{
+	void *field = (char *)opts + group->offset + row->offset;
+	int err;
+
+	if (row->type == OPT_FLAG) {
+		if (strcmp(arg, "true") && strcmp(arg, "false"))
+			return err_set(e, -PYE_EUSAGE, "want true or false");
+		*(bool *)field = !strcmp(arg, "true");
+		return 0;
+	}
+	err = read_field(row, field, arg, e);
+	return err && err != -ENOMEM ? -PYE_EUSAGE : err;
 }
 
 /* Prints words between two columns; the cursor is at @at. */

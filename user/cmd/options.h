@@ -90,6 +90,18 @@ enum {
 int options_parse(const struct opt_command *cmd, int argc, char **argv, void *opts,
 		  struct opt_rest *rest);
 
+/* options_defaults - what every option has when it is not given. 0, -ENOMEM or -PYE_EUSAGE, said. */
+int options_defaults(const struct opt_command *cmd, void *opts);
+
+/* options_over - options_parse() over what @opts holds already; the command line has passed that before. */
+int options_over(const struct opt_command *cmd, int argc, char **argv, void *opts,
+		 struct opt_rest *rest);
+
+/* options_set - one option by its row, as if it had been given. @arg: "true" or "false" for an OPT_FLAG. 0, -ENOMEM,
+ * or -PYE_EUSAGE with a sentence in @e. */
+int options_set(const struct opt_group *group, const struct opt_row *row, void *opts,
+		const char *arg, struct err *e);
+
 /* options_usage - say what is wrong with the operands, as options_parse() does. -PYE_EUSAGE. */
 int options_usage(const struct opt_command *cmd, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -53,6 +53,9 @@ static int watch_signals(struct session *s)
 	if (s->opts.view && s->opts.view->fd >= 0 &&
 	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->opts.view->fd, &ev))
 		return -errno;
+	if (s->opts.side && s->opts.side->fd >= 0 &&
+	    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->opts.side->fd, &ev))
+		return -errno;
 	return 0;
 }
 
@@ -270,9 +273,12 @@ static void reap(struct session *s)
 
 static void read_signals(struct session *s)
 {
+	const struct session_side *side = s->opts.side;
 	struct signalfd_siginfo info;
 
 	while (read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (side && side->signal(side->ctx, (int)info.ssi_signo))
+			continue;
 		if (info.ssi_signo == SIGUSR1)
 			s->dumps_asked++;
 		else if (info.ssi_signo != SIGCHLD)
@@ -431,6 +437,8 @@ static int loop(struct session *s)
 			next_flush = now + limits_flush_ns(s);
 		}
 		limits_dump(s, now);
+		if (s->opts.side)
+			s->opts.side->tick(s->opts.side->ctx, now);
 		if (s->opts.view && (err = view(s, now, &next_view)))
 			return err > 0 ? 0 : err;
 		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));

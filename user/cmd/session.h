@@ -38,6 +38,14 @@ struct session_view {
 	int (*show)(void *ctx, struct capw *w, uint64_t now_ns);
 };
 
+/* Somebody whose work goes on beside a run. */
+struct session_side {
+	void *ctx;
+	int fd; /* the loop wakes up when it is readable; -1: none */
+	bool (*signal)(void *ctx, int signo); /* true: it was meant for him, the run goes on */
+	void (*tick)(void *ctx, uint64_t now_ns); /* after each look at the rings */
+};
+
 struct session_opts {
 	const char *engine; /* "auto", "uprobe", "usdt", "inline" */
 	const pid_t *pids; /* in our pid namespace */
@@ -50,6 +58,7 @@ struct session_opts {
 	struct limit_opts limits;
 	struct filter_opts filter;
 	const struct session_view *view; /* NULL: nobody looks */
+	const struct session_side *side; /* or NULL */
 	struct limit_files files; /* called where limits want more than one */
 	struct session_seen seen; /* members may be NULL */
 	size_t ring_bytes; /* 0 = the default */

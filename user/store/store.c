@@ -177,16 +177,29 @@ static void drop_catalogue(const struct store *s)
 		unlinkat(s->dir_fd, names[i], 0);
 }
 
+/* Labels are nobody's business either: SQLite would make it as readable as the umask lets it. */
+static void make_private(const struct store *s)
+{
+	auto_close int fd =
+		openat(s->dir_fd, CATALOGUE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd >= 0)
+		fchmod(fd, 0600);
+}
+
 static int open_writable(struct store *s, const char *path, struct err *e)
 {
-	int err = catalogue__open(&s->catalogue, path, e);
+	int err;
 
+	make_private(s);
+	err = catalogue__open(&s->catalogue, path, e);
 	err = err ? err : mend(s, e);
 	if (err != -PYE_EFORMAT)
 		return err;
 	catalogue__free(take_ptr(s->catalogue));
 	drop_catalogue(s);
 	s->mended = (struct store_mended){ 0 };
+	make_private(s);
 	err = catalogue__open(&s->catalogue, path, e);
 	return err ? err : mend(s, e);
 }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/agent_opts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/text.h"
+
+#define SECOND	      1000000000ull
+#define RATE_MAX      1000u
+#define WINDOW_MIN_NS (10 * SECOND)
+#define WINDOW_MAX_NS (300 * SECOND)
+
+/* One of the same name takes the place of the one before. */
+static int parse_label(void *field, const char *arg, struct err *e)
+{
+	struct agent_labels *list = field;
+	const char *equals = strchr(arg, '=');
+	size_t len = equals ? (size_t)(equals - arg) : 0;
+	char name[sizeof(list->names[0])];
+	uint32_t at = 0;
+
+	if (!equals || len >= sizeof(name))
+		return err_set(e, -PYE_EUSAGE, "want NAME=VALUE: %.60s", arg);
+	memcpy(name, arg, len);
+	name[len] = '\0';
+	if (!label_is_name(name) || strlen(equals + 1) > STORE_LABEL_MAX)
+		return err_set(e, -PYE_EUSAGE, "no label can be called %.60s", name);
+	while (at < list->cnt && strcmp(list->names[at], name) != 0)
+		at++;
+	if (at == AGENT_LABELS_MAX)
+		return err_set(e, -PYE_EUSAGE, "at most %u labels", AGENT_LABELS_MAX);
+	memcpy(list->names[at], name, sizeof(name));
+	snprintf(list->values[at], sizeof(list->values[at]), "%s", equals + 1);
+	list->items[at] = (struct store_label){ list->names[at], list->values[at] };
+	list->cnt += at == list->cnt;
+	return 0;
+}
+
+static int parse_glob(void *field, const char *arg, struct err *e)
+{
+	struct agent_globs *list = field;
+
+	if (list->cnt == AGENT_GLOBS_MAX || strlen(arg) >= sizeof(list->texts[0]))
+		return err_set(e, -PYE_EUSAGE, "at most %u names of at most %zu bytes",
+			       AGENT_GLOBS_MAX, sizeof(list->texts[0]) - 1);
+	strcpy(list->texts[list->cnt], arg);
+	list->items[list->cnt] = list->texts[list->cnt];
+	list->cnt++;
+	return 0;
+}
+
+#define AT(member) offsetof(struct agent_opts, member)
+
+/* clang-format off */
+static const struct opt_row sampling_rows[] = {
+	{ 'r', "rate", "N", OPT_UNSIGNED, AT(rate), "19",
+	  "samples of each CPU per second, up to 1000", false, NULL },
+	{ 0, "window", "TIME", OPT_DURATION, AT(window_ns), "60s",
+	  "time of a profile, 10s to 5m; they begin at its multiples, the first one ends after 10s",
+	  false, NULL },
+	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
+	  "stop after so long; else at SIGTERM or Ctrl-C", false, NULL },
+	{ 0 },
+};
+static const struct opt_row store_rows[] = {
+	{ 0, "store", "DIR", OPT_STRING, AT(store), AGENT_STORE,
+	  "folder of the profiles", false, NULL },
+	{ 0, "max-age", "TIME", OPT_DURATION, AT(max_age_ns), "24h",
+	  "profiles that are older are removed", false, NULL },
+	{ 0, "max-size", "SIZE", OPT_SIZE, AT(max_bytes), "512M",
+	  "the oldest profiles are removed when all have more bytes", false, NULL },
+	{ 0 },
+};
+static const struct opt_row service_rows[] = {
+	{ 0, "label", "NAME=VALUE", OPT_CUSTOM, AT(labels), NULL,
+	  "put this label on all profiles, beside node, service_name, unit, container_id, executable and "
+	  "python; can be repeated", false, parse_label },
+	{ 0, "include", "SERVICE", OPT_CUSTOM, AT(include), NULL,
+	  "keep profiles of these services only; * and ? stand for others; can be repeated", false, parse_glob },
+	{ 0, "exclude", "SERVICE", OPT_CUSTOM, AT(exclude), NULL,
+	  "keep none of these; can be repeated", false, parse_glob },
+	{ 0, "include-cmdline", NULL, OPT_FLAG, AT(include_cmdline), NULL,
+	  "show relabel rules the command lines of processes, which can hold secrets", false, NULL },
+	{ 0 },
+};
+static const struct opt_row other_rows[] = {
+	{ 0, "config", "FILE", OPT_STRING, AT(config), NULL,
+	  "read the settings that are not given here from this file, not from " AGENT_CONFIG
+	  " (which need not be there)", false, NULL },
+	{ 0, "check-config", NULL, OPT_FLAG, AT(check_config), NULL,
+	  "only say whether the settings are good", false, NULL },
+	{ 'q', "quiet", NULL, OPT_FLAG, AT(quiet), NULL, "nothing about the windows", false, NULL },
+	{ 'v', "verbose", NULL, OPT_FLAG, AT(verbose), NULL, "say what is done", false, NULL },
+	{ 0 },
+};
+static const struct opt_group groups[] = {
+	{ "Sampling", sampling_rows, 0 },
+	{ "Store", store_rows, 0 },
+	{ "Services", service_rows, 0 },
+	{ "Other", other_rows, 0 },
+	{ 0 },
+};
+/* clang-format on */
+
+const struct opt_command agent_command = {
+	.name = "agent",
+	.usage = "agent [options]",
+	.about = "Profile every Python process of this machine all the time, and keep one profile "
+		 "per service and window in a folder: pprof files, which pyebpf fleet adds up. "
+		 "Options go before PYEBPF_* variables, and these before " AGENT_CONFIG ".",
+	.groups = groups,
+	.examples = "  sudo pyebpf agent\n"
+		    "  sudo pyebpf agent --window 10s --store /tmp/profiles --label zone=a\n"
+		    "  sudo pyebpf agent -r 99 -d 10m --store ten-minutes\n"
+		    "  pyebpf agent --check-config --config new.yaml\n",
+};
+
+static int read_relabel(void *opts, const struct yaml_node *node, struct err *e)
+{
+	return relabel__read(&((struct agent_opts *)opts)->relabel, node, e);
+}
+
+static const struct config_section sections[] = {
+	{ "relabel_configs", read_relabel },
+	{ 0 },
+};
+
+static int check(const struct agent_opts *o, struct err *e)
+{
+	if (!o->rate || o->rate > RATE_MAX)
+		return err_set(e, -PYE_EUSAGE, "--rate: 1 to %u", RATE_MAX);
+	if (o->window_ns < WINDOW_MIN_NS || o->window_ns > WINDOW_MAX_NS || o->window_ns % SECOND)
+		return err_set(e, -PYE_EUSAGE, "--window: 10s to 5m, whole seconds");
+	return 0;
+}
+
+const char *agent_settings_file(const struct agent_opts *given)
+{
+	const char *variable = getenv("PYEBPF_CONFIG");
+
+	if (given->config)
+		return given->config;
+	if (variable && *variable)
+		return variable;
+	return access(AGENT_CONFIG, F_OK) ? NULL : AGENT_CONFIG;
+}
+
+/* Who writes the settings of root's agent tells it where to write. */
+static int check_file(const char *path, struct err *e)
+{
+	char shown[256];
+	struct stat st;
+
+	if (stat(path, &st) || geteuid())
+		return 0; /* reading it says what is wrong */
+	if ((st.st_uid && st.st_uid != getuid()) || (st.st_mode & (S_IWGRP | S_IWOTH))) {
+		err_set(e, -PYE_EUSAGE, "%s can be written by others than root",
+			text_escape(shown, sizeof(shown), path, strlen(path)));
+		err_hint(e, "chown root it, and chmod 644");
+		return -PYE_EUSAGE;
+	}
+	return 0;
+}
+
+struct agent_settings *agent_settings_load(int argc, char **argv, const struct agent_opts *given,
+					   int *err, struct err *e)
+{
+	const struct config config = { &agent_command, sections, argc, argv };
+	auto_fn(agent_settings_freep) struct agent_settings *s = calloc(1, sizeof(*s));
+	const char *path = agent_settings_file(given);
+
+	*err = s ? 0 : -ENOMEM;
+	if (!*err && path)
+		*err = check_file(path, e);
+	*err = *err ? *err : config_load(&config, path, &s->opts, &s->file, e);
+	*err = *err ? *err : check(&s->opts, e);
+	return *err ? NULL : take_ptr(s);
+}
+
+void agent_settings_free(struct agent_settings *s)
+{
+	if (!s)
+		return;
+	relabel__free(s->opts.relabel);
+	yaml__free(s->file);
+	free(s);
+}
+
+const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b)
+{
+	return strcmp(a->store, b->store) != 0	  ? "store"
+	       : a->window_ns != b->window_ns	  ? "window"
+	       : a->rate != b->rate		  ? "rate"
+	       : a->duration_ns != b->duration_ns ? "duration"
+						  : NULL;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The settings of the agent: of its command line, PYEBPF_*, and /etc/pyebpf/agent.yaml. */
+#ifndef PYEBPF_CMD_AGENT_OPTS_H
+#define PYEBPF_CMD_AGENT_OPTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/relabel.h"
+#include "cmd/config.h"
+#include "cmd/options.h"
+#include "store/store.h"
+
+#define AGENT_STORE	 "/var/lib/pyebpf/store"
+#define AGENT_CONFIG	 "/etc/pyebpf/agent.yaml"
+#define AGENT_LABELS_MAX 16
+#define AGENT_GLOBS_MAX	 64
+
+/* Lists hold their own texts: these come from words of the environment, too. Not to be copied. */
+struct agent_labels {
+	struct store_label items[AGENT_LABELS_MAX];
+	char names[AGENT_LABELS_MAX][64], values[AGENT_LABELS_MAX][STORE_LABEL_MAX + 1];
+	uint32_t cnt;
+};
+
+struct agent_globs {
+	const char *items[AGENT_GLOBS_MAX];
+	char texts[AGENT_GLOBS_MAX][128];
+	uint32_t cnt;
+};
+
+struct agent_opts {
+	const char *config;
+	bool check_config;
+	const char *store;
+	uint64_t window_ns, rate, max_age_ns, max_bytes, duration_ns;
+	struct agent_labels labels;
+	struct agent_globs include, exclude;
+	bool include_cmdline;
+	struct relabel *relabel; /* NULL: no rules */
+	bool quiet, verbose;
+};
+
+/* Settings that are in force, and what they were made of. */
+struct agent_settings {
+	struct agent_opts opts;
+	struct yaml *file; /* NULL: none */
+};
+
+extern const struct opt_command agent_command;
+
+/**
+ * agent_settings_load - read all settings
+ * @argc, @argv: of the command, as options_parse() left them
+ * @given:       what options_parse() made of these alone
+ *
+ * The file is that of --config or PYEBPF_CONFIG, which has to be there, else AGENT_CONFIG, which may be.
+ *
+ * Return: a heap object, NULL with the sentence in @e and the number in *@err.
+ */
+struct agent_settings *agent_settings_load(int argc, char **argv, const struct agent_opts *given,
+					   int *err, struct err *e);
+void agent_settings_free(struct agent_settings *s); /* NULL is fine */
+
+static inline void agent_settings_freep(struct agent_settings **s)
+{
+	agent_settings_free(*s);
+}
+
+/* agent_settings_file - the path of the file that they come from; NULL: none was there. */
+const char *agent_settings_file(const struct agent_opts *given);
+
+/* agent_settings_fixed - what differs of that which only a new start can change: the name of one setting; or
+ * NULL. */
+const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b);
+
+#endif

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The run of the agent: that of `record -a` in windows. What comes from the kernel goes into a capture in memory;
+ * at the end of a window that becomes one profile for each service, in the store.
+ */
+#define LOG_DOMAIN "agent"
+#include "cmd/agent_run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "agent/services.h"
+#include "agent/window.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/select.h"
+#include "cmd/session.h"
+#include "store/store.h"
+
+#define SECOND	   1000000000ull
+#define FIRST_NS   (10 * SECOND) /* a first profile soon after the start */
+#define RING_BYTES (4u << 20)
+
+struct agent {
+	const struct agent_start *start;
+	struct agent_settings *settings; /* those in force */
+	const struct agent_opts *opts; /* in these */
+	struct store *store;
+	struct services *services;
+	struct store_label labels[AGENT_LABELS_MAX + 1]; /* node, then those of the settings */
+	struct service_rules rules;
+	struct window_opts window;
+	char node[HOST_NAME_MAX + 1];
+	int capture, before; /* descriptors of captures in memory */
+	bool reload; /* asked for */
+	uint64_t windows, profiles, samples, lost, unwritten;
+};
+
+/* --- windows --- */
+
+static int new_capture(void)
+{
+	int fd = memfd_create("pyebpf-window", MFD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static void trim(struct agent *a)
+{
+	const struct store_limits limits = { .max_bytes = a->opts->max_bytes,
+					     .max_age_ns = (int64_t)a->opts->max_age_ns };
+	struct store_trimmed removed = { 0 };
+	struct err e = { 0 };
+
+	if (store__trim(a->store, wall_ns(), &limits, &removed, &e))
+		log_warn("%s", e.what[0] ? e.what : "old profiles cannot be removed");
+	if (removed.by_bytes)
+		log_warn("%" PRIu64 " profiles were removed before their time: the store is full",
+			 removed.by_bytes);
+}
+
+static void write_window(struct agent *a, int fd)
+{
+	struct window_result got = { 0 };
+	struct err e = { 0 };
+	int err;
+
+	err = lseek(fd, 0, SEEK_SET)
+		      ? -errno
+		      : window_write(a->store, fd, a->services, &a->window, &got, &e);
+	a->windows++;
+	a->profiles += got.profiles;
+	a->samples += got.samples;
+	a->lost += got.lost;
+	a->unwritten += got.unwritten + (err != 0);
+	if (err || got.unwritten)
+		log_warn("a window is not whole: %s", e.what[0] ? e.what : err_str(err));
+	if (!a->opts->quiet)
+		log_info("window %" PRIu64 ": %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
+			 " bytes, %" PRIu64 " lost",
+			 a->windows, got.profiles, got.samples, got.bytes, got.lost);
+	trim(a);
+}
+
+static int next_part(void *ctx)
+{
+	struct agent *a = ctx;
+	int fd = new_capture();
+
+	if (fd < 0) {
+		log_warn("no memory for a window: %s", err_str(fd));
+		return fd;
+	}
+	a->before = a->capture;
+	a->capture = fd;
+	return fd;
+}
+
+static void part_done(void *ctx)
+{
+	struct agent *a = ctx;
+
+	write_window(a, a->before);
+	close(a->before);
+	a->before = -1;
+}
+
+/* --- processes --- */
+
+static void on_process(void *ctx, const struct trace_process *process, pid_t pid)
+{
+	const struct service_facts facts = { .pid = process->pid,
+					     .cgroup = "",
+					     .cmdline = "",
+					     .comm = process->comm,
+					     .exe = process->exe,
+					     .python = process->python,
+					     .show_cmdline =
+						     ((struct agent *)ctx)->opts->include_cmdline };
+	struct agent *a = ctx;
+	struct service service;
+
+	service_of(pid, &facts, &service);
+	if (services__set(a->services, process->id, &service))
+		log_warn("no memory for the labels of process %u", process->pid);
+}
+
+static void on_forked(void *ctx, uint32_t from, uint32_t process)
+{
+	struct agent *a = ctx;
+	const struct service *service = services__get(a->services, from);
+	struct service copy;
+
+	if (!service)
+		return;
+	service_copy(&copy, service);
+	services__set(a->services, process, &copy);
+}
+
+/* --- the run --- */
+
+static void agent_done(struct agent *a)
+{
+	if (a->capture >= 0)
+		close(a->capture);
+	services__free(a->services);
+	store__free(a->store);
+	agent_settings_free(a->settings);
+}
+
+static void set_labels(struct agent *a)
+{
+	const struct agent_opts *o = a->opts;
+
+	a->labels[0] = (struct store_label){ "node", a->node };
+	for (uint32_t i = 0; i < o->labels.cnt; i++)
+		a->labels[i + 1] = o->labels.items[i];
+	a->rules = (struct service_rules){ .relabel = o->relabel,
+					   .include = o->include.items,
+					   .include_cnt = o->include.cnt,
+					   .exclude = o->exclude.items,
+					   .exclude_cnt = o->exclude.cnt };
+	a->window = (struct window_opts){ a->labels, o->labels.cnt + 1, &a->rules };
+}
+
+static void set_node(struct agent *a)
+{
+	struct utsname uts = { 0 };
+
+	uname(&uts);
+	text_escape(a->node, sizeof(a->node), uts.nodename, strlen(uts.nodename));
+}
+
+/* A file that is not good changes nothing. */
+static void reload(struct agent *a)
+{
+	struct agent_settings *next;
+	const char *fixed;
+	struct err e = { 0 };
+	int err;
+
+	next = agent_settings_load(a->start->argc, a->start->argv, a->start->given, &err, &e);
+	if (!next) {
+		log_warn("%s; the settings stay as they are", e.what[0] ? e.what : err_str(err));
+		return;
+	}
+	fixed = agent_settings_fixed(a->opts, &next->opts);
+	if (fixed)
+		log_warn("a new %s takes a new start of the agent", fixed);
+	agent_settings_free(a->settings);
+	a->settings = next;
+	a->opts = &next->opts;
+	set_labels(a);
+	log_info("the settings were read again");
+}
+
+static bool on_signal(void *ctx, int number)
+{
+	struct agent *a = ctx;
+
+	if (number != SIGHUP)
+		return false;
+	a->reload = true;
+	return true;
+}
+
+static void on_tick(void *ctx, uint64_t now_ns)
+{
+	struct agent *a = ctx;
+
+	(void)now_ns;
+	if (a->reload)
+		reload(a);
+	a->reload = false;
+}
+
+/* So that the machines of a fleet do not end their windows, and send them, at the same moment. */
+static uint64_t offset_of(const char *node, uint64_t window_ns)
+{
+	uint64_t hash = 14695981039346656037ull;
+
+	for (; *node; node++)
+		hash = (hash ^ (uint8_t)*node) * 1099511628211ull;
+	return hash % (window_ns / SECOND) * SECOND;
+}
+
+static int open_agent(struct agent *a, struct err *e)
+{
+	const struct store_mended *mended;
+	int err = store__open(&a->store, a->opts->store, STORE_WRITE, e);
+
+	err = err ? err : services__new(&a->services);
+	if (err)
+		return err;
+	mended = store__mended(a->store);
+	if (mended->added || mended->removed || mended->unreadable)
+		log_info("the catalogue was mended: %" PRIu64 " added, %" PRIu64 " gone, %" PRIu64
+			 " files are no windows",
+			 mended->added, mended->removed, mended->unreadable);
+	set_node(a);
+	set_labels(a);
+	a->capture = new_capture();
+	return a->capture < 0 ? a->capture : 0;
+}
+
+int agent_run(const struct agent_start *start, struct agent_settings *settings, struct err *e)
+{
+	static const struct select_args everybody = { .all = true };
+	auto_fn(agent_done) struct agent a = { .start = start,
+					       .settings = settings,
+					       .opts = &settings->opts,
+					       .capture = -1,
+					       .before = -1 };
+	const struct session_side side = { &a, -1, on_signal, on_tick };
+	const struct agent_opts *o = a.opts;
+	auto_fn(session__freep) struct session *session = NULL;
+	struct session_result run = { 0 };
+	struct session_opts so = {
+		.engine = "auto",
+		.select = &everybody,
+		.duration_ns = o->duration_ns,
+		.limits.split = { .every_ns = o->window_ns, .first_ns = FIRST_NS },
+		.files = { .ctx = &a, .next_part = next_part, .part_done = part_done },
+		.seen = { .ctx = &a, .process = on_process, .forked = on_forked },
+		.ring_bytes = RING_BYTES,
+		.sample_ns = SECOND / o->rate,
+		.on_cpu = true,
+		.quiet = true,
+		.side = &side,
+		.arguments = start->arguments,
+	};
+	int err = open_agent(&a, e);
+
+	if (err)
+		return err;
+	so.limits.split.offset_ns = offset_of(a.node, o->window_ns);
+	err = session__new(&session, &so, e);
+	err = err ? err : session__run(session, a.capture, &run, e);
+	if (err == -PYE_ENOTPYTHON) { /* of a machine without Python there is nothing to say */
+		log_info("no Python process was seen");
+		return 0;
+	}
+	if (err)
+		return err;
+	write_window(&a, a.capture);
+	log_info("%" PRIu64 " windows, %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
+		 " lost, %" PRIu64 " profiles not written",
+		 a.windows, a.profiles, a.samples, a.lost, a.unwritten);
+	return a.unwritten ? err_set(e, -PYE_EOUTPUT, "%" PRIu64 " profiles could not be written",
+				     a.unwritten)
+			   : 0;
+}
