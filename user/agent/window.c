@@ -12,6 +12,7 @@
 #include "base/strpool.h"
 #include "decode/decode.h"
 #include "export/export.h"
+#include "profile/forward.h"
 #include "store/head.h"
 
 #define COMMENT_BYTES (2 * STORE_LABEL_MAX + 16)
@@ -179,8 +180,8 @@ static int open_group(void *ctx, uint32_t group, const struct trace_consumer **t
 /* --- the capture, with an eye on what the window needs to know of it --- */
 
 struct watch {
+	struct forward next; /* to the split */
 	struct window *window;
-	struct split *split;
 };
 
 static int watch_begin(void *self, const struct trace_info *info)
@@ -189,35 +190,15 @@ static int watch_begin(void *self, const struct trace_info *info)
 
 	w->window->start_ns = info->start_unix_ns;
 	w->window->start_mono_ns = info->start_ns;
-	return split_consumer.begin(w->split, info);
+	return forward_begin(w, info);
 }
 
 static int watch_process(void *self, const struct trace_process *process)
 {
 	struct watch *w = self;
-	int err = split_consumer.process(w->split, process);
+	int err = forward_process(w, process);
 
 	return !err && process->end_ns ? note_ended(w->window, process->id) : err;
-}
-
-static int watch_thread(void *self, const struct trace_thread *thread)
-{
-	return split_consumer.thread(((struct watch *)self)->split, thread);
-}
-
-static int watch_func(void *self, const struct trace_func *func)
-{
-	return split_consumer.func(((struct watch *)self)->split, func);
-}
-
-static int watch_sample(void *self, const struct trace_sample *sample)
-{
-	return split_consumer.sample(((struct watch *)self)->split, sample);
-}
-
-static int watch_gap(void *self, const struct trace_gap *gap)
-{
-	return split_consumer.gap(((struct watch *)self)->split, gap);
 }
 
 static int watch_end(void *self, const struct trace_totals *totals)
@@ -228,16 +209,16 @@ static int watch_end(void *self, const struct trace_totals *totals)
 	w->window->totals = *totals;
 	w->window->end_ns =
 		w->window->start_ns + (int64_t)(totals->end_ns > from ? totals->end_ns - from : 0);
-	return split_consumer.end(w->split, totals);
+	return forward_end(w, totals);
 }
 
 static const struct trace_consumer watch_consumer = {
 	.begin = watch_begin,
 	.process = watch_process,
-	.thread = watch_thread,
-	.func = watch_func,
-	.sample = watch_sample,
-	.gap = watch_gap,
+	.thread = forward_thread,
+	.func = forward_func,
+	.sample = forward_sample,
+	.gap = forward_gap,
 	.end = watch_end,
 };
 
@@ -286,7 +267,7 @@ int window_write(struct store *s, int fd, struct services *services, const struc
 
 	*out = (struct window_result){ 0 };
 	err = err ? err : split__new(&split, &ops, &w);
-	watch.split = split;
+	watch.next = (struct forward){ &split_consumer, split };
 	err = err ? err : decode_file(fd, &watch_consumer, &watch, e);
 	if (err)
 		return err;

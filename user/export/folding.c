@@ -11,7 +11,10 @@ int folding__init(struct folding *f, const struct export_opts *opts, bool lines)
 {
 	const struct aggregate_opts agg_opts = { .raw = opts->raw, .lines = lines };
 
-	return aggregate__new(&f->agg, &agg_opts);
+	int err = aggregate__new(&f->agg, &agg_opts);
+
+	f->next = (struct forward){ &aggregate_consumer, f->agg };
+	return err;
 }
 
 void folding__done(struct folding *f)
@@ -25,52 +28,13 @@ void folding__give(struct folding *f, struct aggregate *agg)
 {
 	folding__done(f);
 	f->agg = agg;
+	f->next.self = agg;
 	f->given = true;
-}
-
-static struct aggregate *agg_of(void *self)
-{
-	return ((struct folding *)self)->agg;
-}
-
-int folding_begin(void *self, const struct trace_info *info)
-{
-	return aggregate_consumer.begin(agg_of(self), info);
-}
-
-int folding_process(void *self, const struct trace_process *process)
-{
-	return aggregate_consumer.process(agg_of(self), process);
-}
-
-int folding_thread(void *self, const struct trace_thread *thread)
-{
-	return aggregate_consumer.thread(agg_of(self), thread);
-}
-
-int folding_func(void *self, const struct trace_func *func)
-{
-	return aggregate_consumer.func(agg_of(self), func);
-}
-
-int folding_event(void *self, const struct trace_event *event)
-{
-	return aggregate_consumer.event(agg_of(self), event);
-}
-
-int folding_sample(void *self, const struct trace_sample *sample)
-{
-	return aggregate_consumer.sample(agg_of(self), sample);
-}
-
-int folding_gap(void *self, const struct trace_gap *gap)
-{
-	return aggregate_consumer.gap(agg_of(self), gap);
 }
 
 int folding_end(void *self, const struct trace_totals *totals)
 {
-	return ((struct folding *)self)->given ? 0 : aggregate_consumer.end(agg_of(self), totals);
+	return ((struct folding *)self)->given ? 0 : forward_end(self, totals);
 }
 
 /* A stack that was cut, with the values of all that look the same. */

@@ -10,9 +10,14 @@
 
 #include "export/export.h"
 #include "profile/aggregate.h"
+#include "profile/forward.h"
 
-/* The self of such an exporter begins with it; @agg is made and freed by these two. */
+/*
+ * The self of such an exporter begins with it, so that the members of its consumer are those of profile/forward.h.
+ * @agg is made and freed by these two.
+ */
 struct folding {
+	struct forward next; /* to @agg */
 	struct aggregate *agg;
 	bool given; /* @agg is complete, and is not ours */
 };
@@ -24,14 +29,7 @@ void folding__done(struct folding *f);
 /* folding__give - write an aggregate that is complete already: the consumer's end() then does. Borrowed. */
 void folding__give(struct folding *f, struct aggregate *agg);
 
-/* Members of the consumer; @self is a struct folding. folding_end: of the aggregate alone. */
-int folding_begin(void *self, const struct trace_info *info);
-int folding_process(void *self, const struct trace_process *process);
-int folding_thread(void *self, const struct trace_thread *thread);
-int folding_func(void *self, const struct trace_func *func);
-int folding_event(void *self, const struct trace_event *event);
-int folding_sample(void *self, const struct trace_sample *sample);
-int folding_gap(void *self, const struct trace_gap *gap);
+/* The consumer's end(): of the aggregate alone. @self is a struct folding. */
 int folding_end(void *self, const struct trace_totals *totals);
 
 /* In place of frames left out of a stack. */

@@ -12,6 +12,7 @@
 #include "base/outbuf.h"
 #include "export/export.h"
 #include "export/page.h"
+#include "profile/forward.h"
 
 enum {
 	BUFFER_BYTES = 64 << 10,
@@ -19,11 +20,11 @@ enum {
 };
 
 struct html {
+	struct forward next; /* to speedscope's exporter; first */
 	struct outbuf out;
 	struct export_opts inner_opts;
 	struct export_out inner_out;
 	const struct export_out *to;
-	void *inner; /* self of export_speedscope */
 	unsigned char rest[3]; /* of what the inner one wrote: less than a group of base64 */
 	unsigned int rest_len;
 	char note[512]; /* of the inner one */
@@ -33,7 +34,7 @@ static void html__done(void *self)
 {
 	struct html *h = self;
 
-	exporter__free(&export_speedscope, h->inner);
+	exporter__free(&export_speedscope, h->next.self);
 	outbuf__done(&h->out);
 }
 
@@ -88,9 +89,11 @@ static int html__init(void *self, const struct export_opts *opts, const struct e
 	if (!opts->max_events)
 		h->inner_opts.max_events = MAX_EVENTS;
 	h->inner_out = (struct export_out){ .ctx = h, .write = write_inner, .note = note_inner };
+	h->next.to = &export_speedscope.consumer;
 	err = outbuf__init(&h->out, BUFFER_BYTES, out->write, out->ctx);
 	return err ? err
-		   : exporter__new(&export_speedscope, &h->inner, &h->inner_opts, &h->inner_out);
+		   : exporter__new(&export_speedscope, &h->next.self, &h->inner_opts,
+				   &h->inner_out);
 }
 
 static int put(void *ctx, const void *data, size_t len)
@@ -155,7 +158,7 @@ static void put_note(struct html *h, const struct trace_totals *totals)
 static int on_end(void *self, const struct trace_totals *totals)
 {
 	struct html *h = self;
-	int err = export_speedscope.consumer.end(h->inner, totals);
+	int err = forward_end(h, totals);
 
 	if (err)
 		return err;
@@ -176,23 +179,8 @@ static int on_begin(void *self, const struct trace_info *info)
 	struct html *h = self;
 	int err = put_head(&h->out);
 
-	return err ? err : export_speedscope.consumer.begin(h->inner, info);
+	return err ? err : forward_begin(h, info);
 }
-
-#define INNER(member, type)                                               \
-	static int on_##member(void *self, const struct type *what)       \
-	{                                                                 \
-		struct html *h = self;                                    \
-                                                                          \
-		return export_speedscope.consumer.member(h->inner, what); \
-	}
-
-INNER(process, trace_process)
-INNER(thread, trace_thread)
-INNER(func, trace_func)
-INNER(event, trace_event)
-INNER(sample, trace_sample)
-INNER(gap, trace_gap)
 
 const struct exporter export_html = {
 	.name = "html",
@@ -207,12 +195,12 @@ const struct exporter export_html = {
 	.init = html__init,
 	.consumer = {
 		.begin = on_begin,
-		.process = on_process,
-		.thread = on_thread,
-		.func = on_func,
-		.event = on_event,
-		.sample = on_sample,
-		.gap = on_gap,
+		.process = forward_process,
+		.thread = forward_thread,
+		.func = forward_func,
+		.event = forward_event,
+		.sample = forward_sample,
+		.gap = forward_gap,
 		.end = on_end,
 	},
 	.done = html__done,

@@ -18,6 +18,7 @@
 #include "export/source_file.h"
 #include "export/summary.h"
 #include "profile/annotate.h"
+#include "profile/forward.h"
 #include "profile/place.h"
 
 enum {
@@ -30,6 +31,7 @@ enum {
 };
 
 struct source {
+	struct forward next; /* to the lines; first */
 	struct lines *lines;
 	struct outbuf out;
 	int64_t start_unix_ns;
@@ -61,6 +63,7 @@ static int source__init(void *self, const struct export_opts *opts, const struct
 	struct source *s = self;
 	int err = lines__new(&s->lines, LINES_OF_FILES, &agg_opts);
 
+	s->next = (struct forward){ &lines_consumer, s->lines };
 	return err ? err : outbuf__init(&s->out, BUFFER_BYTES, out->write, out->ctx);
 }
 
@@ -407,7 +410,7 @@ static int on_end(void *self, const struct trace_totals *totals)
 {
 	struct source *s = self;
 	struct page p = { .b = &s->out, .start_unix_ns = s->start_unix_ns };
-	int err = lines_consumer.end(s->lines, totals);
+	int err = forward_end(s, totals);
 
 	err = err ? err : annotate__init(&p.a, s->lines);
 	err = err ? err : put_page(&p);
@@ -422,23 +425,8 @@ static int on_begin(void *self, const struct trace_info *info)
 	struct source *s = self;
 
 	s->start_unix_ns = info->start_unix_ns;
-	return lines_consumer.begin(s->lines, info);
+	return forward_begin(s, info);
 }
-
-#define LINES(member, type)                                         \
-	static int on_##member(void *self, const struct type *what) \
-	{                                                           \
-		struct source *s = self;                            \
-                                                                    \
-		return lines_consumer.member(s->lines, what);       \
-	}
-
-LINES(process, trace_process)
-LINES(thread, trace_thread)
-LINES(func, trace_func)
-LINES(event, trace_event)
-LINES(sample, trace_sample)
-LINES(gap, trace_gap)
 
 const struct exporter export_source = {
 	.name = "source",
@@ -450,12 +438,12 @@ const struct exporter export_source = {
 	.init = source__init,
 	.consumer = {
 		.begin = on_begin,
-		.process = on_process,
-		.thread = on_thread,
-		.func = on_func,
-		.event = on_event,
-		.sample = on_sample,
-		.gap = on_gap,
+		.process = forward_process,
+		.thread = forward_thread,
+		.func = forward_func,
+		.event = forward_event,
+		.sample = forward_sample,
+		.gap = forward_gap,
 		.end = on_end,
 	},
 	.done = source__done,

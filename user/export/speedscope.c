@@ -210,7 +210,7 @@ static int speedscope__init(void *self, const struct export_opts *opts,
 		struct speedscope *s = self;                            \
 		int err = timeline_##member(&s->timeline, what);        \
                                                                         \
-		return err ? err : folding_##member(&s->folding, what); \
+		return err ? err : forward_##member(&s->folding, what); \
 	}
 
 BOTH(process, trace_process)
@@ -228,7 +228,7 @@ static int on_begin(void *self, const struct trace_info *info)
 	err = err ? err
 		  : strpool__add(&s->timeline.strings, info->version, strlen(info->version),
 				 &s->version);
-	return err ? err : folding_begin(&s->folding, info);
+	return err ? err : forward_begin(&s->folding, info);
 }
 
 static const unsigned char *get_varint(const unsigned char *at, uint64_t *value)

@@ -6,8 +6,10 @@
 
 #include "base/grow.h"
 #include "base/strpool.h"
+#include "profile/forward.h"
 
 struct lines {
+	struct forward next; /* to the aggregate */
 	struct aggregate *agg;
 	enum lines_by by;
 	struct strpool keys; /* process, file, name, line; id - 1 is the row */
@@ -26,6 +28,7 @@ int lines__new(struct lines **out, enum lines_by by, const struct aggregate_opts
 		lines__free(l);
 		return -ENOMEM;
 	}
+	l->next = (struct forward){ &aggregate_consumer, l->agg };
 	l->by = by;
 	*out = l;
 	return 0;
@@ -57,31 +60,6 @@ const struct line_row *lines__rows(const struct lines *l, uint32_t *cnt)
 	return l->rows;
 }
 
-static int on_begin(void *self, const struct trace_info *info)
-{
-	return aggregate_consumer.begin(((struct lines *)self)->agg, info);
-}
-
-static int on_process(void *self, const struct trace_process *process)
-{
-	return aggregate_consumer.process(((struct lines *)self)->agg, process);
-}
-
-static int on_thread(void *self, const struct trace_thread *thread)
-{
-	return aggregate_consumer.thread(((struct lines *)self)->agg, thread);
-}
-
-static int on_func(void *self, const struct trace_func *func)
-{
-	return aggregate_consumer.func(((struct lines *)self)->agg, func);
-}
-
-static int on_event(void *self, const struct trace_event *event)
-{
-	return aggregate_consumer.event(((struct lines *)self)->agg, event);
-}
-
 static int row_of(struct lines *l, const struct trace_frame *frame, struct line_row **row)
 {
 	uint32_t index = aggregate__func_index(l->agg, frame->func), id;
@@ -105,7 +83,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 {
 	struct lines *l = self;
 	struct line_row *row = NULL;
-	int err = aggregate_consumer.sample(l->agg, sample);
+	int err = forward_sample(l, sample);
 
 	l->samples++;
 	for (uint32_t i = 0; i < sample->frame_cnt && !err; i++) {
@@ -122,23 +100,13 @@ static int on_sample(void *self, const struct trace_sample *sample)
 	return 0;
 }
 
-static int on_gap(void *self, const struct trace_gap *gap)
-{
-	return aggregate_consumer.gap(((struct lines *)self)->agg, gap);
-}
-
-static int on_end(void *self, const struct trace_totals *totals)
-{
-	return aggregate_consumer.end(((struct lines *)self)->agg, totals);
-}
-
 const struct trace_consumer lines_consumer = {
-	.begin = on_begin,
-	.process = on_process,
-	.thread = on_thread,
-	.func = on_func,
-	.event = on_event,
+	.begin = forward_begin,
+	.process = forward_process,
+	.thread = forward_thread,
+	.func = forward_func,
+	.event = forward_event,
 	.sample = on_sample,
-	.gap = on_gap,
-	.end = on_end,
+	.gap = forward_gap,
+	.end = forward_end,
 };

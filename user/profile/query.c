@@ -6,6 +6,7 @@
 
 #include "base/grow.h"
 #include "base/idmap.h"
+#include "profile/forward.h"
 #include "profile/module.h"
 #include "profile/query_priv.h"
 
@@ -22,6 +23,7 @@ struct query_thread {
 };
 
 struct query {
+	struct forward next; /* to the aggregate */
 	struct query_result r;
 	struct aggregate *agg;
 	struct func_spec spec;
@@ -48,6 +50,7 @@ int query__new(struct query **out, const char *name, const struct aggregate_opts
 		query__free(q);
 		return -ENOMEM;
 	}
+	q->next = (struct forward){ &aggregate_consumer, q->agg };
 	*out = q;
 	return 0;
 }
@@ -78,19 +81,14 @@ static int on_begin(void *self, const struct trace_info *info)
 	struct query *q = self;
 
 	trace_cost_by_kind(&info->cost, q->before_ns, q->after_ns);
-	return aggregate_consumer.begin(q->agg, info);
-}
-
-static int on_process(void *self, const struct trace_process *process)
-{
-	return aggregate_consumer.process(((struct query *)self)->agg, process);
+	return forward_begin(q, info);
 }
 
 static int on_thread(void *self, const struct trace_thread *thread)
 {
 	struct query *q = self;
 
-	return aggregate_consumer.thread(q->agg, thread);
+	return forward_thread(q, thread);
 }
 
 /* Notes a function that is called as asked for; the first one and its likes are followed. */
@@ -115,7 +113,7 @@ static bool is_target(struct query *q, uint32_t index)
 static int on_func(void *self, const struct trace_func *func)
 {
 	struct query *q = self;
-	int err = aggregate_consumer.func(q->agg, func);
+	int err = forward_func(q, func);
 	bool target = !err && is_target(q, aggregate__func_index(q->agg, func->id));
 
 	/* an id that meant another function before has to be set even if it is no target now */
@@ -165,7 +163,7 @@ static int on_event(void *self, const struct trace_event *event)
 {
 	struct query *q = self;
 	struct query_thread *t;
-	int err = aggregate_consumer.event(q->agg, event);
+	int err = forward_event(q, event);
 
 	err = err ? err : thread_of(q, event->thread, &t);
 	if (err)
@@ -184,17 +182,11 @@ static int on_event(void *self, const struct trace_event *event)
 	return err;
 }
 
-/* Samples have no runs, but callers and callees. */
-static int on_sample(void *self, const struct trace_sample *sample)
-{
-	return aggregate_consumer.sample(((struct query *)self)->agg, sample);
-}
-
 static int on_gap(void *self, const struct trace_gap *gap)
 {
 	struct query *q = self;
 	struct query_thread *t;
-	int err = aggregate_consumer.gap(q->agg, gap);
+	int err = forward_gap(q, gap);
 
 	err = err ? err : thread_of(q, gap->thread, &t);
 	if (err)
@@ -207,7 +199,7 @@ static int on_gap(void *self, const struct trace_gap *gap)
 static int on_end(void *self, const struct trace_totals *totals)
 {
 	struct query *q = self;
-	int err = aggregate_consumer.end(q->agg, totals);
+	int err = forward_end(q, totals);
 
 	q->r.all = aggregate__result(q->agg);
 	q->r.meant = q->meant;
@@ -221,11 +213,11 @@ static int on_end(void *self, const struct trace_totals *totals)
 
 const struct trace_consumer query_consumer = {
 	.begin = on_begin,
-	.process = on_process,
+	.process = forward_process,
 	.thread = on_thread,
 	.func = on_func,
 	.event = on_event,
-	.sample = on_sample,
+	.sample = forward_sample, /* they have no runs, but callers and callees */
 	.gap = on_gap,
 	.end = on_end,
 };

@@ -7,6 +7,7 @@
 
 #include "base/grow.h"
 #include "base/idmap.h"
+#include "profile/forward.h"
 
 #define FIRST_WIDTH_NS 100000
 
@@ -18,6 +19,7 @@ struct slices_thread {
 };
 
 struct slices {
+	struct forward next; /* to the aggregate */
 	struct aggregate *agg;
 	bool raw;
 	uint64_t start_ns, width_ns;
@@ -43,6 +45,7 @@ int slices__new(struct slices **out, const struct aggregate_opts *opts)
 		free(s);
 		return err;
 	}
+	s->next = (struct forward){ &aggregate_consumer, s->agg };
 	*out = s;
 	return 0;
 }
@@ -110,22 +113,7 @@ static int on_begin(void *self, const struct trace_info *info)
 
 	s->start_ns = info->start_ns;
 	trace_cost_by_kind(&info->cost, s->before_ns, s->after_ns);
-	return aggregate_consumer.begin(s->agg, info);
-}
-
-static int on_process(void *self, const struct trace_process *process)
-{
-	return aggregate_consumer.process(((struct slices *)self)->agg, process);
-}
-
-static int on_thread(void *self, const struct trace_thread *thread)
-{
-	return aggregate_consumer.thread(((struct slices *)self)->agg, thread);
-}
-
-static int on_func(void *self, const struct trace_func *func)
-{
-	return aggregate_consumer.func(((struct slices *)self)->agg, func);
+	return forward_begin(s, info);
 }
 
 static int thread_of(struct slices *s, uint32_t id, struct slices_thread **out)
@@ -175,7 +163,7 @@ static int on_event(void *self, const struct trace_event *event)
 	struct slices *s = self;
 	struct slices_thread *t;
 	bool leave = trace_is_leave(event->kind);
-	int err = aggregate_consumer.event(s->agg, event);
+	int err = forward_event(s, event);
 
 	err = err ? err : thread_of(s, event->thread, &t);
 	err = err ? err : charge(s, t, event->ts_ns, s->before_ns[event->kind], leave);
@@ -192,7 +180,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 {
 	struct slices *s = self;
 	struct slice *slice;
-	int err = aggregate_consumer.sample(s->agg, sample);
+	int err = forward_sample(s, sample);
 
 	if (err || !sample->frame_cnt)
 		return err;
@@ -209,7 +197,7 @@ static int on_gap(void *self, const struct trace_gap *gap)
 {
 	struct slices *s = self;
 	struct slices_thread *t;
-	int err = aggregate_consumer.gap(s->agg, gap);
+	int err = forward_gap(s, gap);
 
 	err = err ? err : thread_of(s, gap->thread, &t);
 	err = err ? err : charge(s, t, gap->ts_ns, 0, false);
@@ -220,18 +208,13 @@ static int on_gap(void *self, const struct trace_gap *gap)
 	return 0;
 }
 
-static int on_end(void *self, const struct trace_totals *totals)
-{
-	return aggregate_consumer.end(((struct slices *)self)->agg, totals);
-}
-
 const struct trace_consumer slices_consumer = {
 	.begin = on_begin,
-	.process = on_process,
-	.thread = on_thread,
-	.func = on_func,
+	.process = forward_process,
+	.thread = forward_thread,
+	.func = forward_func,
 	.event = on_event,
 	.sample = on_sample,
 	.gap = on_gap,
-	.end = on_end,
+	.end = forward_end,
 };

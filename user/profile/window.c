@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "profile/forward.h"
+
 struct window {
+	struct forward next; /* to the lines */
 	struct window_opts opts;
 	struct lines *lines;
 	struct window_totals totals;
@@ -21,6 +24,7 @@ int window__new(struct window **out, const struct window_opts *opts)
 		window__free(w);
 		return -ENOMEM;
 	}
+	w->next = (struct forward){ &lines_consumer, w->lines };
 	*out = w;
 	return 0;
 }
@@ -41,36 +45,6 @@ const struct lines *window__lines(const struct window *w)
 const struct window_totals *window__totals(const struct window *w)
 {
 	return &w->totals;
-}
-
-static int on_begin(void *self, const struct trace_info *info)
-{
-	return lines_consumer.begin(((struct window *)self)->lines, info);
-}
-
-static int on_process(void *self, const struct trace_process *process)
-{
-	return lines_consumer.process(((struct window *)self)->lines, process);
-}
-
-static int on_thread(void *self, const struct trace_thread *thread)
-{
-	return lines_consumer.thread(((struct window *)self)->lines, thread);
-}
-
-static int on_func(void *self, const struct trace_func *func)
-{
-	return lines_consumer.func(((struct window *)self)->lines, func);
-}
-
-static int on_event(void *self, const struct trace_event *event)
-{
-	return lines_consumer.event(((struct window *)self)->lines, event);
-}
-
-static int on_gap(void *self, const struct trace_gap *gap)
-{
-	return lines_consumer.gap(((struct window *)self)->lines, gap);
 }
 
 /* How much of the time that a sample stands for lies in the window. */
@@ -100,21 +74,16 @@ static int on_sample(void *self, const struct trace_sample *sample)
 		w->totals.wait_ns[part.reason] += part.weight_ns;
 	if (w->opts.of != WINDOW_WALL && part.off_cpu != (w->opts.of == WINDOW_WAITS))
 		return 0;
-	return lines_consumer.sample(w->lines, &part);
-}
-
-static int on_end(void *self, const struct trace_totals *totals)
-{
-	return lines_consumer.end(((struct window *)self)->lines, totals);
+	return forward_sample(w, &part);
 }
 
 const struct trace_consumer window_consumer = {
-	.begin = on_begin,
-	.process = on_process,
-	.thread = on_thread,
-	.func = on_func,
-	.event = on_event,
+	.begin = forward_begin,
+	.process = forward_process,
+	.thread = forward_thread,
+	.func = forward_func,
+	.event = forward_event,
 	.sample = on_sample,
-	.gap = on_gap,
-	.end = on_end,
+	.gap = forward_gap,
+	.end = forward_end,
 };

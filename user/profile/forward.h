@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Consumers that hand what they are told on to another one: members of a trace_consumer for all that a consumer
+ * has nothing to add to. Its self begins with a struct forward, so that it can also call these itself:
+ *
+ *	struct mine {
+ *		struct forward next; // first
+ *		...
+ *	};
+ */
+#ifndef PYEBPF_PROFILE_FORWARD_H
+#define PYEBPF_PROFILE_FORWARD_H
+
+#include "profile/trace.h"
+
+/* Both borrowed. A member of @to can be NULL, as everywhere. */
+struct forward {
+	const struct trace_consumer *to;
+	void *self;
+};
+
+int forward_begin(void *self, const struct trace_info *info);
+int forward_process(void *self, const struct trace_process *process);
+int forward_thread(void *self, const struct trace_thread *thread);
+int forward_func(void *self, const struct trace_func *func);
+int forward_event(void *self, const struct trace_event *event);
+int forward_sample(void *self, const struct trace_sample *sample);
+int forward_gap(void *self, const struct trace_gap *gap);
+int forward_end(void *self, const struct trace_totals *totals);
+
+#endif
