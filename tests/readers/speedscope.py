@@ -30,6 +30,9 @@ def imported(path):
                           "document.body && document.body.innerText.includes('Sandwich')") as page:
             page.press("3")
             page.until("document.body.innerText.includes('Symbol Name')")
+            # only the rows in sight are there, and what is in sight is known a few pictures later
+            page.until("(() => { const seen = window.rows; window.rows = document.querySelectorAll('tr').length;"
+                       " return window.rows > 1 && window.rows === seen })()")
             table = page.run("[...document.querySelectorAll('tr')].map(r => r.innerText)"
                              ".filter(t => /%\\)/.test(t))")
             title = page.run("document.title")
