@@ -4,6 +4,7 @@
 #define PYEBPF_CMD_CMD_H
 
 #include "base/err.h"
+#include "cmd/options.h"
 
 int cmd_agent(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
@@ -29,5 +30,11 @@ int cmd_trace(int argc, char **argv);
  * Return: the exit code.
  */
 int cmd_fail(const char *name, int code, const struct err *e);
+
+/*
+ * cmd_end - the exit code of a command that ended with @err: 0, or what cmd_fail() says; -PYE_EUSAGE is said as a
+ * wrong option is.
+ */
+int cmd_end(const struct opt_command *command, int err, const struct err *e);
 
 #endif

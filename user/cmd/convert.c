@@ -93,7 +93,5 @@ int cmd_convert(int argc, char **argv)
 	if (rest.operand_cnt + rest.command_cnt != 1)
 		return err_exit_code(options_usage(&command, "want one capture to convert"));
 	err = convert(rest.operand_cnt ? rest.operands[0] : rest.command[0], &opts, &e);
-	if (err == -PYE_EUSAGE)
-		return err_exit_code(options_usage(&command, "%s", e.what));
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	return cmd_end(&command, err, &e);
 }

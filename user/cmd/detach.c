@@ -93,5 +93,5 @@ int cmd_detach(int argc, char **argv)
 		return err_exit_code(options_usage(&command, "want a process"));
 	for (size_t i = 0; i < opts.pids.cnt && !err; i++)
 		err = detach(opts.pids.pids[i], opts.quiet, &e);
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	return cmd_end(&command, err, &e);
 }

@@ -154,8 +154,6 @@ int cmd_diff(int argc, char **argv)
 	if (rest.command_cnt || rest.operand_cnt != 2)
 		return err_exit_code(options_usage(&command, "want two captures"));
 	err = check_output(&opts, &e);
-	if (err == -PYE_EUSAGE)
-		return err_exit_code(options_usage(&command, "%s", e.what));
 	err = err ? err : diff(rest.operands, &opts, &e);
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	return cmd_end(&command, err, &e);
 }

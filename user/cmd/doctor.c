@@ -9,6 +9,7 @@
 #include "cmd/cmd.h"
 #include "cmd/doctor_check.h"
 #include "cmd/options.h"
+#include "cmd/table.h"
 #include "export/json.h"
 
 struct doctor_opts {
@@ -170,16 +171,10 @@ static void json_check(struct outbuf *out, const struct check *check)
 	outbuf__putc(out, '}');
 }
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
-}
-
 static int print_json(const struct checkup *c)
 {
 	struct outbuf out;
-	int err = outbuf__init(&out, 65536, write_stdout, NULL);
+	int err = table_begin(&out);
 
 	if (err)
 		return err;

@@ -202,5 +202,5 @@ int cmd_dump(int argc, char **argv)
 	if (!opts.pids.cnt || rest.command_cnt)
 		return err_exit_code(options_usage(&command, "want a process"));
 	err = dump_all(&opts, &e);
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	return cmd_end(&command, err, &e);
 }

@@ -47,3 +47,10 @@ int cmd_fail(const char *name, int code, const struct err *e)
 	}
 	return err_exit_code(code);
 }
+
+int cmd_end(const struct opt_command *command, int err, const struct err *e)
+{
+	if (err == -PYE_EUSAGE)
+		return err_exit_code(options_usage(command, "%s", e->what));
+	return err ? cmd_fail(command->name, err, e) : 0;
+}

@@ -364,7 +364,5 @@ int cmd_fleet(int argc, char **argv)
 		return err_exit_code(options_usage(&command, "%s writes to stdout; -o is for flame",
 						   verb->name));
 	err = verb->run(&opts, &e);
-	if (err == -PYE_EUSAGE)
-		return err_exit_code(options_usage(&command, "%s", e.what));
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	return cmd_end(&command, err, &e);
 }

@@ -13,6 +13,7 @@
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "cmd/session_priv.h"
+#include "cmd/table.h"
 #include "export/json.h"
 #include "export/latency_table.h"
 #include "export/summary.h"
@@ -65,12 +66,6 @@ static void print(FILE *f, const struct session *s, const struct trace_totals *t
 	latency_print(f, &l->calls);
 }
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -EIO;
-}
-
 static void put_number(struct outbuf *b, const char *name, uint64_t value)
 {
 	outbuf__puts(b, ",\n\"");
@@ -84,7 +79,7 @@ static int print_json(const struct session *s, const struct trace_totals *t)
 	const struct assembler_latency *l = assembler__latency_so_far(s->as);
 	const char *text = s->opts.filter.latency;
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
-	int err = outbuf__init(&b, 65536, write_stdout, NULL);
+	int err = table_begin(&b);
 
 	if (err)
 		return err;

@@ -13,6 +13,7 @@
 #include "cmd/list_probes.h"
 #include "cmd/list_row.h"
 #include "cmd/options.h"
+#include "cmd/table.h"
 #include "cpython/interp.h"
 #include "cpython/interp_file.h"
 #include "cpython/interp_names.h"
@@ -65,12 +66,6 @@ struct listing {
 	uid_t uid;
 	char user[64];
 };
-
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
-}
 
 static void name_user(struct listing *l, struct list_row *row)
 {
@@ -180,7 +175,7 @@ static int list(const struct list_opts *opts, const struct opt_rest *rest, struc
 	int err = interp_cache__new(&l.cache);
 
 	if (!err)
-		err = outbuf__init(&l.json, 65536, write_stdout, NULL);
+		err = table_begin(&l.json);
 	if (!err)
 		err = rest->operand_cnt ? list_given(&l, rest, e) : list_all(&l, e);
 	if (opts->json && l.json.mem) {

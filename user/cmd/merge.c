@@ -94,7 +94,5 @@ int cmd_merge(int argc, char **argv)
 	if (!opts.output.path)
 		return err_exit_code(options_usage(&command, "want -o OUT, or -o - for stdout"));
 	err = merge(rest.operands, rest.operand_cnt, &opts, &e);
-	if (err == -PYE_EUSAGE)
-		return err_exit_code(options_usage(&command, "%s", e.what));
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	return cmd_end(&command, err, &e);
 }

@@ -118,4 +118,7 @@ int opt_duration(const char *s, uint64_t *ns);
 int opt_size(const char *s, uint64_t *bytes);
 int opt_unsigned(const char *s, uint64_t *value);
 
+/* opt_word - the index of @s among @words, which end with NULL; -1: none of them. */
+int opt_word(const char *const *words, const char *s);
+
 #endif

@@ -77,3 +77,12 @@ int opt_unsigned(const char *s, uint64_t *value)
 
 	return read_value(s, units, value);
 }
+
+int opt_word(const char *const *words, const char *s)
+{
+	for (int i = 0; words[i]; i++) {
+		if (!strcmp(words[i], s))
+			return i;
+	}
+	return -1;
+}

@@ -38,17 +38,14 @@ struct record_opts {
 
 static int parse_mode(void *field, const char *arg, struct err *e)
 {
-	static const char *const names[MODE_CNT] = {
-		[MODE_WALL] = "wall", [MODE_CPU] = "cpu", [MODE_OFFCPU] = "offcpu", [MODE_GIL] = "gil"
-	};
+	static const char *const names[] = { "wall", "cpu", "offcpu", "gil", NULL };
+	int i = opt_word(names, arg);
 
-	for (unsigned int i = MODE_WALL; i < MODE_CNT; i++) {
-		if (strcmp(arg, names[i]) != 0)
-			continue;
-		*(enum mode *)field = i;
-		return 0;
-	}
-	return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: wall, cpu, offcpu or gil", arg);
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: wall, cpu, offcpu or gil",
+			       arg);
+	*(enum mode *)field = MODE_WALL + (enum mode)i;
+	return 0;
 }
 
 #define AT(member) offsetof(struct record_opts, member)

@@ -21,40 +21,16 @@ struct stats_opts {
 	const char *function, *annotate;
 };
 
-/* Index of a word in a list that ends with NULL; -1 if it is none of them. */
-static int word_index(const char *const *words, const char *word)
-{
-	for (int i = 0; words[i]; i++) {
-		if (!strcmp(words[i], word))
-			return i;
-	}
-	return -1;
-}
-
-static int parse_by(void *field, const char *arg, struct err *e)
-{
-	static const char *const words[] = {
-		"function", "module", "line", "thread", "process", NULL
-	};
-	static const enum ranking_by values[] = { RANKING_FUNCTION, RANKING_MODULE, RANKING_LINE,
-						  RANKING_THREAD, RANKING_PROCESS };
-	int i = word_index(words, arg);
-
-	if (i < 0)
-		return err_set(e, -PYE_EUSAGE, "want function, module, line, thread or process");
-	*(enum ranking_by *)field = values[i];
-	return 0;
-}
-
 static int parse_sort(void *field, const char *arg, struct err *e)
 {
-	static const char *const words[] = { "self", "total", "calls", NULL };
-	static const enum ranking_sort values[] = { RANKING_SELF, RANKING_TOTAL, RANKING_CALLS };
-	int i = word_index(words, arg);
+	static const char *const names[] = {
+		[RANKING_SELF] = "self", [RANKING_TOTAL] = "total", [RANKING_CALLS] = "calls", NULL
+	};
+	int i = opt_word(names, arg);
 
 	if (i < 0)
 		return err_set(e, -PYE_EUSAGE, "want self, total or calls");
-	*(enum ranking_sort *)field = values[i];
+	*(enum ranking_sort *)field = (enum ranking_sort)i;
 	return 0;
 }
 
@@ -63,7 +39,7 @@ static int parse_sort(void *field, const char *arg, struct err *e)
 /* clang-format off */
 static const struct opt_row rows[] = {
 	{ 0, "by", "WHAT", OPT_CUSTOM, AT(by), "function",
-	  "a row per function, module, line, thread or process", false, parse_by },
+	  "a row per function, module, line, thread or process", false, table_parse_by },
 	{ 0, "sort", "WHAT", OPT_CUSTOM, AT(sort), "self",
 	  "most self, total or calls first", false, parse_sort },
 	{ 0, "function", "NAME", OPT_STRING, AT(function), NULL,

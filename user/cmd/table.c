@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "profile/ranking.h"
+
 #define AT(member) offsetof(struct table_opts, member)
 
 /* clang-format off */
@@ -15,6 +17,16 @@ const struct opt_row table_rows[] = {
 	{ 0 },
 };
 /* clang-format on */
+
+int table_parse_by(void *field, const char *arg, struct err *e)
+{
+	int i = opt_word(ranking_by_names, arg);
+
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "want function, module, line, thread or process");
+	*(enum ranking_by *)field = (enum ranking_by)i;
+	return 0;
+}
 
 uint32_t table_row_cnt(const struct table_opts *opts)
 {

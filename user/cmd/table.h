@@ -18,6 +18,9 @@ struct table_opts {
 
 extern const struct opt_row table_rows[];
 
+/* table_parse_by - of a row for --by: @field is an enum ranking_by. */
+int table_parse_by(void *field, const char *arg, struct err *e);
+
 /* table_row_cnt - rows to show at most. */
 uint32_t table_row_cnt(const struct table_opts *opts);
 

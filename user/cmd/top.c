@@ -22,6 +22,7 @@
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session.h"
+#include "cmd/table.h"
 #include "decode/decode.h"
 #include "export/stats.h"
 #include "proc/info.h"
@@ -60,39 +61,25 @@ struct top {
 
 static int parse_mode(void *field, const char *arg, struct err *e)
 {
-	static const char *const words[] = {
-		[WINDOW_CPU] = "cpu", [WINDOW_WAITS] = "offcpu", [WINDOW_WALL] = "wall"
+	static const char *const names[] = {
+		[WINDOW_CPU] = "cpu", [WINDOW_WAITS] = "offcpu", [WINDOW_WALL] = "wall", NULL
 	};
+	int i = opt_word(names, arg);
 
-	for (unsigned int i = 0; i < WINDOW_OF_CNT; i++) {
-		if (strcmp(arg, words[i]) != 0)
-			continue;
-		*(enum window_of *)field = i;
-		return 0;
-	}
-	return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: cpu, offcpu or wall", arg);
-}
-
-static int parse_by(void *field, const char *arg, struct err *e)
-{
-	for (enum ranking_by by = RANKING_FUNCTION; by <= RANKING_PROCESS; by++) {
-		if (strcmp(arg, view_by_name(by)) != 0)
-			continue;
-		*(enum ranking_by *)field = by;
-		return 0;
-	}
-	return err_set(e, -PYE_EUSAGE, "want function, line, module, thread or process");
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: cpu, offcpu or wall", arg);
+	*(enum window_of *)field = (enum window_of)i;
+	return 0;
 }
 
 static int parse_sort(void *field, const char *arg, struct err *e)
 {
-	for (enum ranking_sort sort = RANKING_SELF; sort <= RANKING_CALLS; sort++) {
-		if (strcmp(arg, view_sort_name(sort)) != 0)
-			continue;
-		*(enum ranking_sort *)field = sort;
-		return 0;
-	}
-	return err_set(e, -PYE_EUSAGE, "want self, total or samples");
+	int i = opt_word(view_sort_names, arg);
+
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "want self, total or samples");
+	*(enum ranking_sort *)field = (enum ranking_sort)i;
+	return 0;
 }
 
 #define AT(member) offsetof(struct top_opts, member)
@@ -106,9 +93,9 @@ static const struct opt_row target_rows[] = {
 	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
 	{ 0 },
 };
-static const struct opt_row table_rows[] = {
+static const struct opt_row view_rows[] = {
 	{ 0, "by", "WHAT", OPT_CUSTOM, AT(by), "function",
-	  "a row per function, line, module, thread or process", false, parse_by },
+	  "a row per function, line, module, thread or process", false, table_parse_by },
 	{ 0, "sort", "WHAT", OPT_CUSTOM, AT(sort), "self",
 	  "most self, total or samples first", false, parse_sort },
 	{ 0, "mode", "NAME", OPT_CUSTOM, AT(mode), "cpu",
@@ -135,7 +122,7 @@ static const struct opt_row output_rows_top[] = {
 static const struct opt_group groups[] = {
 	{ "Targets", target_rows, 0 },
 	{ "More targets", select_rows, AT(select) },
-	{ "Table", table_rows, 0 },
+	{ "Table", view_rows, 0 },
 	{ "Output", output_rows_top, 0 },
 	{ 0 },
 };
@@ -189,16 +176,10 @@ static int rank(struct top *t)
 	return table__init(&t->table, t->window, &t->view);
 }
 
-static int write_stdout(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stdout) == len ? 0 : -PYE_EOUTPUT;
-}
-
 static int print_json(const struct top *t)
 {
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
-	int err = outbuf__init(&b, 65536, write_stdout, NULL);
+	int err = table_begin(&b);
 
 	if (err || !t->window)
 		return err;

@@ -36,16 +36,14 @@ struct trace_opts {
 
 static int parse_engine(void *field, const char *arg, struct err *e)
 {
-	static const char *const engines[] = { "auto", "uprobe", "usdt", "inline" };
+	static const char *const engines[] = { "auto", "uprobe", "usdt", "inline", NULL };
+	int i = opt_word(engines, arg);
 
-	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
-		if (strcmp(arg, engines[i]) != 0)
-			continue;
-		*(const char **)field = engines[i];
-		return 0;
-	}
-	return err_set(e, -PYE_EUSAGE, "no engine is called %.40s: auto, uprobe, usdt or inline",
-		       arg);
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE,
+			       "no engine is called %.40s: auto, uprobe, usdt or inline", arg);
+	*(const char **)field = engines[i];
+	return 0;
 }
 
 static int parse_full(void *field, const char *arg, struct err *e)

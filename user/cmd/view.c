@@ -314,8 +314,6 @@ int cmd_view(int argc, char **argv)
 	if (rest.operand_cnt + rest.command_cnt != 1)
 		return err_exit_code(options_usage(&command, "want one file to show"));
 	err = check(&opts, &e);
-	if (err)
-		return err_exit_code(options_usage(&command, "%s", e.what));
-	err = view(rest.operand_cnt ? rest.operands[0] : rest.command[0], &opts, &e);
-	return err ? cmd_fail(command.name, err, &e) : 0;
+	err = err ? err : view(rest.operand_cnt ? rest.operands[0] : rest.command[0], &opts, &e);
+	return cmd_end(&command, err, &e);
 }

@@ -6,6 +6,11 @@
 
 #include "base/cleanup.h"
 
+const char *const ranking_by_names[] = {
+	[RANKING_FUNCTION] = "function", [RANKING_MODULE] = "module",	[RANKING_LINE] = "line",
+	[RANKING_THREAD] = "thread",	 [RANKING_PROCESS] = "process", NULL,
+};
+
 int ranking_groups(const struct agg_result *r, enum ranking_by by, bool apart, uint32_t *group_of,
 		   uint32_t *cnt)
 {

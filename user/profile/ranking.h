@@ -16,6 +16,9 @@ enum ranking_by {
 	RANKING_PROCESS,
 };
 
+/* Their names, as one asks for them; NULL at the end. */
+extern const char *const ranking_by_names[];
+
 enum ranking_sort {
 	RANKING_SELF,
 	RANKING_TOTAL,

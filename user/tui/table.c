@@ -193,7 +193,7 @@ static void put_view(const struct view *v, const struct table_about *about, int 
 	snprintf(text, sizeof(text), "%s%s%s%s%s in the last %.*f s, by %s, most %s first",
 		 v->frozen ? "[frozen] " : "", *filter ? "with \"" : "", filter,
 		 *filter ? "\": " : "", view_of_name(v->of), about->window_ns % 1000000000u ? 1 : 0,
-		 (double)about->window_ns / 1e9, view_by_name(v->by), view_sort_name(v->sort));
+		 (double)about->window_ns / 1e9, ranking_by_names[v->by], view_sort_names[v->sort]);
 	put(out, TABLE_PLAIN, width, text);
 }
 
@@ -206,7 +206,7 @@ void table_head(const struct table *t, const struct view *v, const struct table_
 	put_load(t, about, width, &out[1]);
 	put_view(v, about, width, &out[2]);
 	snprintf(text, sizeof(text), "%6s %6s %8s  %s", v->by >= RANKING_THREAD ? "time%" : "self%",
-		 v->by >= RANKING_THREAD ? "" : "total%", "samples", view_by_name(v->by));
+		 v->by >= RANKING_THREAD ? "" : "total%", "samples", ranking_by_names[v->by]);
 	put(&out[3], TABLE_HEADING, width, text);
 }
 

@@ -22,25 +22,9 @@ const char *const view_help[] = {
 	NULL,
 };
 
-const char *view_by_name(enum ranking_by by)
-{
-	static const char *const names[] = {
-		[RANKING_FUNCTION] = "function", [RANKING_MODULE] = "module",
-		[RANKING_LINE] = "line",	 [RANKING_THREAD] = "thread",
-		[RANKING_PROCESS] = "process",
-	};
-
-	return names[by];
-}
-
-const char *view_sort_name(enum ranking_sort sort)
-{
-	static const char *const names[] = {
-		[RANKING_SELF] = "self", [RANKING_TOTAL] = "total", [RANKING_CALLS] = "samples"
-	};
-
-	return names[sort];
-}
+const char *const view_sort_names[] = {
+	[RANKING_SELF] = "self", [RANKING_TOTAL] = "total", [RANKING_CALLS] = "samples", NULL
+};
 
 const char *view_of_name(enum window_of of)
 {

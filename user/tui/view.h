@@ -50,9 +50,10 @@ enum view_change {
 /* view__key - a key was pressed. */
 enum view_change view__key(struct view *v, uint32_t key);
 
-/* view_by_name, view_sort_name, view_of_name - for the eye, static. */
-const char *view_by_name(enum ranking_by by);
-const char *view_sort_name(enum ranking_sort sort);
+/* Names of enum ranking_sort where samples are counted; NULL at the end. */
+extern const char *const view_sort_names[];
+
+/* view_of_name - for the eye, static. */
 const char *view_of_name(enum window_of of);
 
 /* view_help - lines of what the keys do, the last one NULL. */
