@@ -17,6 +17,7 @@
 #define PYE_LAYOUT_FREE_THREADED (1u << 1)
 #define PYE_LAYOUT_FRAME_STATE	 (1u << 2) /* f_state is the int8 of 3.10, not f_stacktop */
 #define PYE_LAYOUT_CFRAME	 (1u << 3) /* tstate -> cframe -> current frame (3.11, 3.12) */
+#define PYE_LAYOUT_C_ROOT	 (1u << 4) /* the outermost frame is an entry from C (3.12 on) */
 
 /* The 80 first bytes of an interpreter frame hold every field used of it (from 3.11 on). */
 #define PYE_FRAME_READ 80

@@ -24,7 +24,7 @@ enum {
 struct world {
 	uint64_t head;
 	uint8_t is[2][128], ts[3][256], cframe[3][16];
-	uint8_t frames[FRAMES][80];
+	uint8_t frames[FRAMES + 1][80];
 };
 
 static struct proc_mem mem;
@@ -43,7 +43,7 @@ static void put(void *object, unsigned int offset, uint64_t value)
 }
 
 /* One interpreter with one thread, whose stack is the first @depth frames; the code of frame i is at
- * 0x1000 + 16 * i. */
+ * 0x1000 + 16 * i. Below them is an entry from C. */
 static void make_world(uint32_t depth)
 {
 	memset(w, 0, sizeof(*w));
@@ -57,9 +57,9 @@ static void make_world(uint32_t depth)
 		put(w->cframe[0], l->cframe_frame, addr(w->frames[0]));
 	for (uint32_t i = 0; i < depth; i++) {
 		put(w->frames[i], l->f_code, 0x1000 + 16 * i);
-		if (i + 1 < depth)
-			put(w->frames[i], l->f_previous, addr(w->frames[i + 1]));
+		put(w->frames[i], l->f_previous, addr(w->frames[i + 1]));
 	}
+	w->frames[depth][l->f_owner] = 3;
 }
 
 static int setup(void **state)
@@ -111,6 +111,27 @@ static void test_walk_outside__a_stack(void **state)
 	assert_int_equal(t.frames[1].frame, addr(w->frames[2]));
 	assert_int_equal(t.frames[1].code, 0x1020);
 	assert_int_equal(t.frames[3].code, 0x1040);
+	outside_stacks__done(&s);
+}
+
+/* A generator that yields has no caller for a moment. */
+static void test_walk_outside__a_stack_without_its_end(void **state)
+{
+	struct outside_stacks s;
+	struct outside_thread t;
+
+	(void)state;
+	make_world(5);
+	put(w->frames[0], l->f_previous, 0);
+	t = walk_one(&s);
+	assert_int_equal(t.status, OUTSIDE_MOVED);
+	assert_int_equal(t.frame_cnt, 0);
+	outside_stacks__done(&s);
+	in->layout.flags &= ~PYE_LAYOUT_C_ROOT; /* where a stack ends with a frame */
+	t = walk_one(&s);
+	in->layout = *l;
+	assert_int_equal(t.status, OUTSIDE_AGREED);
+	assert_int_equal(t.frame_cnt, 1);
 	outside_stacks__done(&s);
 }
 
@@ -267,6 +288,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_walk_outside__a_stack),
+		cmocka_unit_test(test_walk_outside__a_stack_without_its_end),
 		cmocka_unit_test(test_walk_outside__no_frames),
 		cmocka_unit_test(test_walk_outside__cycles_of_frames),
 		cmocka_unit_test(test_walk_outside__broken_frames),

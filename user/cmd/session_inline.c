@@ -33,6 +33,8 @@
 #define PASS_BATCHES 64 /* batches between two looks at signals */
 #define POLL_MS	     1
 #define SECOND_NS    1000000000ull
+#define TORN_TRIES   200 /* stops at which a stack was between two frames */
+#define TORN_US	     50
 #define ADJUST_NS    5000000ull
 #define PIX	     1
 
@@ -49,7 +51,7 @@ struct run {
 	bool mem_open, attached, ended, dump_asked;
 	uint64_t flushed_ns, adjust_ns, adjust_step;
 	int signal_fd;
-	unsigned int interrupts;
+	unsigned int interrupts, torn;
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
 	struct session_result *result;
@@ -197,7 +199,17 @@ static int take_thread(struct run *r, const struct outside_thread *t, struct cod
 							 .frame_cnt = cnt });
 }
 
-/* All threads stand still: their stacks, as they are. */
+/* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
+static bool is_torn(const struct run *r, const struct outside_stacks *stacks)
+{
+	for (size_t i = 0; i < stacks->cnt; i++)
+		if (stacks->threads[i].status == OUTSIDE_MOVED &&
+		    tid_of(&r->engine, stacks->threads[i].thread_id))
+			return true;
+	return false;
+}
+
+/* All threads stand still: their stacks, as they are. -EAGAIN: not here. */
 static int take_stacks(void *ctx, struct inline_engine *e)
 {
 	auto_free struct code_names *names = malloc(sizeof(*names));
@@ -211,6 +223,10 @@ static int take_stacks(void *ctx, struct inline_engine *e)
 	err = walk_outside(&r->mem, &r->in, &stacks);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
+	if (is_torn(r, &stacks) && r->torn++ < TORN_TRIES)
+		err = -EAGAIN;
+	else
+		r->torn = 0;
 	for (size_t i = 0; !err && i < stacks.cnt; i++)
 		err = take_thread(r, &stacks.threads[i], names);
 	outside_stacks__done(&stacks);
@@ -234,20 +250,25 @@ static int drain(struct run *r, unsigned int batches)
 /* Events were lost: read what is left, then the stacks anew, while all threads stand still. */
 static int recover_from_loss(struct run *r)
 {
-	int err = inline__stop_outside(&r->engine);
+	int err;
 
-	if (err) /* it has ended; or it is so busy that we try again */
-		return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
-	do
-		err = drain(r, PASS_BATCHES);
-	while (err > 0);
-	if (!err) {
-		cap_inline__recount(r->cap);
-		err = take_stacks(r, &r->engine);
-	}
-	if (!err)
-		err = inline__restart(&r->engine);
-	remote__resume(&r->engine.remote);
+	do {
+		err = inline__stop_outside(&r->engine);
+		if (err) /* it has ended; or it is so busy that we try again */
+			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
+		do
+			err = drain(r, PASS_BATCHES);
+		while (err > 0);
+		if (!err) {
+			cap_inline__recount(r->cap);
+			err = take_stacks(r, &r->engine);
+		}
+		if (!err)
+			err = inline__restart(&r->engine);
+		remote__resume(&r->engine.remote);
+		if (err == -EAGAIN)
+			usleep(TORN_US);
+	} while (err == -EAGAIN);
 	return err;
 }
 

@@ -6,7 +6,7 @@
 const struct layout layout_3_12 = {
 	.py = {
 		.minor             = 12,
-		.flags             = PYE_LAYOUT_CFRAME,
+		.flags             = PYE_LAYOUT_CFRAME | PYE_LAYOUT_C_ROOT,
 
 		.f_code            = 0,
 		.f_previous        = 8,

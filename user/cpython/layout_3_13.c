@@ -31,7 +31,7 @@ static const struct layout_debug_field debug_offsets[] = {
 const struct layout layout_3_13 = {
 	.py = {
 		.minor             = 13,
-		.flags             = 0,
+		.flags             = PYE_LAYOUT_C_ROOT,
 
 		.f_code            = 0,
 		.f_previous        = 8,
@@ -93,7 +93,7 @@ const struct layout layout_3_13 = {
 const struct layout layout_3_13t = {
 	.py = {
 		.minor             = 13,
-		.flags             = PYE_LAYOUT_FREE_THREADED,
+		.flags             = PYE_LAYOUT_FREE_THREADED | PYE_LAYOUT_C_ROOT,
 
 		.f_code            = 0,
 		.f_previous        = 8,

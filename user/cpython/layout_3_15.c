@@ -31,7 +31,7 @@ static const struct layout_debug_field debug_offsets[] = {
 const struct layout layout_3_15 = {
 	.py = {
 		.minor             = 15,
-		.flags             = 0,
+		.flags             = PYE_LAYOUT_C_ROOT,
 
 		.f_code            = 0,
 		.f_previous        = 8,
@@ -92,7 +92,7 @@ const struct layout layout_3_15 = {
 const struct layout layout_3_15t = {
 	.py = {
 		.minor             = 15,
-		.flags             = PYE_LAYOUT_FREE_THREADED,
+		.flags             = PYE_LAYOUT_FREE_THREADED | PYE_LAYOUT_C_ROOT,
 
 		.f_code            = 0,
 		.f_previous        = 8,

@@ -149,6 +149,7 @@ static int walk_once(struct reader *r, uint64_t tstate, struct stack *s)
 	struct cycle cycle = { 0 };
 	uint8_t data[PYE_FRAME_READ + 64];
 	size_t size = frame_size(l);
+	bool ends = !(l->flags & PYE_LAYOUT_C_ROOT);
 	uint64_t frame;
 	int err;
 
@@ -160,10 +161,6 @@ static int walk_once(struct reader *r, uint64_t tstate, struct stack *s)
 	for (; !err && frame; frame = word_at(data, l->f_previous)) {
 		uint64_t code;
 
-		if (s->cnt == OUTSIDE_FRAMES_MAX) {
-			s->truncated = true;
-			break;
-		}
 		if (in_cycle(&cycle, frame))
 			return -ELOOP;
 		if (!r->budget)
@@ -172,12 +169,20 @@ static int walk_once(struct reader *r, uint64_t tstate, struct stack *s)
 		err = read_paged(r, frame, data, size);
 		if (err)
 			break;
-		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= 3)
+		ends = !(l->flags & PYE_LAYOUT_C_ROOT);
+		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= 3) {
+			ends = true;
 			continue;
+		}
+		if (s->cnt == OUTSIDE_FRAMES_MAX) {
+			s->truncated = true;
+			break;
+		}
 		code = word_at(data, l->f_code) & ~7ull;
 		err = code ? append(s, frame, code) : -EFAULT;
 	}
-	return err;
+	/* a generator that yields is cut off its caller a few instructions before that is the current frame */
+	return !err && s->cnt && !ends && !s->truncated ? -EAGAIN : err;
 }
 
 static bool same_stack(const struct stack *a, const struct stack *b)
@@ -210,7 +215,10 @@ static int status_of(int err, enum outside_status *status)
 {
 	if (err == -ESRCH || err == -ENOMEM)
 		return err;
-	*status = err == -E2BIG ? OUTSIDE_TOO_MUCH : err ? OUTSIDE_BROKEN : OUTSIDE_AGREED;
+	*status = err == -E2BIG	   ? OUTSIDE_TOO_MUCH
+		  : err == -EAGAIN ? OUTSIDE_MOVED
+		  : err		   ? OUTSIDE_BROKEN
+				   : OUTSIDE_AGREED;
 	return 0;
 }
 

@@ -27,7 +27,7 @@ struct outside_frame {
 
 enum outside_status {
 	OUTSIDE_AGREED, /* both reads were the same */
-	OUTSIDE_MOVED, /* they differ: the thread runs. No frames */
+	OUTSIDE_MOVED, /* they differ, or a frame is being linked: the thread runs. No frames */
 	OUTSIDE_BROKEN, /* unreadable, or a cycle: torn or damaged. No frames */
 	OUTSIDE_TOO_MUCH, /* OUTSIDE_FRAMES_ALL was used up before. No frames */
 };

@@ -357,17 +357,30 @@ static int redirect(struct inline_engine *e)
 	return 0;
 }
 
-/* All threads stand still. */
+/* All threads stand still, where the caller can use it. */
+static int stop_all(struct inline_engine *e, const struct inline_plan *plan,
+		    const struct inline_opts *opts)
+{
+	for (;;) {
+		int err = detour_stop(&e->remote, plan, e->in->bias);
+
+		if (err)
+			return err;
+		err = check_words(e, plan);
+		if (!err && opts->stopped)
+			err = opts->stopped(opts->ctx, e);
+		if (err != -EAGAIN)
+			return err;
+		remote__resume(&e->remote);
+		usleep(OUTSIDE_US);
+	}
+}
+
 static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 		      const struct inline_opts *opts)
 {
-	int err = detour_stop(&e->remote, plan, e->in->bias);
+	int err = stop_all(e, plan, opts);
 
-	if (err)
-		return err;
-	err = check_words(e, plan);
-	if (!err && opts->stopped)
-		err = opts->stopped(opts->ctx, e);
 	if (!err)
 		err = redirect(e);
 	if (!err && opts->held)

@@ -43,7 +43,8 @@ struct inline_opts {
 	size_t ring_bytes; /* rounded up to a power of two */
 	bool wait; /* a full ring makes the target wait */
 	const struct held *held; /* our child, at its entry point; it is let go; NULL: none */
-	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error */
+	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error; -EAGAIN: let
+	 * them go and stop them again, which the callback has to bound */
 	int (*stopped)(void *ctx, struct inline_engine *e);
 	void *ctx;
 };
