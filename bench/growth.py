@@ -73,16 +73,10 @@ def settled(pid):
     return memory_of(pid)
 
 
-def probed(pid):
-    """Processes in which this pyebpf has probes."""
-    found = set()
-    for name in os.listdir("/proc/%d/fdinfo" % pid):
-        with contextlib.suppress(OSError):
-            with open("/proc/%d/fdinfo/%s" % (pid, name), errors="replace") as f:
-                text = f.read()
-            if "uprobe_multi" in text:
-                found.update(re.findall(r"^pid:\s*(\d+)$", text, re.M))
-    return found
+def said(log):
+    """What a pyebpf has said so far."""
+    log.seek(0)
+    return log.read()
 
 
 def measure(pyebpf, argv, shape, calls, capture):
@@ -94,7 +88,7 @@ def measure(pyebpf, argv, shape, calls, capture):
         pids = ",".join(map(str, targets.pids))
         tracer = subprocess.Popen([pyebpf, "trace", "-v", "--force", "-o", capture, "-p", pids], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=log)
-        while not set(map(str, targets.pids)) <= probed(tracer.pid):
+        while "capabilities kept" not in said(log):
             if tracer.poll() is not None:
                 raise RuntimeError("pyebpf did not attach")
             time.sleep(0.01)
@@ -109,17 +103,16 @@ def measure(pyebpf, argv, shape, calls, capture):
         after_cpu = cpu_of(tracer.pid)
         targets.finish()
         tracer.wait(300)
-        log.seek(0)
-        said = log.read()
+        words = said(log)
     finally:
         targets.end()
         if tracer and tracer.poll() is None:
             tracer.kill()
             tracer.wait()
         log.close()
-    counters = {name: int(n) for name, n in re.findall(r"counter (\w+): (\d+)", said)}
-    written = int(re.search(r"^events\s+(\d+)", said, re.M).group(1))
-    lost = int(re.search(r"^lost\s+(\d+)", said, re.M).group(1))
+    counters = {name: int(n) for name, n in re.findall(r"counter (\w+): (\d+)", words)}
+    written = int(re.search(r"^events\s+(\d+)", words, re.M).group(1))
+    lost = int(re.search(r"^lost\s+(\d+)", words, re.M).group(1))
     return {"processes": shape[0], "threads": shape[1], "depth": shape[2], "attach_s": attached, "events": written, "lost": lost,
             "memory_bytes": alive, "grown_bytes": alive - before, "cpu_s": seconds, "pyebpf_cpu_s": after_cpu - began_cpu,
             "start_cpu_s": began_cpu - cpu, "capture_bytes": os.path.getsize(capture), "counters": counters}

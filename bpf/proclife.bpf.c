@@ -27,7 +27,7 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	rec.old_pix = proc->pix;
 	rec.pid = child_pid;
 	rec.parent = pid;
-	proc_send(PYE_REC_FORK, copy.flags & PYE_PROC_SELECTED ? PYE_FORK_SHARED : 0, &rec);
+	proc_send(PYE_REC_FORK, copy.flags & PYE_PROC_SHARED ? PYE_FORK_SHARED : 0, &rec);
 	return 0;
 }
 

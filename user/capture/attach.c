@@ -3,18 +3,16 @@
 #include "capture/attach.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <bpf/libbpf.h>
 
 #include "abi/event.h"
 #include "abi/proc.h"
 #include "base/caps.h"
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "capture/feature.h"
@@ -195,37 +193,32 @@ int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct 
 	return err;
 }
 
-static void *close_all(void *arg)
+struct closing *attach_closing(struct attached *a)
 {
-	struct attached *a = arg;
+	size_t cnt = a->fd_cnt;
 
-	attach_close(a);
-	free(a);
-	return NULL;
-}
-
-void attach_close_later(const struct attached *a)
-{
-	struct attached *copy = malloc(sizeof(*copy));
-	sigset_t all, before;
-	pthread_t thread;
-
-	if (!copy)
-		return; /* they stay until the end */
-	*copy = *a;
-	/* signals are the main thread's */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&thread, NULL, close_all, copy))
-		close_all(copy);
-	else
-		pthread_detach(thread);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	a->fd_cnt = 0;
+	return closing_begin(a->fds, cnt);
 }
 
 void attach_close(struct attached *a)
 {
-	for (size_t i = 0; i < a->fd_cnt; i++)
-		close(a->fds[i]);
-	a->fd_cnt = 0;
+	closing_end(attach_closing(a));
+}
+
+void attach_close_all(struct attached *all, size_t cnt)
+{
+	auto_free int *fds = calloc(cnt * PLAN_SITES_MAX + 1, sizeof(*fds));
+	size_t fd_cnt = 0;
+
+	for (size_t i = 0; i < cnt; i++) {
+		if (!fds) {
+			attach_close(&all[i]);
+			continue;
+		}
+		memcpy(fds + fd_cnt, all[i].fds, all[i].fd_cnt * sizeof(*fds));
+		fd_cnt += all[i].fd_cnt;
+		all[i].fd_cnt = 0;
+	}
+	closing_end(closing_begin(fds, fd_cnt));
 }

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "capture/bpf_load.h"
+#include "capture/closing.h"
 #include "cpython/interp.h"
 
 /* The links of one file and, perhaps, one process. */
@@ -31,7 +32,13 @@ struct attached {
  */
 int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t pid, uint32_t file,
 		struct attached *out, struct err *e);
+
+/* attach_close - take them out, all at the same time, and wait; attach_close_all - those of several. */
 void attach_close(struct attached *a);
+void attach_close_all(struct attached *all, size_t cnt);
+
+/* attach_closing - the same without waiting: to be ended, or left, by the caller (closing.h). */
+struct closing *attach_closing(struct attached *a);
 
 /* attach_pause - take out all probes but those that tell which code objects are gone. attach_resume - put
  * them in again; only with uprobe_multi. 0 or a negative errno. */
@@ -41,8 +48,5 @@ int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct 
 /* attach_needs - the capabilities that placing probes takes (CAPS() of base/caps.h): without uprobe_multi
  * it goes through perf, which newer kernels leave to the administrator. */
 uint64_t attach_needs(const struct bpf_loaded *bpf);
-
-/* attach_close_later - in a thread of its own: the kernel takes some 10 ms for each link. */
-void attach_close_later(const struct attached *a);
 
 #endif

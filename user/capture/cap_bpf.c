@@ -138,8 +138,7 @@ void cap_bpf__detach(struct cap_bpf *c)
 {
 	c->bpf.skel->bss->stopped = 1;
 	sampler__stop(&c->sampler);
-	for (size_t i = 0; i < c->attached_cnt; i++)
-		attach_close(&c->attached[i]);
+	attach_close_all(c->attached, c->attached_cnt);
 	c->attached_cnt = 0;
 }
 
@@ -255,7 +254,7 @@ void cap_bpf__gone(struct cap_bpf *c, pid_t pid)
 	for (size_t i = c->attached_cnt; i-- > 0;) {
 		if (c->attached[i].pid != (uint32_t)pid)
 			continue;
-		attach_close_later(&c->attached[i]);
+		closing_leave(attach_closing(&c->attached[i]));
 		c->attached[i] = c->attached[--c->attached_cnt];
 	}
 }
@@ -348,9 +347,13 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 		return cap_sample(c, in, pid, filter, e);
 	err = cap_place(c, in, filter, 0, e);
 	/* only now: with a part of the probes there are exits without entries */
-	if (!err)
-		cap_set_flags(c, pid, PYE_PROC_TRACED | (filter ? 0u : PYE_PROC_SHARED), 0);
-	return err;
+	if (err)
+		return err;
+	if (!filter || cap_bpf__probed(c, in))
+		cap_set_flags(c, pid, PYE_PROC_TRACED | PYE_PROC_SHARED, 0);
+	else
+		cap_set_flags(c, pid, PYE_PROC_TRACED, PYE_PROC_SHARED);
+	return 0;
 }
 
 static struct attached *own_probes(struct cap_bpf *c, pid_t pid)

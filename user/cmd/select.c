@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +20,6 @@
 #define LOOKS_MAX      1024 /* processes that are looked at at once */
 #define LOOKS_PER_PASS 16 /* the rings wait meanwhile */
 #define SAID_MAX       5 /* processes that are not traced: so many by name */
-#define FILES_WANTED   65536 /* descriptors: one for each process that runs at the start */
 
 /* A process that executed something: when it is looked at, after the exec. The loader has mapped the
  * libraries of most programs after some milliseconds. */
@@ -235,17 +233,6 @@ static int add_chosen(void *ctx, pid_t pid)
 	return 0;
 }
 
-static void raise_file_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	if (limit.rlim_cur < FILES_WANTED)
-		limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 /* What the process maps as the same file as another one's is as good as its own, which may end. */
 static int start_one(struct session *s, struct target *t, struct err *e)
 {
@@ -287,7 +274,7 @@ int select_start(struct session *s, struct err *e)
 	struct selection *sel = s->selection;
 	int err;
 
-	raise_file_limit();
+	targets_raise_files();
 	err = cap_bpf__select(s->cap, &sel->rule);
 	if (err)
 		return err_set(e, err, "the selection was refused: %s", strerror(-err));

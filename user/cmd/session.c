@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -74,14 +75,21 @@ static uint32_t families(const struct session *s)
 /* With -p: every target must be one that can be traced before anything is placed. */
 static int find_targets(struct session *s, struct err *e)
 {
+	auto_fn(interp_cache__freep) struct interp_cache *cache = NULL;
+	int err = interp_cache__new(&cache);
+
+	if (err)
+		return err;
+	targets_raise_files();
 	for (size_t i = 0; i < s->opts.pid_cnt; i++) {
 		struct target *t = target_add(s, s->opts.pids[i], e);
-		int err;
 
 		if (!t)
 			return errno ? -errno : -PYE_ETARGET;
 		t->asked = true;
-		err = interp__find(t->pid.pid, s->opts.engine, &t->in, e);
+		err = interp__find_cached(t->pid.pid, s->opts.engine, cache, &t->in, e);
+		if (err == -PYE_ENOTPYTHON) /* is one of its children? */
+			err = interp__find(t->pid.pid, s->opts.engine, &t->in, e);
 		if (err)
 			return err;
 		t->has_interp = true;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -16,7 +17,22 @@
 #include "cmd/session_priv.h"
 #include "proc/info.h"
 
-#define LOOK_NS 1000000000ull /* how long a process that executed something is looked at */
+#define LOOK_NS	     1000000000ull /* how long a process that executed something is looked at */
+#define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
+/* Processes of one file that get probes of their own: each hit of one looks through those of all others,
+ * 30 ns each. Of more the probes are in the file, for everybody. */
+#define OWN_PROBES_MAX 8
+
+void targets_raise_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	if (limit.rlim_cur < FILES_WANTED)
+		limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 struct target *target_add(struct session *s, pid_t pid, struct err *e)
 {
@@ -133,9 +149,23 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	return err;
 }
 
+static unsigned int asked_of_file(const struct session *s, const struct interp *in)
+{
+	unsigned int cnt = 0;
+
+	for (size_t i = 0; i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
+
+		cnt += t->asked && t->has_interp && !t->ended && t->in.dev == in->dev &&
+		       t->in.ino == in->ino;
+	}
+	return cnt;
+}
+
 int target_start(struct session *s, struct target *t, struct err *e)
 {
-	bool shared = s->opts.subprocesses && t->launched;
+	bool shared = (s->opts.subprocesses && t->launched) ||
+		      asked_of_file(s, &t->in) > OWN_PROBES_MAX;
 	int err = target_tell(s, t, e);
 
 	if (err)
@@ -228,6 +258,7 @@ static void attach_child(struct session *s, struct target *t, const struct targe
 static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 {
 	struct target *parent = target_by_pid(s, (pid_t)rec->parent), *t;
+	bool late = !(rec->head.sub & PYE_FORK_SHARED) && !s->opts.sample_ns;
 	struct err e = { 0 };
 
 	if (s->selection) {
@@ -241,8 +272,7 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 							     .pix = rec->pix,
 							     .pid = (pid_t)rec->pid,
 							     .ts_ns = rec->head.ts_ns,
-							     .late = !parent->launched &&
-								     !s->opts.sample_ns });
+							     .late = late });
 	t = s->released ? NULL : target_add(s, (pid_t)rec->pid, &e);
 	if (!t)
 		return; /* it has ended */
