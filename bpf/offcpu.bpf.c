@@ -137,6 +137,7 @@ int list_waiting(struct bpf_iter__task *ctx)
 	rec.tid = task_pid(task);
 	rec.pix = proc->pix;
 	rec.fsbase = BPF_CORE_READ(task, thread.fsbase);
+	rec.futex = why.futex;
 	rec.reason = why.reason == PYE_OFF_PREEMPTED ? PYE_OFF_NONE : why.reason;
 	BPF_CORE_READ_STR_INTO(&rec.comm, task, comm);
 	t = bpf_task_storage_get(&threads, task, 0, 0);

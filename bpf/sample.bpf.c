@@ -55,6 +55,52 @@ static __always_inline u32 stack_take(struct sample_scratch *s, const struct pye
 	return status;
 }
 
+/* Before 6.2 the kernel counted pages otherwise. */
+struct atomic_long___old {
+	long counter;
+} __attribute__((preserve_access_index));
+struct mm_rss_stat___old {
+	struct atomic_long___old count[4];
+} __attribute__((preserve_access_index));
+struct mm_struct___old {
+	struct mm_rss_stat___old rss_stat;
+} __attribute__((preserve_access_index));
+
+enum {
+	RSS_FILE = 0,
+	RSS_ANON = 1,
+	RSS_SHMEM = 3
+};
+
+/* As /proc/PID/status has it, less what CPUs have not added up yet (32 pages and more for each of them). */
+static __always_inline u32 rss_pages(void)
+{
+	struct mm_struct *mm = bpf_get_current_task_btf()->mm;
+	s64 pages;
+
+	if (!mm)
+		return 0;
+	if (bpf_core_field_exists(((struct mm_struct___old *)0)->rss_stat.count)) {
+		struct mm_struct___old *old = (struct mm_struct___old *)mm;
+
+		pages = old->rss_stat.count[RSS_FILE].counter +
+			old->rss_stat.count[RSS_ANON].counter +
+			old->rss_stat.count[RSS_SHMEM].counter;
+	} else {
+		pages = mm->rss_stat[RSS_FILE].count + mm->rss_stat[RSS_ANON].count +
+			mm->rss_stat[RSS_SHMEM].count;
+	}
+	return pages > 0 ? (u32)pages : 0;
+}
+
+/* What a lock is that the thread is going to wait for: user space asks its object. */
+static __always_inline void lock_take(struct sample_scratch *s, const struct pye_pylayout *l)
+{
+	s->rec.lock.frame = s->top;
+	if (l->minor >= 13)
+		bpf_probe_read_user(&s->rec.lock.parked, 8, (void *)(s->rec.futex - 8));
+}
+
 static __always_inline void sample_send(struct thread *t, struct sample_scratch *s, u32 status)
 {
 	u32 cnt = s->rec.cnt, size;
@@ -111,6 +157,8 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 	s->rec.pad = 0;
 	s->rec.futex = why ? why->futex : 0;
 	s->rec.holder.code = s->rec.holder.instr = 0;
+	s->rec.rss_pages = rss_pages();
+	s->rec.pad2 = 0;
 	s->rec.cnt = 0;
 	status = tstate_find(t, s, l);
 	if (cfg_gil_only || (why && why->reason == PYE_OFF_LOCK))
@@ -127,6 +175,8 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 	if (gil && s->rec.futex >= gil && s->rec.futex - gil < PYE_GIL_BYTES) {
 		s->rec.reason = PYE_OFF_GIL;
 		holder_take(s, l, gil);
+	} else if (s->rec.reason == PYE_OFF_LOCK) {
+		lock_take(s, l);
 	}
 	sample_send(t, s, status);
 	return true;

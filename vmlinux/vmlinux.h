@@ -130,8 +130,13 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+struct percpu_counter {
+	s64 count;
+};
+
 struct mm_struct {
 	unsigned long start_code;
+	struct percpu_counter rss_stat[4];
 };
 
 struct task_struct {

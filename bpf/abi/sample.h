@@ -40,6 +40,12 @@ struct pye_sample_frame {
 	__u64 instr; /* what the frame holds: a pointer to an instruction; f_lasti to 3.10 */
 };
 
+/* To find the lock's object by, for user space to prove. */
+struct pye_sample_lock {
+	__u64 frame; /* address of the innermost frame */
+	__u64 parked; /* the word before the futex, 3.13 on: the address of the lock itself, if it is one */
+};
+
 struct pye_sample_rec {
 	struct pye_head head; /* sub: enum pye_sample_status */
 	__u64 weight_ns;
@@ -47,13 +53,18 @@ struct pye_sample_rec {
 	__u8 state; /* enum pye_sample_state */
 	__u8 reason; /* enum pye_off_reason */
 	__u16 pad;
+	__u32 rss_pages; /* memory of the process now */
+	__u32 pad2;
 	__u64 futex; /* the word that it waits for, of a lock; else 0 */
-	struct pye_sample_frame holder; /* GIL: what its holder runs now; code 0: not known */
+	union {
+		struct pye_sample_frame holder; /* GIL: what its holder runs now; code 0: not known */
+		struct pye_sample_lock lock; /* LOCK; all 0: not known */
+	};
 	/* from the top down; past half of them number n lies in slot half + n % half */
 	struct pye_sample_frame frames[PYE_SAMPLE_FRAMES];
 };
 
-#define PYE_SAMPLE_HEAD (sizeof(struct pye_head) + 40) /* bytes before the frames */
+#define PYE_SAMPLE_HEAD (sizeof(struct pye_head) + 48) /* bytes before the frames */
 
 /* A thread that was off the CPU has it again. sub: 1: the sample before shows where it was */
 struct pye_wait_rec {
@@ -70,12 +81,14 @@ struct pye_waiter {
 	__u64 fsbase; /* pthread_self() */
 	__u32 reason; /* enum pye_off_reason; PYE_OFF_NONE: it runs */
 	__u32 pad;
+	__u64 futex; /* LOCK: the word that it waits for */
 	char comm[PYE_COMM];
 };
 
 _Static_assert(sizeof(struct pye_sample_frame) == 16, "ABI");
+_Static_assert(sizeof(struct pye_sample_lock) == 16, "ABI");
 _Static_assert(sizeof(struct pye_sample_rec) == PYE_SAMPLE_HEAD + 16UL * PYE_SAMPLE_FRAMES, "ABI");
 _Static_assert(sizeof(struct pye_wait_rec) == 40, "ABI");
-_Static_assert(sizeof(struct pye_waiter) == 48, "ABI");
+_Static_assert(sizeof(struct pye_waiter) == 56, "ABI");
 
 #endif

@@ -30,6 +30,7 @@ struct sample_scratch {
 	u64 from, to; /* the target's memory that `page` holds */
 	u8 page[SAMPLE_PAGE + 512]; /* verifier: room behind for a frame that begins at its end */
 	u8 tstate[512];
+	u64 top; /* address of the innermost frame */
 	struct pye_sample_rec rec;
 };
 
@@ -198,6 +199,8 @@ static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
 	w->frame = *(u64 *)(data + (l->f_previous & 0xf8)) & SAMPLE_ADDR;
 	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY)
 		return 0;
+	if (!w->n)
+		s->top = frame;
 	out = &s->rec.frames[(w->n < SAMPLE_HALF ? w->n : SAMPLE_HALF + (w->n & (SAMPLE_HALF - 1))) &
 			     (PYE_SAMPLE_FRAMES - 1)];
 	out->code = *(u64 *)(data + (l->f_code & 0xf8)) & SAMPLE_ADDR & ~7ULL;
@@ -221,6 +224,7 @@ static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_p
 	s->from = SAMPLE_GONE;
 	s->to = 0;
 	s->rec.cnt = 0;
+	s->top = 0;
 	w.frame = tstate_word(s, l->ts_frame) & SAMPLE_ADDR;
 	if (w.frame && l->flags & PYE_LAYOUT_CFRAME &&
 	    bpf_probe_read_user(&w.frame, 8, (void *)(w.frame + l->cframe_frame)))

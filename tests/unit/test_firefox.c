@@ -21,6 +21,7 @@
 #include "base/cleanup.h"
 #include "export/export.h"
 #include "export/firefox_map.h"
+#include "export/firefox_memory.h"
 #include "export/firefox_place.h"
 #include "trace_push.h"
 
@@ -443,6 +444,44 @@ static void feed_waits(struct push *p)
 	push_end(p, s.ts_ns, 120000, 0);
 }
 
+/* 100,000 changes of a process's memory, to 3 GiB and back to 1 byte less than it began with. */
+static void feed_memory(struct push *p)
+{
+	struct trace_memory m = { .thread = 1 };
+
+	p->sample_ns = 1000000;
+	begin_one_thread(p);
+	for (uint32_t i = 0; i <= 100000; i++) {
+		m.ts_ns = NS_START + 10000000ull * i;
+		m.rss_bytes = (i < 50000 ? i : 100000 - i) * 65536ull + (i < 100000 ? 2 : 1);
+		assert_int_equal(p->to->memory(p->self, &m), 0);
+	}
+	push_end(p, m.ts_ns, 0, 0);
+}
+
+/* Memory has so many points at most, evenly, and the newest. */
+static void test_memory_is_thinned(void **state)
+{
+	auto_free char *text = export_one(feed_memory);
+	const char *counter = strstr(text, "\"counters\":[{\"name\":\"RSS\""), *at;
+	int64_t bytes = 0, most = 0;
+	uint64_t cnt = 0, length;
+	char *next;
+
+	(void)state;
+	assert_non_null(counter);
+	length = strtoull(strstr(counter, "\"length\":") + 9, NULL, 10);
+	assert_in_range(length, FF_MEMORY_POINTS / 2, FF_MEMORY_POINTS);
+	for (at = strstr(counter, "\"count\":[") + 8; *at != ']'; at = next) {
+		bytes += strtoll(at + 1, &next, 10);
+		most = bytes > most ? bytes : most;
+		cnt++;
+	}
+	assert_int_equal(cnt, length);
+	assert_int_equal(bytes, 1);
+	assert_in_range(most, 3270000000 - 2 * 3276800000 / (length / 2), 3276800002);
+}
+
 static uint64_t count_of(const char *text, const char *what)
 {
 	uint64_t n = 0;
@@ -658,6 +697,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_split),
 		cmocka_unit_test(test_waits_are_thinned),
+		cmocka_unit_test(test_memory_is_thinned),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_map),

@@ -24,6 +24,7 @@ struct kept {
 struct samples {
 	struct kept want[SAMPLES];
 	uint32_t at;
+	uint32_t memory_cnt;
 	uint64_t weight_ns, off_ns;
 };
 
@@ -46,11 +47,31 @@ static int see_sample(void *self, const struct trace_sample *got)
 	assert_int_equal(got->thread, want->thread);
 	assert_int_equal(got->off_cpu, want->off_cpu);
 	assert_int_equal(got->reason, want->reason);
+	assert_int_equal(got->lock, want->lock);
+	assert_int_equal(got->lock_type, want->lock_type);
 	assert_int_equal(got->frame_cnt, want->frame_cnt);
 	if (want->frame_cnt)
 		assert_memory_equal(got->frames, s->want[s->at].frames,
 				    want->frame_cnt * sizeof(got->frames[0]));
 	s->at++;
+	return 0;
+}
+
+/* Each seventh sample has one before it. */
+static uint64_t memory_at(uint32_t i)
+{
+	return (uint64_t)i << (i % 40);
+}
+
+static int see_memory(void *self, const struct trace_memory *got)
+{
+	struct samples *s = self;
+
+	assert_int_equal(s->at % 7, 0);
+	assert_int_equal(got->ts_ns, s->want[s->at].sample.ts_ns);
+	assert_int_equal(got->thread, s->want[s->at].sample.thread);
+	assert_int_equal(got->rss_bytes, memory_at(s->at));
+	s->memory_cnt++;
 	return 0;
 }
 
@@ -100,7 +121,13 @@ static void write_samples(struct capw *w, struct samples *s)
 						   .frame_cnt = cnt,
 						   .thread = thread,
 						   .off_cpu = next_random(&seed) & 1,
-						   .reason = next_random(&seed) % REASON_CNT };
+						   .reason = next_random(&seed) % REASON_CNT,
+						   .lock = i % 3 ? 0 : 0x7f0000000000 + 16 * i,
+						   .lock_type = i % 6 ? 0 : i / 6 % LOCK_CNT };
+		const struct trace_memory memory = { k->sample.ts_ns, memory_at(i), thread };
+
+		if (i % 7 == 0)
+			assert_int_equal(capw__memory(w, &memory), 0);
 		assert_int_equal(capw__sample(w, &k->sample), 0);
 		s->weight_ns += cnt ? k->sample.weight_ns : 0;
 		s->off_ns += cnt && k->sample.off_cpu ? k->sample.weight_ns : 0;
@@ -111,7 +138,7 @@ static void test_samples__round_trip(void **state)
 {
 	const struct trace_info info = { .start_ns = 10, .sample_ns = 1000, .engine = "sample" };
 	const struct capw_opts opts = { .chunk_bytes = 64 << 10 };
-	const struct trace_consumer see = { .sample = see_sample };
+	const struct trace_consumer see = { .sample = see_sample, .memory = see_memory };
 	const struct trace_totals totals = {
 		.end_ns = 100000, .generated = SAMPLES, .written = SAMPLES, .complete = true
 	};
@@ -134,6 +161,7 @@ static void test_samples__round_trip(void **state)
 	assert_int_equal(decode_file(fd, &see, s, &e), 0);
 	assert_string_equal(e.what, "");
 	assert_int_equal(s->at, SAMPLES);
+	assert_int_equal(s->memory_cnt, (SAMPLES + 6) / 7);
 	lseek(fd, 0, SEEK_SET);
 	assert_int_equal(aggregate__new(&agg, NULL), 0);
 	assert_int_equal(decode_file(fd, &aggregate_consumer, agg, &e), 0);
@@ -165,8 +193,12 @@ static void test_samples__refused(void **state)
 	sample.frame_cnt = TRACE_SAMPLE_FRAMES + 1;
 	assert_int_equal(capw__sample(w, &sample), -EINVAL);
 	sample.frame_cnt = 0;
+	sample.lock_type = LOCK_CNT;
+	assert_int_equal(capw__sample(w, &sample), -EINVAL);
+	sample.lock_type = 0;
 	sample.thread = 99;
 	assert_int_equal(capw__sample(w, &sample), -EINVAL);
+	assert_int_equal(capw__memory(w, &(struct trace_memory){ 20, 1, 99 }), -EINVAL);
 	assert_int_equal(capw__written(w), 0);
 	capw__free(w);
 	close(fd);

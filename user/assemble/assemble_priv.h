@@ -39,6 +39,7 @@ struct asm_process {
 	uint32_t *gone; /* those of them */
 	uint32_t code_cnt, gone_cnt, code_size;
 	struct asm_codes codes_sampled;
+	uint64_t rss_bytes, rss_ns; /* as they were last put into the file */
 	char *program; /* a script as it was given, or a module; NULL: not known, or not wanted */
 	bool runs_module;
 	struct trace_process trace; /* strings owned */

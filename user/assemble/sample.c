@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "assemble/assemble_priv.h"
 #include "assemble/sample.h"
@@ -16,8 +17,11 @@
 #include "cpython/code_read.h"
 #include "cpython/linetable.h"
 
-#define CODES_MAX   (1u << 18) /* of a process; past it all are read anew */
-#define LINES_CACHE 8 /* a power of two */
+#define CODES_MAX	(1u << 18) /* of a process; past it all are read anew */
+#define LINES_CACHE	8 /* a power of two */
+
+#define MEMORY_STEP	(64u << 10)
+#define MEMORY_EVERY_NS 10000000u
 
 /* What tells a code object from one that took its place. */
 struct asm_code_mark {
@@ -391,13 +395,34 @@ static int put(struct assembler *a, struct asm_thread *t, const struct trace_fra
 	return err == -EINVAL ? 0 : err;
 }
 
+/* The memory of the process, where it changed by more than the kernel knows it to. */
+static int put_memory(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
+{
+	struct asm_process *p = t->process;
+	struct trace_memory memory = { .ts_ns = rec->head.ts_ns,
+				       .rss_bytes =
+					       (uint64_t)rec->rss_pages * (uint64_t)getpagesize(),
+				       .thread = t->id };
+	uint64_t more = memory.rss_bytes > p->rss_bytes ? memory.rss_bytes - p->rss_bytes
+							: p->rss_bytes - memory.rss_bytes;
+
+	if (!rec->rss_pages || more < MEMORY_STEP ||
+	    (p->rss_ns && memory.ts_ns < p->rss_ns + MEMORY_EVERY_NS))
+		return 0;
+	p->rss_bytes = memory.rss_bytes;
+	p->rss_ns = memory.ts_ns;
+	return capw__memory(a->w, &memory);
+}
+
 int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
 {
 	struct stack s = { .a = a, .p = t->process };
 	struct trace_sample sample = { .ts_ns = rec->head.ts_ns, .weight_ns = rec->weight_ns };
+	int err;
 
 	fill(&s, rec);
-	return put(a, t, s.frames, s.cnt, &sample);
+	err = put(a, t, s.frames, s.cnt, &sample);
+	return asm_first(err, put_memory(a, t, rec));
 }
 
 /* The frame of another thread; nothing, if that was not one any more when it was read. */
@@ -436,8 +461,10 @@ static int keep(struct assembler *a, struct asm_thread *t, const struct pye_samp
 
 int asm_sample_keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)
 {
+	int err = put_memory(a, t, rec);
+
 	a->inferred--; /* it is half of an event */
-	return keep(a, t, rec, rec->head.ts_ns);
+	return asm_first(err, keep(a, t, rec, rec->head.ts_ns));
 }
 
 int asm_waiting_since(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec)

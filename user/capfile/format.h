@@ -10,7 +10,8 @@
 
 #define CAP_MAGIC "\x89PYEBPF\n"
 #define CAP_MAJOR 1
-#define CAP_MINOR 3 /* 1: what came before, in INFO; 2: samples; 3: their locks */
+/* 1: what came before, in INFO; 2: samples; 3: their locks; 4: memory, types of locks */
+#define CAP_MINOR 4
 
 /* The file header: magic, u16 major, u16 minor, u32 low half of the XXH64 of the bytes before. */
 enum {
@@ -52,7 +53,9 @@ enum cap_chunk_type {
 #define CAP_KIND_EXTEND 7u
 enum cap_extend_type {
 	CAP_EXTEND_GAP = 0,
-	CAP_EXTEND_SAMPLE = 1 /* 1.2 */
+	CAP_EXTEND_SAMPLE = 1, /* 1.2 */
+	CAP_EXTEND_MEMORY = 2, /* 1.4 */
+	CAP_EXTEND_LOCK = 3 /* 1.4: of the sample that comes next */
 };
 
 #define CAP_THREAD_DATA 1u /* flags of a thread: it has a stream in this chunk */

@@ -10,6 +10,7 @@
 #include "capfile/writer_priv.h"
 
 #define HEAD_BYTES_MAX (3UL * VARINT_MAX)
+#define NOTE_BYTES_MAX (HEAD_BYTES_MAX + VARINT_MAX)
 
 void capw_sample_forget(struct capw *w, struct wthread *t)
 {
@@ -131,6 +132,36 @@ static bool has_blocks(struct capw *w, size_t len)
 	return true;
 }
 
+/* A record of one number, for which there is room; it is no event. */
+static void put_note(struct wthread *t, uint64_t ts_ns, enum cap_extend_type type, uint64_t value)
+{
+	uint8_t body[VARINT_MAX];
+	size_t len = (size_t)(varint_put(body, value) - body);
+
+	t->at = varint_put(t->at, (ts_ns - t->last_ns) * CAP_KIND_BITS | CAP_KIND_EXTEND);
+	t->at = varint_put(t->at, type);
+	t->at = varint_put(t->at, len);
+	memcpy(t->at, body, len);
+	t->at += len;
+	t->last_ns = ts_ns;
+}
+
+int capw__memory(struct capw *w, const struct trace_memory *memory)
+{
+	struct wthread *t = idtab__find(&w->threads, memory->thread);
+	uint64_t ts_ns = memory->ts_ns;
+	int err;
+
+	if (!t || ts_ns > CAP_TS_MAX)
+		return -EINVAL;
+	if (ts_ns < t->last_ns)
+		ts_ns = t->last_ns;
+	err = capw_make_room(w, t, ts_ns, NOTE_BYTES_MAX);
+	if ((size_t)(t->end - t->at) >= NOTE_BYTES_MAX)
+		put_note(t, ts_ns, CAP_EXTEND_MEMORY, memory->rss_bytes);
+	return err;
+}
+
 int capw__sample(struct capw *w, const struct trace_sample *s)
 {
 	struct wthread *t = idtab__find(&w->threads, s->thread);
@@ -138,12 +169,13 @@ int capw__sample(struct capw *w, const struct trace_sample *s)
 	int err, write_err;
 
 	if (!t || ts_ns > CAP_TS_MAX || s->weight_ns > CAP_TS_MAX ||
-	    s->frame_cnt > TRACE_SAMPLE_FRAMES || s->reason >= REASON_CNT)
+	    s->frame_cnt > TRACE_SAMPLE_FRAMES || s->reason >= REASON_CNT ||
+	    s->lock_type >= LOCK_CNT)
 		return -EINVAL;
 	if (ts_ns < t->last_ns)
 		ts_ns = t->last_ns;
-	write_err = capw_make_room(w, t, ts_ns, HEAD_BYTES_MAX);
-	if ((size_t)(t->end - t->at) < HEAD_BYTES_MAX)
+	write_err = capw_make_room(w, t, ts_ns, HEAD_BYTES_MAX + NOTE_BYTES_MAX);
+	if ((size_t)(t->end - t->at) < HEAD_BYTES_MAX + NOTE_BYTES_MAX)
 		return write_err;
 	err = encode(w, t, s);
 	if (!err && !has_blocks(w, w->body.len))
@@ -152,6 +184,8 @@ int capw__sample(struct capw *w, const struct trace_sample *s)
 		t->sample_len = 0;
 		return err;
 	}
+	if (s->lock_type)
+		put_note(t, ts_ns, CAP_EXTEND_LOCK, s->lock_type);
 	t->at = varint_put(t->at, (ts_ns - t->last_ns) * CAP_KIND_BITS | CAP_KIND_EXTEND);
 	t->at = varint_put(t->at, CAP_EXTEND_SAMPLE);
 	t->at = varint_put(t->at, w->body.len);

@@ -94,6 +94,10 @@ int capw__gap(struct capw *w, const struct trace_gap *gap);
  */
 int capw__sample(struct capw *w, const struct trace_sample *sample);
 
+/* capw__memory - the memory of a thread's process, as struct trace_memory says; no event. Return: as
+ * capw__enter(). */
+int capw__memory(struct capw *w, const struct trace_memory *memory);
+
 /* capw__depth - number of open frames of a thread, 0 if unknown. */
 uint32_t capw__depth(const struct capw *w, uint32_t thread);
 

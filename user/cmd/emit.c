@@ -174,6 +174,13 @@ TEE(tee_sample, sample, trace_sample)
 TEE(on_gap, gap, trace_gap)
 TEE(on_end, end, trace_totals)
 
+static int on_memory(void *self, const struct trace_memory *memory)
+{
+	struct emit *m = self;
+
+	return m->format->consumer.memory ? m->format->consumer.memory(m->exporter, memory) : 0;
+}
+
 static void count(struct emit *m)
 {
 	if (!(++m->read_cnt & 0xffff))
@@ -208,6 +215,7 @@ static const struct trace_consumer tee = {
 	.func = on_func,
 	.event = on_event,
 	.sample = on_sample,
+	.memory = on_memory,
 	.gap = on_gap,
 	.end = on_totals,
 };

@@ -59,6 +59,7 @@ struct thread {
 	uint32_t reopened; /* PENDING_OPEN: frames shown already */
 	struct trace_frame *sample; /* the last one of the segment */
 	uint32_t sample_len, sample_cap;
+	uint8_t lock_type; /* of the sample that comes next */
 };
 
 struct heap_item {

@@ -11,6 +11,7 @@ void dec_sample_forget(struct thread *t)
 	free(t->sample);
 	t->sample = NULL;
 	t->sample_len = t->sample_cap = 0;
+	t->lock_type = 0;
 }
 
 static int reserve(struct thread *t, uint32_t len)
@@ -96,6 +97,8 @@ int dec_sample(struct decoder *d, struct thread *t, struct cursor *c)
 		t->sample_len = 0;
 		return 0;
 	}
+	s.lock_type = t->lock_type;
+	t->lock_type = 0;
 	s.off_cpu = why & 1;
 	s.reason = why >> 1 < REASON_CNT ? (uint8_t)(why >> 1) : REASON_OTHER;
 	t->seq++;

@@ -287,6 +287,28 @@ static int step_sample(struct decoder *d, struct thread *t, struct cursor *c)
 	return err;
 }
 
+static int step_memory(struct decoder *d, struct thread *t, struct cursor *c)
+{
+	struct trace_memory memory = { .rss_bytes = cursor_varint(c), .thread = t->id };
+
+	if (c->bad) {
+		drop_rest(d, t);
+		return 0;
+	}
+	memory.ts_ns = advance(d, t->next_ns);
+	return d->consumer->memory ? d->consumer->memory(d->self, &memory) : 0;
+}
+
+static void step_lock(struct decoder *d, struct thread *t, struct cursor *c)
+{
+	uint64_t type = cursor_varint(c);
+
+	if (c->bad)
+		drop_rest(d, t);
+	else
+		t->lock_type = type < LOCK_CNT ? (uint8_t)type : LOCK_UNKNOWN;
+}
+
 static int step_extended(struct decoder *d, struct thread *t)
 {
 	struct segment *s = t->first;
@@ -298,6 +320,10 @@ static int step_extended(struct decoder *d, struct thread *t)
 	c.end = s->c.p;
 	if (type == CAP_EXTEND_SAMPLE && !s->c.bad)
 		return step_sample(d, t, &c);
+	if (type == CAP_EXTEND_MEMORY && !s->c.bad)
+		return step_memory(d, t, &c);
+	if (type == CAP_EXTEND_LOCK && !s->c.bad)
+		step_lock(d, t, &c);
 	if (type != CAP_EXTEND_GAP && !s->c.bad)
 		return 0;
 	reason = cursor_varint(&c);

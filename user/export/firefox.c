@@ -84,6 +84,7 @@ static int next_part(struct firefox *ff)
 	ff->part_events = ff->part_lost = 0;
 	ff_tables__next_file(&ff->tables);
 	ff_waits_next_file(ff);
+	ff_memory_next_file(ff, cut_ns);
 	for (uint32_t i = 0; !err && i < ff->thread_ids.cnt; i++) {
 		struct ff_thread *t = &ff->threads[i];
 
@@ -309,6 +310,7 @@ const struct exporter export_firefox = {
 		.func = ff_func,
 		.event = on_event,
 		.sample = on_sample,
+		.memory = ff_memory,
 		.gap = on_gap,
 		.end = on_end,
 	},

@@ -9,6 +9,7 @@
  *   gap                               -> a sample without a stack, and a marker
  *   start, end, exec                  -> markers
  *   wait of a sampled thread          -> a leaf frame, and a marker (firefox_waits.h)
+ *   memory of a sampled process       -> a counter (firefox_memory.h)
  *   losses, engine, versions, cost    -> meta.extra
  *
  * Samples are compressed while they come (firefox_samples.h); the rest is written at the end of a
@@ -19,6 +20,7 @@
 #define PYEBPF_EXPORT_FIREFOX_H
 
 #include "export/export.h"
+#include "export/firefox_memory.h"
 #include "export/firefox_samples.h"
 #include "export/firefox_tables.h"
 #include "export/firefox_waits.h"
@@ -30,6 +32,7 @@ struct ff_process {
 	uint32_t prefix; /* string */
 	const char **roots; /* NULL-terminated, of the string table; may be NULL */
 	uint64_t start_ns, end_ns;
+	struct ff_memory memory; /* in this file */
 };
 
 /* An open frame. */

@@ -157,8 +157,10 @@ int ff_func(void *self, const struct trace_func *func)
 
 void ff_defs_done(struct firefox *ff)
 {
-	for (uint32_t i = 0; i < ff->process_ids.cnt; i++)
+	for (uint32_t i = 0; i < ff->process_ids.cnt; i++) {
 		free(ff->processes[i].roots);
+		free(ff->processes[i].memory.points);
+	}
 	for (uint32_t i = 0; i < ff->thread_ids.cnt; i++) {
 		ff_samples__clear(&ff->threads[i].samples);
 		free(ff->threads[i].open);

@@ -178,7 +178,9 @@ int ff_write_file(struct firefox *ff, const struct trace_totals *totals)
 		return err;
 	outbuf__puts(b, "{\"meta\":");
 	ff_write_meta(ff, totals, shown, cnt);
-	outbuf__puts(b, ",\"libs\":[],\"pages\":[],\"counters\":[],\"threads\":[");
+	outbuf__puts(b, ",\"libs\":[],\"pages\":[],");
+	ff_memory_write(ff, shown, cnt);
+	outbuf__puts(b, ",\"threads\":[");
 	for (uint32_t i = 0; !err && i < cnt; i++) {
 		if (i)
 			outbuf__putc(b, ',');

@@ -210,6 +210,10 @@ static int put_lock(struct ndjson *n, const struct trace_sample *sample)
 		outbuf__puts(b, text);
 		outbuf__putc(b, '"');
 	}
+	if (sample->lock_type) {
+		outbuf__puts(b, ",\"lock_type\":");
+		json_str(b, trace_lock_name(sample->lock_type));
+	}
 	if (sample->holder.func) {
 		outbuf__puts(b, ",\"holder\":{\"func\":");
 		outbuf__put(b, n->fragments.strs[func].s, n->fragments.strs[func].len);
@@ -250,6 +254,23 @@ static int on_sample(void *self, const struct trace_sample *sample)
 		outbuf__putc(b, '}');
 	}
 	outbuf__puts(b, "]}\n");
+	return b->err;
+}
+
+static int on_memory(void *self, const struct trace_memory *memory)
+{
+	struct ndjson *n = self;
+	uint32_t thread = idmap__find(&n->by_thread, memory->thread);
+	struct outbuf *b = &n->out;
+
+	if (thread == IDMAP_NONE)
+		return -EINVAL;
+	outbuf__puts(b, "{\"ts_ns\":");
+	json_u64(b, memory->ts_ns);
+	outbuf__put(b, n->fragments.strs[thread].s, n->fragments.strs[thread].len);
+	outbuf__puts(b, "memory\",\"rss_bytes\":");
+	json_u64(b, memory->rss_bytes);
+	outbuf__puts(b, "}\n");
 	return b->err;
 }
 
@@ -348,6 +369,7 @@ const struct exporter export_ndjson = {
 		.func = on_func,
 		.event = on_event,
 		.sample = on_sample,
+		.memory = on_memory,
 		.gap = on_gap,
 		.end = on_end,
 	},

@@ -44,3 +44,14 @@ const char *trace_reason_name(unsigned int reason)
 
 	return reason < REASON_CNT ? names[reason] : "unknown";
 }
+
+const char *trace_lock_name(unsigned int lock)
+{
+	static const char *const names[] = {
+#define X(id, number, name, text) [number] = (name),
+		TRACE_LOCKS(X)
+#undef X
+	};
+
+	return lock < LOCK_CNT ? names[lock] : "unknown";
+}

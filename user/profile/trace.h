@@ -85,10 +85,36 @@ enum trace_reason {
 	REASON_CNT
 };
 
-/* trace_loss_name, trace_gap_name, trace_reason_name - the short name, static; "unknown" out of range. */
+/* What a sampled thread waits for with REASON_LOCK. Written to files: append only. */
+/* clang-format off */
+#define TRACE_LOCKS(X) \
+	X(LOCK_UNKNOWN,      0, "",                          "it is not known, or no lock of Python") \
+	X(LOCK_LOCK,         1, "threading.Lock",            "a lock")                                \
+	X(LOCK_RLOCK,        2, "threading.RLock",           "a lock that one thread can take twice") \
+	X(LOCK_CONDITION,    3, "threading.Condition",       "a condition, or its lock")              \
+	X(LOCK_SEMAPHORE,    4, "threading.Semaphore",       "a semaphore")                           \
+	X(LOCK_EVENT,        5, "threading.Event",           "an event")                              \
+	X(LOCK_BARRIER,      6, "threading.Barrier",         "a barrier")                             \
+	X(LOCK_THREAD,       7, "threading.Thread",          "the end of a thread (join)")            \
+	X(LOCK_QUEUE,        8, "queue.Queue",               "a queue, or its lock")                  \
+	X(LOCK_SIMPLE_QUEUE, 9, "queue.SimpleQueue",         "a queue written in C")                  \
+	X(LOCK_FUTURE,      10, "concurrent.futures.Future", "a result")                              \
+	X(LOCK_SEMLOCK,     11, "multiprocessing.SemLock",   "a lock that processes share")           \
+	X(LOCK_IMPORT,      12, "import lock",               "a module that another thread imports")
+/* clang-format on */
+enum trace_lock {
+#define X(id, number, name, text) id = (number),
+	TRACE_LOCKS(X)
+#undef X
+	LOCK_CNT
+};
+
+/* trace_loss_name, trace_gap_name, trace_reason_name, trace_lock_name - the short name, static; "unknown" out
+ * of range. */
 const char *trace_loss_name(unsigned int loss);
 const char *trace_gap_name(unsigned int reason);
 const char *trace_reason_name(unsigned int reason);
+const char *trace_lock_name(unsigned int lock);
 
 /* What one event costs the target, measured at start; ns. Zero: not measured. */
 struct trace_cost {
@@ -185,9 +211,17 @@ struct trace_sample {
 	uint32_t thread; /* id */
 	bool off_cpu;
 	uint8_t reason; /* enum trace_reason, if off_cpu */
-	uint64_t lock; /* address of the lock's word that it waits for, 0: none or not known */
+	uint8_t lock_type; /* enum trace_lock, if it waits for one */
+	uint64_t lock; /* address of the lock's object, or of its word; 0: none or not known */
 	struct trace_frame
 		holder; /* what the GIL's holder ran when the wait began; func 0: not known */
+};
+
+/* The memory that the process of a sampled thread has, from ts_ns on. */
+struct trace_memory {
+	uint64_t ts_ns;
+	uint64_t rss_bytes;
+	uint32_t thread; /* id: one of its threads */
 };
 
 #define TRACE_SAMPLE_FRAMES 2048u /* no sample has more */
@@ -216,6 +250,7 @@ struct trace_totals {
  *           again when something about it changed (a thread ended, a process executed)
  * @event:   in time order over all threads; frames of one thread nest
  * @sample:  in time order, too; a trace has events or samples
+ * @memory:  likewise, of sampled processes
  * @gap:     after it the thread has no open frames
  * @end:     once, last
  *
@@ -229,6 +264,7 @@ struct trace_consumer {
 	int (*func)(void *self, const struct trace_func *func);
 	int (*event)(void *self, const struct trace_event *event);
 	int (*sample)(void *self, const struct trace_sample *sample);
+	int (*memory)(void *self, const struct trace_memory *memory);
 	int (*gap)(void *self, const struct trace_gap *gap);
 	int (*end)(void *self, const struct trace_totals *totals);
 };
