@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "export/stats.h"
 
 enum {
 	TOP_MAX = 100
@@ -140,15 +140,13 @@ void summary_print_head(FILE *f, const struct agg_result *r)
 
 static void print_func(FILE *f, const struct agg_result *r, const struct agg_func *func)
 {
-	const struct strpool_str *name = &r->strings.strs[func->qualname];
-	const struct strpool_str *file = &r->strings.strs[func->short_file];
-	char self[16], total[16], shown[256], where[256];
+	char self[16], total[16];
 
-	fprintf(f, "%12" PRIu64 " %10s %10s  %s (%s:%" PRIu32 ")\n", func->calls,
+	fprintf(f, "%12" PRIu64 " %10s %10s  ", func->calls,
 		summary_duration(self, sizeof(self), func->self_ns),
-		summary_duration(total, sizeof(total), func->total_ns),
-		text_escape(shown, sizeof(shown), name->s, name->len),
-		text_escape(where, sizeof(where), file->s, file->len), func->line);
+		summary_duration(total, sizeof(total), func->total_ns));
+	stats_print_func(f, r, func);
+	fputc('\n', f);
 }
 
 void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
