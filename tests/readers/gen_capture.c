@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * gen_capture OUT EVENTS [COST [DEPTH]]: a capture of made-up calls in two processes with two threads each,
+ * gen_capture OUT EVENTS [COST [DEPTH [SEED]]]: a capture of made-up calls in two processes with two threads each,
  * for the tests of `pyebpf convert`. What the capture adds up to is computed here, from each call's begin
  * and end, and printed as JSON: tests compare it with what the exporters say. With COST, the
  * capture says that an event costs that many ns before and as many after its time stamp, and the
  * calls are that much longer; the sums printed stay those without it. DEPTH is the most frames, 30 at most:
- * few of them make few distinct stacks.
+ * few of them make few distinct stacks. Another SEED (1 or more) makes other calls.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -60,14 +60,16 @@ static void check(int err, const char *what)
 	}
 }
 
+static uint64_t random_state = 88172645463325252ull;
+
 static uint64_t random64(void)
 {
-	static uint64_t x = 88172645463325252ull;
+	uint64_t x = random_state;
 
 	x ^= x << 13;
 	x ^= x >> 7;
 	x ^= x << 17;
-	return x;
+	return random_state = x;
 }
 
 static void define(struct capw *w)
@@ -181,6 +183,8 @@ int main(int argc, char **argv)
 		cost_ns = strtoull(argv[3], NULL, 10);
 	if (argc > 4)
 		max_depth = strtoull(argv[4], NULL, 10);
+	if (argc > 5)
+		random_state ^= strtoull(argv[5], NULL, 10) * 0x9e3779b97f4a7c15ull;
 	if (!max_depth || max_depth > MAX_DEPTH)
 		return 2;
 	info.cost = (struct trace_cost){ (uint32_t)cost_ns, (uint32_t)cost_ns, (uint32_t)cost_ns,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/idmap.h"
 #include "base/text.h"
 #include "export/folding.h"
 #include "export/gzip.h"
@@ -20,7 +21,10 @@
 enum {
 	BUFFER_BYTES = 256 << 10,
 	MAX_FRAMES = 512,
-	MAPPING_ID = 1
+	MAPPING_ID = 1,
+	MANY_STACKS =
+		1
+		<< 19 /* from there on a file a fifth larger is better than one that takes twice as long */
 };
 
 /* Field numbers of profile.proto. */
@@ -62,6 +66,12 @@ enum {
 	FUNCTION_START_LINE = 5,
 };
 
+/* The labels of a thread's samples, as they are written. */
+struct labels {
+	uint8_t *data;
+	size_t len;
+};
+
 struct pprof {
 	struct folding folding; /* first */
 	struct gzip *gzip;
@@ -69,11 +79,16 @@ struct pprof {
 	struct proto proto;
 	struct strpool strings; /* of the profile, by id */
 	struct strpool functions; /* what tells functions apart; the id is the function's */
-	struct strpool locations; /* function, line; the id is the location's */
-	uint32_t at[MAX_FRAMES]; /* locations of the stack at hand */
-	uint32_t *function_of; /* by index of the aggregate; 0: not used so far */
+	struct idmap locations; /* function, line -> location */
+	uint32_t location_cnt;
+	uint32_t at[MAX_FRAMES]; /* locations of the stack at hand, innermost first */
+	/* by index of the aggregate; 0: not used so far. A location: with the function's own line. */
+	uint32_t *function_of, *location_of;
+	struct labels *labels; /* by index of a thread; NULL: not used so far */
+	uint32_t thread_cnt;
 	uint32_t cut_function; /* of [truncated] */
 	uint32_t pid, tid, process, thread; /* strings */
+	const struct export_out *to;
 	const char *const *comments; /* of the options; borrowed, may be NULL */
 };
 
@@ -87,8 +102,12 @@ static void pprof__done(void *self)
 	proto__done(&p->proto);
 	strpool__done(&p->strings);
 	strpool__done(&p->functions);
-	strpool__done(&p->locations);
+	idmap__done(&p->locations);
 	free(p->function_of);
+	free(p->location_of);
+	for (uint32_t i = 0; i < p->thread_cnt; i++)
+		free(p->labels[i].data);
+	free(p->labels);
 }
 
 static int pprof__init(void *self, const struct export_opts *opts, const struct export_out *out)
@@ -96,13 +115,11 @@ static int pprof__init(void *self, const struct export_opts *opts, const struct 
 	struct pprof *p = self;
 	int err;
 
+	p->to = out;
 	p->comments = opts->comments;
 	err = folding__init(&p->folding, opts, true);
 	err = err ? err : strpool__init(&p->strings);
-	err = err ? err : strpool__init(&p->locations);
 	err = err ? err : strpool__init(&p->functions);
-	err = err ? err : gzip__new(&p->gzip, GZIP_DEFAULT, out->write, out->ctx);
-	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, gzip__write, p->gzip);
 	return err;
 }
 
@@ -220,15 +237,16 @@ static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t s
 /* Id of a location, which is written at its first use, before the sample. */
 static uint32_t location_id(struct pprof *p, uint32_t function, uint32_t line)
 {
-	const uint32_t key[2] = { function, line };
+	uint64_t key = (uint64_t)function << 32 | line;
 	struct proto *proto = &p->proto;
-	uint32_t before = p->locations.cnt, id = 0;
+	uint32_t id = idmap__find(&p->locations, key);
 	size_t mark, inner;
 
-	if (strpool__add(&p->locations, (const char *)key, sizeof(key), &id))
-		proto->err = -ENOMEM;
-	if (id < before)
+	if (id != IDMAP_NONE)
 		return id;
+	id = ++p->location_cnt;
+	if (idmap__set(&p->locations, key, id))
+		proto->err = -ENOMEM;
 	mark = proto__open(proto, PROFILE_LOCATION);
 	proto__u64(proto, LOCATION_LOCATION_ID, id);
 	proto__u64(proto, LOCATION_MAPPING_ID, MAPPING_ID);
@@ -298,28 +316,57 @@ static void put_label(struct proto *proto, uint32_t key, uint32_t str, uint64_t 
 	proto__close(proto, mark);
 }
 
+/* The process and the thread; the same for all samples of a thread. */
+static void put_labels(struct pprof *p, const struct agg_result *r, uint32_t index)
+{
+	const struct agg_thread *thread = &r->threads[index];
+	const struct agg_process *process = &r->processes[thread->process];
+	struct labels *labels = &p->labels[index];
+
+	if (!labels->data) {
+		struct proto made = { 0 };
+
+		put_label(&made, p->pid, 0, process->pid);
+		put_label(&made, p->tid, 0, thread->tid);
+		put_label(&made, p->process, string_id(p, strpool__get(&r->strings, process->comm)),
+			  0);
+		put_label(&made, p->thread, string_id(p, strpool__get(&r->strings, thread->name)),
+			  0);
+		if (made.err)
+			p->proto.err = made.err;
+		*labels = (struct labels){ .data = made.data, .len = made.len };
+	}
+	proto__raw(&p->proto, labels->data, labels->len);
+}
+
+/* The location of a frame: @line, or 0 for the function's own. */
+static uint32_t locate(struct pprof *p, const struct agg_result *r, uint32_t func, uint32_t line)
+{
+	uint32_t id;
+
+	if (func == FOLDING_CUT)
+		return location_id(p, cut_function(p), 0);
+	if (!line && p->location_of[func])
+		return p->location_of[func];
+	id = location_id(p, function_id(p, r, func), line ? line : r->funcs[func].line);
+	if (!line)
+		p->location_of[func] = id;
+	return id;
+}
+
 static int put_sample(void *ctx, const struct folded_stack *stack)
 {
 	struct pprof *p = ctx;
 	const struct agg_result *r = aggregate__result(p->folding.agg);
-	const struct agg_thread *thread = &r->threads[stack->thread];
-	const struct agg_process *process = &r->processes[thread->process];
 	struct proto *proto = &p->proto;
 	size_t mark, inner;
 
-	for (uint32_t i = 0; i < stack->func_cnt; i++) {
-		uint32_t func = stack->funcs[i], line = stack->lines ? stack->lines[i] : 0;
-
-		if (func == FOLDING_CUT)
-			p->at[i] = location_id(p, cut_function(p), 0);
-		else
-			p->at[i] = location_id(p, function_id(p, r, func),
-					       line ? line : r->funcs[func].line);
-	}
+	for (uint32_t i = 0; i < stack->func_cnt; i++)
+		p->at[stack->func_cnt - 1 - i] =
+			locate(p, r, stack->funcs[i], stack->lines ? stack->lines[i] : 0);
 	mark = proto__open(proto, PROFILE_SAMPLE);
 	inner = proto__open(proto, SAMPLE_LOCATION_ID);
-	for (uint32_t i = stack->func_cnt; i-- > 0;)
-		proto__varint(proto, p->at[i]);
+	proto__varints(proto, p->at, stack->func_cnt);
 	proto__close(proto, inner);
 	inner = proto__open(proto, SAMPLE_VALUE);
 	proto__varint(proto, stack->calls);
@@ -329,10 +376,7 @@ static int put_sample(void *ctx, const struct folded_stack *stack)
 		proto__varint(proto, stack->off_ns);
 	}
 	proto__close(proto, inner);
-	put_label(proto, p->pid, 0, process->pid);
-	put_label(proto, p->tid, 0, thread->tid);
-	put_label(proto, p->process, string_id(p, strpool__get(&r->strings, process->comm)), 0);
-	put_label(proto, p->thread, string_id(p, strpool__get(&r->strings, thread->name)), 0);
+	put_labels(p, r, stack->thread);
 	proto__close(proto, mark);
 	return proto__flush(proto, &p->out);
 }
@@ -349,17 +393,29 @@ static int put_strings(struct pprof *p)
 	return err;
 }
 
+static int open_out(struct pprof *p, const struct agg_result *r)
+{
+	int level = r->stack_cnt < MANY_STACKS ? GZIP_DEFAULT : GZIP_FASTEST;
+	int err = gzip__new(&p->gzip, level, p->to->write, p->to->ctx);
+
+	return err ? err : outbuf__init(&p->out, BUFFER_BYTES, gzip__write, p->gzip);
+}
+
 static int on_end(void *self, const struct trace_totals *totals)
 {
 	struct pprof *p = self;
 	const struct agg_result *r = aggregate__result(p->folding.agg);
 	int err = folding_end(self, totals);
 
+	err = err ? err : open_out(p, r);
 	if (err)
 		return err;
 	p->function_of = calloc(r->func_cnt + 1ull, sizeof(*p->function_of));
-	if (!p->function_of)
+	p->location_of = calloc(r->func_cnt + 1ull, sizeof(*p->location_of));
+	p->labels = calloc(r->thread_cnt + 1ull, sizeof(*p->labels));
+	if (!p->function_of || !p->location_of || !p->labels)
 		return -ENOMEM;
+	p->thread_cnt = r->thread_cnt;
 	p->pid = string_id(p, "pid");
 	p->tid = string_id(p, "tid");
 	p->process = string_id(p, "process");

@@ -70,6 +70,25 @@ void proto__varint(struct proto *p, uint64_t value)
 		p->len += put_varint(at, value);
 }
 
+void proto__varints(struct proto *p, const uint32_t *values, size_t cnt)
+{
+	uint8_t *at = room(p, cnt * VARINT_MAX), *end = at;
+
+	for (size_t i = 0; at && i < cnt; i++)
+		end += put_varint(end, values[i]);
+	p->len += (size_t)(end - at);
+}
+
+void proto__raw(struct proto *p, const void *data, size_t len)
+{
+	uint8_t *at = room(p, len);
+
+	if (at && len) {
+		memcpy(at, data, len);
+		p->len += len;
+	}
+}
+
 static void put_tag(struct proto *p, uint32_t field, unsigned int wire)
 {
 	proto__varint(p, (uint64_t)field << 3 | wire);
@@ -90,15 +109,9 @@ void proto__i64(struct proto *p, uint32_t field, int64_t value)
 
 void proto__bytes(struct proto *p, uint32_t field, const void *data, size_t len)
 {
-	uint8_t *at;
-
 	put_tag(p, field, WIRE_LEN);
 	proto__varint(p, len);
-	at = room(p, len);
-	if (at && len) {
-		memcpy(at, data, len);
-		p->len += len;
-	}
+	proto__raw(p, data, len);
 }
 
 size_t proto__open(struct proto *p, uint32_t field)

@@ -31,6 +31,12 @@ int proto__flush(struct proto *p, struct outbuf *b);
 /* proto__varint - a bare number, for packed fields. */
 void proto__varint(struct proto *p, uint64_t value);
 
+/* proto__varints - many of them; @cnt is at most a few thousand. */
+void proto__varints(struct proto *p, const uint32_t *values, size_t cnt);
+
+/* proto__raw - bytes that are fields already. */
+void proto__raw(struct proto *p, const void *data, size_t len);
+
 /* proto__u64, proto__i64 - a number; 0 is left out, as proto3 does. */
 void proto__u64(struct proto *p, uint32_t field, uint64_t value);
 void proto__i64(struct proto *p, uint32_t field, int64_t value);
