@@ -113,6 +113,11 @@ def part_formats(args, found, report):
           [[name] + sum([["%.1f" % m["cpu_s"], "%.1f" % m["elapsed_s"], "%.0f" % m["peak_rss_mb"]]
                          for m in (each["few"], each["many"])], [])
            + ["10 s, 200 MB" if name.startswith("merge") else "3 s"] for name, each in r.items()])
+    folder, _ = packages(args.python)
+    r = report["beside"] = limits.beside(args.pyebpf, args.build, args.work, args.python,
+                                         dict(os.environ, PYTHONPATH=folder or ""), 2)
+    table("Beside the tools whose formats they are, best of 2", ["", "theirs: CPU s", "peak MB", "pyebpf: CPU s", "peak MB"],
+          [[what] + sum([["%.2f" % m["cpu_s"], "%.0f" % m["peak_rss_mb"]] for m in pair], []) for what, *pair in r])
 
 
 def part_growth(args, found, report):

@@ -4,10 +4,11 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import time
 
-from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, pin, quantile, say, \
+from common import CACHE, CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, pin, quantile, say, \
     summary_counts, version
 
 WORKLOADS = os.path.join(HERE, "workloads.py")
@@ -103,8 +104,8 @@ def convert(pyebpf, work, capture, events, extension=".json.gz"):
 def formats(pyebpf, build, work, repeats, events=10000000):
     """10M made-up events to each format: with few distinct stacks, and with more than are kept apart."""
     extensions = {"firefox": ".json.gz", "pprof": ".pb.gz", "speedscope": ".speedscope.json.gz",
-                  "chrometrace": ".trace.json.gz", "collapsed": ".folded", "svg": ".svg", "pstats": ".pstats",
-                  "text": ".txt", "ndjson": ".ndjson"}
+                  "html": ".html", "chrometrace": ".trace.json.gz", "collapsed": ".folded", "svg": ".svg", "pstats": ".pstats",
+                  "text": ".txt", "source": ".source.html", "ndjson": ".ndjson"}
     result = {}
     for stacks, depth in (("few", "4"), ("many", "30")):
         capture = os.path.join(work, stacks + ".pyebpf")
@@ -117,12 +118,13 @@ def formats(pyebpf, build, work, repeats, events=10000000):
     return result
 
 
-def measured(argv, repeats):
+def measured(argv, repeats, env=None):
     """CPU time, elapsed time and memory of a command, the best of some runs."""
     best = None
     for _ in range(repeats):
         start = time.perf_counter()
-        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pin(CPU_TOOL))
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=pin(CPU_TOOL),
+                                   env=env)
         usage = wait_with_usage(process)
         if process.returncode:
             raise Failed("%s ended with %d" % (argv[1], process.returncode))
@@ -143,16 +145,43 @@ def analyses(pyebpf, build, work, repeats, events=10000000, captures=1000):
                            ("diff, twice as much to read", ["diff", capture, capture])):
             result.setdefault(name, {})[stacks] = measured([pyebpf, *argv], repeats)
         os.unlink(capture)
-    small = os.path.join(work, "small.pyebpf")
+    small = os.path.join(work, "small")
     out = os.path.join(work, "merged.pb.gz")
     for stacks, depth in (("few", "4"), ("many", "30")):
-        # about 200 kB each
-        subprocess.run([maker, small, "95000", "70", depth], stdout=subprocess.DEVNULL, check=True)
-        run = measured([pyebpf, "merge", *[small] * captures, "-o", out, "--force", "-q"], 1)
-        result.setdefault("merge of %d captures of %d kB" % (captures, os.path.getsize(small) // 1000), {})[stacks] = run
-    os.unlink(small)
+        os.mkdir(small)
+        # about 200 kB each, each of other calls
+        paths = [os.path.join(small, "%d.pyebpf" % seed) for seed in range(1, captures + 1)]
+        for seed, path in enumerate(paths, 1):
+            subprocess.run([maker, path, "95000", "70", depth, str(seed)], stdout=subprocess.DEVNULL, check=True)
+        run = measured([pyebpf, "merge", *paths, "-o", out, "--force", "-q"], 1)
+        result.setdefault("merge of %d captures" % captures, {})[stacks] = run
+        shutil.rmtree(small)
     os.unlink(out)
     return result
+
+
+def beside(pyebpf, build, work, python, env, repeats, profiles=4, events=400000):
+    """The same work done by the tools whose formats they are: [what, theirs, ours]."""
+    maker, pprof = os.path.join(build, "bench", "made_up_capture"), shutil.which("pprof") or os.path.join(CACHE, "bin", "pprof")
+    made = [os.path.join(work, "beside-%d.pyebpf" % seed) for seed in range(1, profiles + 1)]
+    for seed, path in enumerate(made, 1):
+        subprocess.run([maker, path, str(events), "70", "12", str(seed)], stdout=subprocess.DEVNULL, check=True)
+        for extension in (".pb.gz", ".trace.json"):
+            subprocess.run([pyebpf, "convert", path, "-o", path + extension, "-q"], check=True)
+    both = os.path.join(work, "beside-both.pyebpf")
+    subprocess.run([maker, both, str(2 * events), "70", "12"], stdout=subprocess.DEVNULL, check=True)
+    out, sums = os.path.join(work, "beside-out.json"), [path + ".pb.gz" for path in made]
+    rows = []
+    if os.path.exists(pprof):
+        rows.append(["%d pprof profiles to one: pprof -proto" % profiles,
+                     measured([pprof, "-proto", "-symbolize=none", "-output", out, *sums], repeats),
+                     measured([pyebpf, "merge", *sums, "-o", out + ".pb.gz", "--force", "-q"], repeats)])
+    if env.get("PYTHONPATH"):
+        combine = ["-m", "viztracer", "--combine", made[0] + ".trace.json", made[1] + ".trace.json", "-o", out]
+        rows.append(["%.0fM events to one timeline: viztracer --combine of two" % (2 * events / 1e6),
+                     measured([*python, *combine], repeats, env),
+                     measured([pyebpf, "convert", both, "-o", out + ".trace.json", "--force", "-q"], repeats)])
+    return rows
 
 
 def first_event_ns(pyebpf, capture):

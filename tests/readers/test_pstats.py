@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from made import Script
 from test_pprof import PYEBPF, convert, expected, generate
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -122,6 +123,34 @@ def test_counts_are_those_of_cprofile(interpreter, captures, tmp_path):
             continue
         mine = {c: edge[:2] for c, edge in own(own(ours["callers"])[func]).items() if c[1] != "<module>"}
         assert mine == {c: edge[:2] for c, edge in own(callers).items()}, func
+
+
+# from 3.14 on cProfile asks its clock for built-in functions too, whatever it is told
+@pytest.mark.parametrize("interpreter", COMPARED[:3], indirect=True)
+def test_times_are_those_of_cprofile(interpreter, tmp_path):
+    """To the last digit, callers too, of direct and mutual recursion: cProfile and a capture of the same clock."""
+    ran = subprocess.run([*interpreter.command, HERE / "pstats_ticks.py", tmp_path / "theirs"], check=True,
+                         stdout=subprocess.PIPE, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+    s, funcs = Script(), {}
+    s.process(1, 7, "x")
+    s.thread(1, 1, 7, "x")
+    for call, file, line, name, us in json.loads(ran.stdout.decode()):
+        if (line, name) not in funcs:
+            funcs[line, name] = len(funcs) + 1
+            s.func(funcs[line, name], 1, line, name, file)
+        if call:
+            s.call(1, us * 1000, funcs[line, name])
+        else:
+            s.return_(1, us * 1000)
+    theirs = read(interpreter.command, tmp_path / "theirs")
+    ours = read(interpreter.command, dump(s.write(str(tmp_path / "x.pyebpf")), tmp_path))
+    want, got = own(theirs["funcs"]), own(ours["funcs"])
+    assert len(want) > 10 and set(got) == set(want)
+    for func, values in want.items():
+        assert got[func] == pytest.approx(values, abs=1e-9), func
+        callers = own(own(theirs["callers"])[func])
+        assert own(own(ours["callers"])[func]) == {c: pytest.approx(edge, abs=1e-9) for c, edge in callers.items()}, func
+    assert any(values[0] < values[1] for values in want.values())
 
 
 @pytest.mark.needs_root

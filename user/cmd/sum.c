@@ -17,7 +17,9 @@ static void free_aggregate(struct aggregate **agg)
 
 int sum__init(struct sum *s, bool raw, bool lines)
 {
-	const struct aggregate_opts opts = { .raw = raw, .lines = lines };
+	const struct aggregate_opts opts = { .raw = raw,
+					     .lines = lines,
+					     .max_stacks = SUM_STACKS_MAX };
 
 	*s = (struct sum){ .raw = raw, .lines = lines };
 	return aggregate__new(&s->all, &opts);
@@ -31,7 +33,7 @@ void sum__done(struct sum *s)
 
 int sum__add(struct sum *s, int fd, const char *name, const struct input_opts *opts, struct err *e)
 {
-	const struct aggregate_opts agg_opts = { .raw = s->raw, .lines = s->lines };
+	const struct aggregate_opts agg_opts = { .raw = s->raw, .lines = s->lines, .part = true };
 	auto_fn(free_aggregate) struct aggregate *one = NULL;
 	char shown[512];
 	int err = aggregate__new(&one, &agg_opts);

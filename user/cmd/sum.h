@@ -11,6 +11,10 @@
 #include "cmd/input.h"
 #include "profile/aggregate.h"
 
+enum {
+	SUM_STACKS_MAX = 2 << 20 /* 80 bytes each; callers of what is more become "[truncated]" */
+};
+
 struct sum {
 	struct aggregate *all;
 	unsigned int cnt; /* added */

@@ -47,6 +47,7 @@ int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts)
 		return -ENOMEM;
 	a->r.raw = opts && opts->raw;
 	a->by_line = opts && opts->lines;
+	a->part = opts && opts->part;
 	a->max_stacks = opts && opts->max_stacks ? opts->max_stacks : DEFAULT_MAX_STACKS;
 	a->cached_thread = AGG_NONE;
 	if (strpool__init(&a->r.strings) || strpool__init(&a->func_keys)) {
@@ -317,34 +318,37 @@ static int cut_child(struct aggregate *a, uint32_t thread, uint32_t func, uint32
 		       : add_stack(a, (uint64_t)t->cut << 32 | func, func, 0, thread, child);
 }
 
+int agg_find_child(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
+		   uint32_t *child)
+{
+	uint32_t thread = a->stacks[parent].thread;
+	uint64_t key;
+	int err = child_key(a, parent, func, a->by_line ? line : 0, &key);
+
+	if (err)
+		return err;
+	*child = idmap__find(&a->children, key);
+	if (*child != IDMAP_NONE)
+		return 0;
+	return a->r.stack_cnt < a->max_stacks ? add_stack(a, key, func, line, thread, child)
+					      : cut_child(a, thread, func, child);
+}
+
 int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
 		 uint32_t *child)
 {
-	struct agg_stack *p = &a->stacks[parent];
-	uint32_t i = p->last_child;
-	uint64_t key;
+	uint32_t i = a->stacks[parent].last_child;
 	int err;
 
-	if (!a->by_line)
-		line = 0;
 	if (i != AGG_NONE && a->stacks[i].func == func && (!a->by_line || a->lines[i] == line)) {
 		a->r.cut_cnt += a->stacks[i].parent != parent;
 		*child = i;
 		return 0;
 	}
-	err = child_key(a, parent, func, line, &key);
-	if (err)
-		return err;
-	i = idmap__find(&a->children, key);
-	if (i == IDMAP_NONE) {
-		err = a->r.stack_cnt < a->max_stacks ? add_stack(a, key, func, line, p->thread, &i)
-						     : cut_child(a, p->thread, func, &i);
-		if (err)
-			return err;
-	}
-	a->stacks[parent].last_child = i;
-	*child = i;
-	return 0;
+	err = agg_find_child(a, parent, func, line, child);
+	if (!err)
+		a->stacks[parent].last_child = *child;
+	return err;
 }
 
 /* The time since the last event of the thread is that of the frame on top. */
@@ -450,7 +454,7 @@ int aggregate__close(struct aggregate *a)
 	int err;
 
 	free_live(a);
-	err = agg_settle(&a->r, a->funcs, a->stacks);
+	err = agg_settle(&a->r, a->funcs, a->stacks, !a->part);
 	a->r.processes = a->processes;
 	a->r.threads = a->threads;
 	a->r.funcs = a->funcs;

@@ -31,6 +31,7 @@ struct aggregate;
 struct aggregate_opts {
 	bool raw; /* keep the profiler's own cost in the times */
 	bool lines; /* of samples: stacks whose frames were at different lines are different */
+	bool part; /* only to be merged into another: functions get no total time */
 	uint32_t max_stacks; /* 0: the default, 4 million; past it callers become "[truncated]" */
 };
 

@@ -111,8 +111,8 @@ static int merge_stack(struct aggregate *a, const struct agg_result *from, uint3
 		*index = a->live[m->threads[s->thread]].root;
 		return 0;
 	}
-	err = agg_child_of(a, m->stacks[s->parent], m->funcs[s->func],
-			   from->stack_lines ? from->stack_lines[i] : 0, index);
+	err = agg_find_child(a, m->stacks[s->parent], m->funcs[s->func],
+			     from->stack_lines ? from->stack_lines[i] : 0, index);
 	if (err)
 		return err;
 	a->stacks[*index].calls += s->calls;

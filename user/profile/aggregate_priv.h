@@ -34,7 +34,7 @@ struct aggregate {
 	struct agg_func *funcs;
 	struct agg_stack *stacks;
 	uint32_t *lines; /* beside stacks, if by_line */
-	bool by_line;
+	bool by_line, part;
 	uint32_t process_cap, live_process_cap, thread_cap, live_cap, func_cap, stack_cap, line_cap,
 		frame_cnt;
 	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
@@ -64,13 +64,18 @@ int agg_add_thread(struct aggregate *a, uint32_t id, uint32_t *index);
 int agg_child_of(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
 		 uint32_t *child);
 
+/* agg_find_child - the same for many in any order: it does not look first whether it is the one of the last time. */
+int agg_find_child(struct aggregate *a, uint32_t parent, uint32_t func, uint32_t line,
+		   uint32_t *child);
+
 /**
  * agg_settle - take the profiler's own cost out and add up stacks and functions
  * @r:      its counts are read, its sums written
  * @stacks: total_ns is the own cost before and the total after; put into @r
+ * @totals: add up those of the functions, too
  *
  * Return: 0 or -ENOMEM.
  */
-int agg_settle(struct agg_result *r, struct agg_func *funcs, struct agg_stack *stacks);
+int agg_settle(struct agg_result *r, struct agg_func *funcs, struct agg_stack *stacks, bool totals);
 
 #endif

@@ -106,11 +106,11 @@ static int add_totals(const struct agg_result *r, struct agg_func *funcs)
 	return err;
 }
 
-int agg_settle(struct agg_result *r, struct agg_func *funcs, struct agg_stack *stacks)
+int agg_settle(struct agg_result *r, struct agg_func *funcs, struct agg_stack *stacks, bool totals)
 {
 	settle(r, funcs, stacks);
 	r->stacks = stacks;
-	return add_totals(r, funcs);
+	return totals ? add_totals(r, funcs) : 0;
 }
 
 static bool before(const struct agg_func *funcs, uint32_t left, uint32_t right)
