@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/err.h"
 #include "base/sandbox.h"
 
@@ -270,8 +271,8 @@ static void read_text(char *out, size_t size, pid_t pid, const char *name)
 	fclose(f);
 }
 
-/* A process that has a reader which never ends; the reader's pid. */
-static pid_t start_reader(pid_t *parent)
+/* A process with the capabilities @keep that has a reader which never ends; the reader's pid. */
+static pid_t start_reader(pid_t *parent, uint64_t keep)
 {
 	static const struct sandbox_limits long_ones = { 64u << 20, 60, 60000 };
 	char text[64] = "";
@@ -281,6 +282,8 @@ static pid_t start_reader(pid_t *parent)
 	if (!*parent) {
 		struct answer out;
 
+		if (~keep && caps_keep(keep, false))
+			_exit(1);
 		sandbox_run(spins, file_fd, NULL, &out, sizeof(out), &long_ones, NULL);
 		_exit(0);
 	}
@@ -317,17 +320,22 @@ static void assert_files(pid_t pid)
 	assert_int_equal(cnt, 2);
 }
 
+static void assert_powerless(const char *status)
+{
+	assert_non_null(strstr(status, "\nNoNewPrivs:\t1\n"));
+	assert_non_null(strstr(status, "\nCapEff:\t0000000000000000\n"));
+	assert_non_null(strstr(status, "\nCapPrm:\t0000000000000000\n"));
+}
+
 static void test_what_it_has(void **state)
 {
 	char status[4096];
 	pid_t parent, reader;
 
 	(void)state;
-	reader = start_reader(&parent);
+	reader = start_reader(&parent, ~0ull);
 	read_text(status, sizeof(status), reader, "status");
-	assert_non_null(strstr(status, "\nNoNewPrivs:\t1\n"));
-	assert_non_null(strstr(status, "\nCapEff:\t0000000000000000\n"));
-	assert_non_null(strstr(status, "\nCapPrm:\t0000000000000000\n"));
+	assert_powerless(status);
 	if (!geteuid()) {
 		assert_non_null(strstr(status, "\nUid:\t65534\t65534\t65534\t65534\n"));
 		assert_non_null(strstr(status, "\nGid:\t65534\t65534\t65534\t65534\n"));
@@ -341,6 +349,24 @@ static void test_what_it_has(void **state)
 	assert_int_equal(kill(reader, 0), -1);
 }
 
+/* A container's root with the five capabilities of a profiler cannot become anybody else. */
+static void test_root_of_a_container(void **state)
+{
+	char status[4096];
+	pid_t parent, reader;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	reader = start_reader(&parent, CAPS_BPF | CAPS_PROC);
+	read_text(status, sizeof(status), reader, "status");
+	assert_powerless(status);
+	assert_non_null(strstr(status, "\nUid:\t0\t0\t0\t0\n"));
+	assert_files(reader);
+	kill(parent, SIGKILL);
+	waitpid(parent, NULL, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +377,7 @@ int main(void)
 		cmocka_unit_test(test_answers_of_another_size),
 		cmocka_unit_test(test_ways_out),
 		cmocka_unit_test(test_what_it_has),
+		cmocka_unit_test(test_root_of_a_container),
 	};
 
 	file_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);

@@ -148,12 +148,15 @@ static bool is_nobody(void)
 	return getgroups(0, NULL) == 0;
 }
 
-/* What the calls return is not trusted: who it is afterwards counts. */
+/*
+ * What the calls return is not trusted: who it is afterwards counts. A container's root may have no capability to become
+ * someone else; it is no more than anybody once it has none at all, and the filter lets it open nothing.
+ */
 static int become_nobody(void)
 {
 	int failed;
 
-	if (geteuid())
+	if (geteuid() || (!where_user_ns() && caps_missing(CAPS(CAP_SETUID) | CAPS(CAP_SETGID))))
 		return 0;
 	failed = setgroups(0, NULL);
 	failed |= setresgid(NOBODY, NOBODY, NOBODY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looking into hostile files in a process of its own: a forked child that has one open file, a pipe for
- * its answer, and nothing else. Before it looks it gives up its user (root becomes nobody) and all
+ * its answer, and nothing else. Before it looks it gives up its user (root that may becomes nobody) and all
  * capabilities, and a seccomp filter ends it at any system call but reading, writing, memory and exit.
  * Whatever it does there, the worst is a wrong answer, which the caller has to vet.
  */

@@ -9,12 +9,20 @@
 #include "base/cleanup.h"
 
 /* Inodes of the first namespaces; the kernel promises them in <linux/nsfs.h>. */
-#define FIRST_USER_NS 0xeffffffdu
-#define FIRST_PID_NS  0xeffffffcu
+#define FIRST_USER_NS	0xeffffffdu
+#define FIRST_PID_NS	0xeffffffcu
+#define FIRST_CGROUP_NS 0xeffffffbu
 
 static bool exists(const char *path)
 {
 	return access(path, F_OK) == 0;
+}
+
+static bool is_other(const char *path, ino_t first)
+{
+	struct stat st;
+
+	return !stat(path, &st) && st.st_ino != first;
 }
 
 enum where where_are_we(void)
@@ -27,7 +35,10 @@ enum where where_are_we(void)
 		return WHERE_PODMAN;
 	if (exists("/.dockerenv"))
 		return WHERE_DOCKER;
-	return exists("/run/systemd/container") ? WHERE_CONTAINER : WHERE_HOST;
+	/* containerd and runc leave no mark, but give a view of the control groups of its own */
+	return exists("/run/systemd/container") || is_other("/proc/self/ns/cgroup", FIRST_CGROUP_NS)
+		       ? WHERE_CONTAINER
+		       : WHERE_HOST;
 }
 
 const char *where_name(enum where where)
@@ -45,13 +56,6 @@ const char *where_name(enum where where)
 		return "a container";
 	}
 	return "the host";
-}
-
-static bool is_other(const char *path, ino_t first)
-{
-	struct stat st;
-
-	return !stat(path, &st) && st.st_ino != first;
 }
 
 bool where_user_ns(void)
