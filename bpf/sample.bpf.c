@@ -94,11 +94,10 @@ static __always_inline u32 rss_pages(void)
 }
 
 /* What a lock is that the thread is going to wait for: user space asks its object. */
-static __always_inline void lock_take(struct sample_scratch *s, const struct pye_pylayout *l)
+static __always_inline void lock_take(struct sample_scratch *s)
 {
 	s->rec.lock.frame = s->top;
-	if (l->minor >= 13)
-		bpf_probe_read_user(&s->rec.lock.parked, 8, (void *)(s->rec.futex - 8));
+	bpf_probe_read_user(&s->rec.lock.parked, 8, (void *)(s->rec.futex - 8));
 }
 
 static __always_inline void sample_send(struct thread *t, struct sample_scratch *s, u32 status)
@@ -176,7 +175,7 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 		s->rec.reason = PYE_OFF_GIL;
 		holder_take(s, l, gil);
 	} else if (s->rec.reason == PYE_OFF_LOCK) {
-		lock_take(s, l);
+		lock_take(s);
 	}
 	sample_send(t, s, status);
 	return true;

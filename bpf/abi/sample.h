@@ -35,6 +35,23 @@ enum pye_off_reason {
 	PYE_OFF_GIL = 7
 };
 
+/* What a thread waits for with PYE_OFF_LOCK; user space finds out. As enum trace_lock: append only. */
+enum pye_lock_type {
+	PYE_LOCK_UNKNOWN = 0,
+	PYE_LOCK_LOCK = 1,
+	PYE_LOCK_RLOCK = 2,
+	PYE_LOCK_CONDITION = 3,
+	PYE_LOCK_SEMAPHORE = 4,
+	PYE_LOCK_EVENT = 5,
+	PYE_LOCK_BARRIER = 6,
+	PYE_LOCK_THREAD = 7,
+	PYE_LOCK_QUEUE = 8,
+	PYE_LOCK_SIMPLE_QUEUE = 9,
+	PYE_LOCK_FUTURE = 10,
+	PYE_LOCK_SEMLOCK = 11,
+	PYE_LOCK_IMPORT = 12
+};
+
 struct pye_sample_frame {
 	__u64 code; /* address of the code object */
 	__u64 instr; /* what the frame holds: a pointer to an instruction; f_lasti to 3.10 */
@@ -43,7 +60,7 @@ struct pye_sample_frame {
 /* To find the lock's object by, for user space to prove. */
 struct pye_sample_lock {
 	__u64 frame; /* address of the innermost frame */
-	__u64 parked; /* the word before the futex, 3.13 on: the address of the lock itself, if it is one */
+	__u64 parked; /* the word before the futex: in newer versions the address of the lock itself */
 };
 
 struct pye_sample_rec {

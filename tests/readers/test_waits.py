@@ -98,6 +98,7 @@ def test_each_wait_is_a_marker(made):
             if leaf["line"]:
                 assert data["line"] == f"{leaf['file']}:{leaf['line']}"
             assert data.get("lock") == (e.get("lock") if e["reason"] == "lock" else None)
+            assert data.get("lockType") == (e.get("lock_type", "lock") if e["reason"] == "lock" else None)
             if e["reason"] == "gil":
                 held = e.get("holder", {"func": "not known"})
                 assert strings[data["holder"]] == held["func"]

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "cpython/code_read.h"
 #include "cpython/linetable.h"
+#include "cpython/lock_outside.h"
 
 #define CODES_MAX	(1u << 18) /* of a process; past it all are read anew */
 #define LINES_CACHE	8 /* a power of two */
@@ -33,6 +34,7 @@ struct asm_code {
 	uint64_t address;
 	uint32_t func; /* id; 0: not defined yet */
 	bool hidden;
+	lock_role role;
 	uint64_t read_ns; /* when it was read; of what lay there then */
 	uint64_t died_ns; /* 0: lives, as far as known */
 	uint32_t died_round;
@@ -102,6 +104,8 @@ void asm_codes_free(struct assembler *a, struct asm_codes *codes)
 {
 	forget_living(codes);
 	forget_dead(a, NULL, codes, true);
+	free(codes->locks);
+	codes->locks = NULL;
 }
 
 void asm_forget_dead(struct assembler *a)
@@ -183,6 +187,7 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 	c->read_ns = began;
 	c->func = func.id;
 	c->hidden = names->flags & p->layout.co_hidden;
+	c->role = lock_role_of(names->filename, names->name);
 	linetable__read(&c->lines, &p->mem, &p->layout, address);
 	return c;
 unreadable:
@@ -310,7 +315,7 @@ static const struct pye_sample_frame *frame_of(const struct pye_sample_rec *rec,
 struct asm_off {
 	uint64_t ts_ns;
 	uint64_t shown_ns; /* of the time since then, by asm_waiting_so_far() */
-	uint8_t reason;
+	uint8_t reason, lock_type;
 	uint64_t lock;
 	struct trace_frame holder;
 	uint32_t cnt;
@@ -437,6 +442,38 @@ static struct trace_frame holder_of(struct assembler *a, struct asm_process *p,
 	return (struct trace_frame){ c->func, line_of(c, &p->layout, frame->instr) };
 }
 
+_Static_assert((int)PYE_LOCK_IMPORT == (int)LOCK_IMPORT && LOCK_CNT == PYE_LOCK_IMPORT + 1,
+	       "the same numbers");
+
+/* By the functions of the standard library that wait, else by the object. */
+static void tell_lock(struct assembler *a, struct asm_process *p, const struct pye_sample_rec *rec,
+		      struct asm_off *off)
+{
+	lock_role roles[LOCK_ROLES];
+	struct lock_found found;
+	size_t cnt = 0;
+
+	for (uint32_t n = 0; n < rec->cnt && n < PYE_SAMPLE_FRAMES / 2 && cnt < LOCK_ROLES; n++) {
+		const struct pye_sample_frame *frame = frame_of(rec, n);
+		struct asm_code *c = frame->code ? code_get(a, p, frame->code, rec->head.ts_ns)
+						 : NULL;
+
+		if (c && !c->hidden)
+			roles[cnt++] = c->role;
+	}
+	off->lock_type = (uint8_t)lock_type_by_roles(roles, cnt);
+	if (!p->codes_sampled.locks)
+		p->codes_sampled.locks = calloc(1, sizeof(*p->codes_sampled.locks));
+	if (!p->codes_sampled.locks || !p->mem_open)
+		return;
+	found = lock_find(&p->mem, &p->layout, p->codes_sampled.locks, rec->futex, &rec->lock,
+			  rec->head.ts_ns);
+	if (found.object)
+		off->lock = found.object;
+	if (!off->lock_type)
+		off->lock_type = (uint8_t)found.type;
+}
+
 /* Named now: by the end of its wait the process may have ended, too. */
 static int keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
 		uint64_t ts_ns)
@@ -452,7 +489,12 @@ static int keep(struct assembler *a, struct asm_thread *t, const struct pye_samp
 	off->shown_ns = 0;
 	off->reason = rec->reason;
 	off->lock = rec->futex;
-	off->holder = holder_of(a, t->process, rec);
+	off->lock_type = LOCK_UNKNOWN;
+	off->holder = (struct trace_frame){ 0 };
+	if (rec->reason == PYE_OFF_GIL)
+		off->holder = holder_of(a, t->process, rec);
+	else if (rec->reason == PYE_OFF_LOCK)
+		tell_lock(a, t->process, rec, off);
 	off->cnt = s.cnt;
 	memcpy(off->frames, s.frames, s.cnt * sizeof(s.frames[0]));
 	t->off = off;
@@ -483,6 +525,7 @@ static int put_off(struct assembler *a, struct asm_thread *t, uint64_t ts_ns, ui
 				       .off_cpu = true,
 				       .reason = off->reason,
 				       .lock = off->lock,
+				       .lock_type = off->lock_type,
 				       .holder = off->holder };
 
 	t->off = NULL;
@@ -523,6 +566,7 @@ int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_n
 	sample.weight_ns = now_ns - off->ts_ns - off->shown_ns;
 	sample.reason = off->reason;
 	sample.lock = off->lock;
+	sample.lock_type = off->lock_type;
 	sample.holder = off->holder;
 	off->shown_ns += sample.weight_ns;
 	a->inferred++;

@@ -20,12 +20,13 @@ enum asm_mark {
 	MARK_CNT
 };
 
-/* The code objects of a process that were in samples, and the functions that stand for what is not
- * there, by number. */
+/* The code objects of a process that were in samples, the functions that stand for what is not there, by
+ * number, and the locks that were waited for. */
 struct asm_codes {
 	struct asm_code *by_address;
 	struct asm_code *dead; /* freed, the latest of each address; for samples from before */
 	uint32_t marks[MARK_CNT];
+	struct lock_memo *locks; /* NULL: nothing is known of any yet */
 };
 
 /* asm_sample - take a sample of a thread; its length is checked. 0, -ENOMEM or the error of the file. */

@@ -3,15 +3,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "cpython/code_read.h"
 #include "cpython/interp.h"
 #include "cpython/linetable.h"
+#include "cpython/lock_outside.h"
 #include "export/json.h"
 #include "proc/pid.h"
 #include "profile/trace.h"
@@ -23,6 +26,12 @@ struct lookup {
 	bool readable, has_lines;
 	struct code_names names;
 	struct linetable lines;
+	struct lock_memo locks;
+};
+
+struct lock {
+	uint64_t address; /* of the object, or of the word that is waited for; 0: no lock */
+	const char *type; /* NULL: not known */
 };
 
 struct place {
@@ -77,6 +86,34 @@ static bool find_place(struct lookup *l, const struct outside_frame *frame, stru
 	return true;
 }
 
+/* By the functions of the standard library that wait, else by the object. */
+static struct lock find_lock(struct lookup *l, const struct outside_thread *t,
+			     const struct outside_wait *w)
+{
+	const struct pye_pylayout *layout = &l->p->in->layout;
+	struct pye_sample_lock where;
+	struct lock lock = { .address = w->futex };
+	lock_role roles[LOCK_ROLES];
+	enum pye_lock_type type;
+	struct lock_found found;
+	uint32_t cnt = 0;
+
+	if (w->reason != PYE_OFF_LOCK || !w->futex || !t->frame_cnt)
+		return lock;
+	for (; cnt < LOCK_ROLES && cnt < t->frame_cnt; cnt++) {
+		look_up(l, t->frames[cnt].code);
+		roles[cnt] = l->readable ? lock_role_of(l->names.filename, l->names.name) : 0;
+	}
+	where = lock_where(&l->p->mem, t->frames[0].frame, w->futex);
+	found = lock_find(&l->p->mem, layout, &l->locks, w->futex, &where, now_ns());
+	if (found.object)
+		lock.address = found.object;
+	type = lock_type_by_roles(roles, cnt);
+	if (type || found.type)
+		lock.type = trace_lock_name(type ? type : found.type);
+	return lock;
+}
+
 /* Why there is no stack, or it is not whole; NULL: it is. */
 static const char *problem_of(const struct outside_thread *t)
 {
@@ -102,7 +139,21 @@ static void put_text(struct outbuf *b, const char *s)
 	outbuf__puts(b, text_escape(shown, sizeof(shown), s, strlen(s)));
 }
 
-static void put_head(struct outbuf *b, const struct outside_thread *t, const struct outside_wait *w)
+static void put_reason(struct lookup *l, struct outbuf *b, const struct outside_thread *t,
+		       const struct outside_wait *w)
+{
+	struct lock lock = { 0 };
+
+	outbuf__printf(b, ": %s", is_running(t, w) ? "runs" : reason_texts[w->reason]);
+	if (!is_running(t, w))
+		lock = find_lock(l, t, w);
+	if (lock.address)
+		outbuf__printf(b, ", %s at 0x%" PRIx64, lock.type ? lock.type : "type not known",
+			       lock.address);
+}
+
+static void put_head(struct lookup *l, struct outbuf *b, const struct outside_thread *t,
+		     const struct outside_wait *w)
 {
 	if (w->tid)
 		outbuf__printf(b, "\nThread %d", w->tid);
@@ -116,7 +167,7 @@ static void put_head(struct outbuf *b, const struct outside_thread *t, const str
 		outbuf__putc(b, '"');
 	}
 	if (w->known)
-		outbuf__printf(b, ": %s", is_running(t, w) ? "runs" : reason_texts[w->reason]);
+		put_reason(l, b, t, w);
 	if (w->holds_gil)
 		outbuf__puts(b, w->known ? ", holds the GIL" : ": holds the GIL");
 	outbuf__putc(b, '\n');
@@ -127,7 +178,7 @@ static void put_thread(struct lookup *l, struct outbuf *b, size_t i)
 	const struct outside_thread *t = &l->p->reading.stacks.threads[i];
 	const char *problem = problem_of(t);
 
-	put_head(b, t, &l->p->reading.waits.threads[i]);
+	put_head(l, b, t, &l->p->reading.waits.threads[i]);
 	for (uint32_t k = 0; k < t->frame_cnt; k++) {
 		struct place place;
 
@@ -224,6 +275,8 @@ static void json_thread(struct lookup *l, struct outbuf *b, size_t i)
 	const struct outside_thread *t = &l->p->reading.stacks.threads[i];
 	const struct outside_wait *w = &l->p->reading.waits.threads[i];
 	bool runs = is_running(t, w);
+	struct lock lock = runs ? (struct lock){ 0 } : find_lock(l, t, w);
+	char address[32];
 
 	outbuf__printf(b, "{\"thread_id\":%" PRIu64, t->thread_id);
 	put_id(b, "tid", w->tid);
@@ -232,6 +285,9 @@ static void json_thread(struct lookup *l, struct outbuf *b, size_t i)
 	put_word(b, "state", !w->known ? NULL : runs ? "on" : "off");
 	put_word(b, "reason", w->known && !runs ? trace_reason_name(w->reason) : NULL);
 	put_bool(b, "holds_gil", w->holds_gil);
+	snprintf(address, sizeof(address), "0x%" PRIx64, lock.address);
+	put_word(b, "lock", lock.address ? address : NULL);
+	put_word(b, "lock_type", lock.type);
 	put_word(b, "problem", problem_of(t));
 	outbuf__puts(b, ",\"stack\":[");
 	for (uint32_t k = t->frame_cnt; k-- > 0;) {

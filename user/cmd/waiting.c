@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cmd/session_priv.h"
+#include "cpython/lock_outside.h"
 #include "cpython/walk_outside.h"
 #include "proc/mem.h"
 
@@ -29,6 +30,9 @@ static void take(struct waiting *w, const struct outside_thread *thread, struct 
 			: cnt < thread->frame_cnt ? PYE_SAMPLE_DEEP
 						  : PYE_SAMPLE_OK;
 	rec->cnt = cnt;
+	if (cnt && rec->reason == PYE_OFF_LOCK) {
+		rec->lock = lock_where(&w->mem, thread->frames[0].frame, rec->futex);
+	}
 	for (uint32_t i = 0; i < cnt; i++) {
 		const struct outside_frame *from = &thread->frames[i];
 		uint64_t instr = 0;
@@ -60,6 +64,7 @@ static int on_waiter(void *ctx, const struct pye_waiter *waiter)
 			return -ENOMEM;
 		rec->state = PYE_SAMPLE_OFF;
 		rec->reason = (uint8_t)waiter->reason;
+		rec->futex = waiter->futex;
 		take(w, thread, rec);
 		to.id = cap_bpf__new_thread(w->s->cap);
 		return assembler__waiter(w->s->as, &to, rec);

@@ -182,6 +182,8 @@ static void say_why(const struct outside_waits *w, pid_t pid, uint64_t gil,
 		out->reason = PYE_OFF_GIL; /* it wakes every few milliseconds to ask for it */
 	else if (same_call(&task->call, &again))
 		out->reason = reason == PYE_OFF_FAULT ? reason_without_call(pid) : reason;
+	if (out->reason == PYE_OFF_LOCK)
+		out->futex = again.args[0];
 }
 
 typedef int32_t self_block[SELF_BYTES / 4];

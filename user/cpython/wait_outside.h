@@ -25,6 +25,7 @@ struct outside_wait {
 	char comm[64]; /* any bytes but NUL; "" = not known */
 	bool known; /* the kernel told; else reason says nothing */
 	enum pye_off_reason reason; /* PYE_OFF_NONE: it runs, or would if it had a CPU */
+	uint64_t futex; /* PYE_OFF_LOCK: the word that it waits for */
 	bool holds_gil;
 };
 

@@ -95,7 +95,8 @@ int ff_wait_add(struct firefox *ff, struct ff_thread *t, const struct trace_samp
 				.lock = sample->lock,
 				.stack = stack,
 				.at = at,
-				.reason = sample->reason };
+				.reason = sample->reason,
+				.lock_type = sample->lock_type };
 	int err;
 
 	if (wait.end_ns < start_ns)
@@ -164,6 +165,10 @@ int ff_wait_write(struct firefox *ff, const struct ff_wait *wait)
 	err = put_place(ff, "function", "line", wait->at);
 	if (!err && wait->reason == REASON_GIL)
 		err = put_place(ff, "holder", "holderLine", wait->holder);
+	if (wait->reason == REASON_LOCK) {
+		outbuf__puts(b, ",\"lockType\":");
+		json_str(b, wait->lock_type ? trace_lock_name(wait->lock_type) : "lock");
+	}
 	if (wait->reason == REASON_LOCK && wait->lock)
 		outbuf__printf(b, ",\"lock\":\"0x%" PRIx64 "\"", wait->lock);
 	if (wait->stack != FF_NONE) {
@@ -188,11 +193,13 @@ void ff_wait_write_schemas(struct outbuf *b)
 			"\"tableLabel\":\"{marker.data.function}\","
 			"\"chartLabel\":\"{marker.data.function}\","
 			"\"description\":\"The thread has no CPU\"," WHERE "]},");
-	outbuf__puts(b, "{\"name\":\"PyLockWait\",\"tooltipLabel\":\"{marker.name}\","
-			"\"tableLabel\":\"{marker.data.function} waits for {marker.data.lock}\","
-			"\"chartLabel\":\"{marker.data.function}\","
-			"\"description\":\"The thread waits for a lock\"," WHERE
-			",{\"key\":\"lock\",\"label\":\"Lock\",\"format\":\"string\"}]},");
+	outbuf__puts(b,
+		     "{\"name\":\"PyLockWait\",\"tooltipLabel\":\"{marker.name}\","
+		     "\"tableLabel\":\"{marker.data.function} waits for {marker.data.lockType}\","
+		     "\"chartLabel\":\"{marker.data.lockType}\","
+		     "\"description\":\"The thread waits for a lock\"," WHERE
+		     ",{\"key\":\"lockType\",\"label\":\"Type\",\"format\":\"string\"}"
+		     ",{\"key\":\"lock\",\"label\":\"Lock\",\"format\":\"string\"}]},");
 	outbuf__puts(
 		b,
 		"{\"name\":\"PyGILWait\","

@@ -24,7 +24,7 @@ struct ff_wait {
 	uint64_t lock; /* address, 0: not known */
 	uint32_t stack; /* row in this file; FF_NONE: none is known */
 	uint32_t at, holder; /* frames of the whole trace, FF_NONE: not known */
-	uint8_t reason;
+	uint8_t reason, lock_type;
 };
 
 /* ff_wait_frame - the leaf of a thread that waits, for the whole trace. FF_NONE: out of memory. */
