@@ -202,7 +202,8 @@ static __always_inline bool may_take(void)
 	return true;
 }
 
-/* In gil mode it is not known whether the thread held the lock: nothing stands for this time then. */
+/* In gil mode it is not known whether the thread held the lock: nothing stands for this time then. Nor for
+ * that in which nothing at all is taken (keep_ppm 0): it was not wanted. */
 static __always_inline void skip(void)
 {
 	struct thread *t = sampled_thread();
@@ -210,7 +211,7 @@ static __always_inline void skip(void)
 	if (!t)
 		return;
 	count(CNT_SAMPLE_SKIPPED);
-	if (!cfg_gil_only)
+	if (!cfg_gil_only && keep_ppm)
 		t->on_debt_ns += cfg_sample_ns;
 }
 

@@ -213,7 +213,7 @@ def test_a_machine_without_python(tmp_path):
     (["--rate", "0"], "--rate: 1 to 1000"),
     (["--label", "a-b=c"], "no label can be called a-b"),
     (["--label", "ab"], "want NAME=VALUE"),
-    (["x"], "takes no operands"),
+    (["x"], "want status or burst"),
 ])
 def test_refusals(args, said):
     done = run("agent", *args)

@@ -36,7 +36,7 @@ EDGES = {
     # what it shows is the model; where that came from it does not know
     "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base agent store proc view cpython inline capture assemble capfile decode profile export import tui abi",
+    "cmd": "base agent net store proc view cpython inline capture assemble capfile decode profile export import tui abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.

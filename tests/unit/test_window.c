@@ -75,9 +75,9 @@ static void name_services(struct services *s)
 					    .exe = "/usr/bin/python3.11",
 					    .python = "3.11" },
 		   &db);
-	assert_int_equal(services__set(s, 1, &web), 0);
-	assert_int_equal(services__set(s, 2, &db), 0);
-	assert_int_equal(services__set(s, 3, &web), 0);
+	assert_int_equal(services__set(s, 1, 1000 + 1, &web), 0);
+	assert_int_equal(services__set(s, 2, 1000 + 2, &db), 0);
+	assert_int_equal(services__set(s, 3, 1000 + 3, &web), 0);
 }
 
 static void put_sample(struct capw *w, uint32_t process, uint64_t ts_ns)
@@ -145,7 +145,7 @@ static int describe(void *ctx, const struct store_window *w)
 }
 
 static const struct store_label of_all[] = { { "node", "n1" }, { "zone", "a" } };
-static const struct window_opts opts = { of_all, 2, NULL };
+static const struct window_opts opts = { .labels = of_all, .label_cnt = 2 };
 
 static void test_window__a_profile_for_each_service(void **state)
 {

@@ -8,6 +8,7 @@
 
 struct entry {
 	uint32_t process;
+	pid_t pid;
 	struct service service;
 	UT_hash_handle hh;
 };
@@ -47,7 +48,7 @@ static struct entry *find(const struct services *s, uint32_t process)
 	return e;
 }
 
-int services__set(struct services *s, uint32_t process, const struct service *service)
+int services__set(struct services *s, uint32_t process, pid_t pid, const struct service *service)
 {
 	struct entry *e = find(s, process);
 
@@ -58,6 +59,7 @@ int services__set(struct services *s, uint32_t process, const struct service *se
 		e->process = process;
 		HASH_ADD(hh, s->by_process, process, sizeof(process), e);
 	}
+	e->pid = pid;
 	service_copy(&e->service, service);
 	return 0;
 }
@@ -67,6 +69,36 @@ const struct service *services__get(const struct services *s, uint32_t process)
 	struct entry *e = find(s, process);
 
 	return e ? &e->service : NULL;
+}
+
+uint32_t services__cnt(const struct services *s)
+{
+	return HASH_COUNT(s->by_process);
+}
+
+const struct service *services__by_pid(const struct services *s, pid_t pid)
+{
+	struct entry *e, *next, *found = NULL;
+
+	HASH_ITER(hh, s->by_process, e, next)
+	if (e->pid == pid)
+		found = e; /* later ones come later */
+	return found ? &found->service : NULL;
+}
+
+int services__each(const struct services *s,
+		   int (*fn)(void *ctx, pid_t pid, const struct service *service), void *ctx)
+{
+	struct entry *e, *next;
+	int got = 0;
+
+	HASH_ITER(hh, s->by_process, e, next)
+	{
+		got = e->pid > 0 ? fn(ctx, e->pid, &e->service) : 0;
+		if (got)
+			break;
+	}
+	return got;
 }
 
 void services__forget(struct services *s, uint32_t process)

@@ -19,11 +19,22 @@ static inline void services__freep(struct services **s)
 	services__free(*s);
 }
 
-/* services__set - the labels of a process, by its id in the capture; copied. 0 or -ENOMEM. */
-int services__set(struct services *s, uint32_t process, const struct service *service);
+/* services__set - the labels of a process, by its id in the capture; copied. @pid: as /proc shows it, or 0. 0 or
+ * -ENOMEM. */
+int services__set(struct services *s, uint32_t process, pid_t pid, const struct service *service);
 
 /* services__get - NULL when it is not known. Borrowed until the next call that changes something. */
 const struct service *services__get(const struct services *s, uint32_t process);
+
+/* services__cnt - how many. */
+uint32_t services__cnt(const struct services *s);
+
+/* services__by_pid - the latest of that number; NULL when it is not known. */
+const struct service *services__by_pid(const struct services *s, pid_t pid);
+
+/* services__each - all of them; ends when @fn returns other than 0, and returns that. */
+int services__each(const struct services *s,
+		   int (*fn)(void *ctx, pid_t pid, const struct service *service), void *ctx);
 
 /* services__forget - its window is written. */
 void services__forget(struct services *s, uint32_t process);

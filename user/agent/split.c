@@ -167,6 +167,17 @@ static int split_sample(void *self, const struct trace_sample *sample)
 	return g->to->sample ? g->to->sample(g->self, sample) : 0;
 }
 
+static int split_event(void *self, const struct trace_event *event)
+{
+	struct split *s = self;
+	struct group *g = group_by(s, &s->by_thread, event->thread);
+
+	if (!g)
+		return -EINVAL;
+	g->samples++;
+	return g->to->event ? g->to->event(g->self, event) : 0;
+}
+
 static int split_gap(void *self, const struct trace_gap *gap)
 {
 	struct split *s = self;
@@ -200,6 +211,7 @@ const struct trace_consumer split_consumer = {
 	.process = split_process,
 	.thread = split_thread,
 	.func = split_func,
+	.event = split_event,
 	.sample = split_sample,
 	.gap = split_gap,
 	.end = split_end,

@@ -34,7 +34,7 @@ static inline void split__freep(struct split **s)
 	split__free(*s);
 }
 
-/* split__samples - of a group, so far. */
+/* split__samples - samples, or events, of a group so far. */
 uint64_t split__samples(const struct split *s, uint32_t group);
 
 /* split__unwanted - samples of processes that nobody wants. */

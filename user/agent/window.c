@@ -109,7 +109,9 @@ static int note_ended(struct window *w, uint32_t process)
 static int find_group(void *ctx, const struct trace_process *process, uint32_t *group)
 {
 	struct window *w = ctx;
-	const struct service *known = services__get(w->services, process->id);
+	const struct service *known = w->opts->by_pid
+					      ? services__by_pid(w->services, (pid_t)process->pid)
+					      : services__get(w->services, process->id);
 	char key[sizeof(w->next.text) + 256];
 	struct service made, shaped;
 	uint32_t id;
@@ -217,6 +219,7 @@ static const struct trace_consumer watch_consumer = {
 	.process = watch_process,
 	.thread = forward_thread,
 	.func = forward_func,
+	.event = forward_event,
 	.sample = forward_sample,
 	.gap = forward_gap,
 	.end = watch_end,
@@ -237,9 +240,17 @@ static int put(struct window *w, const struct profile *p, struct err *e)
 	return store_file__commit(f, e);
 }
 
+static void note_busiest(const struct profile *p, struct window_result *out)
+{
+	snprintf(out->busiest, sizeof(out->busiest), "%s",
+		 label_value(p->labels, p->label_cnt, STORE_SERVICE));
+}
+
 static int put_all(struct window *w, const struct split *split, struct window_result *out,
 		   struct err *e)
 {
+	uint64_t most = 0;
+
 	for (uint32_t i = 0; i < w->profile_cnt; i++) {
 		uint64_t samples = split__samples(split, i);
 		int err = samples ? put(w, w->profiles[i], e) : 0;
@@ -249,6 +260,9 @@ static int put_all(struct window *w, const struct split *split, struct window_re
 		out->unwritten += err != 0;
 		if (err || !samples)
 			continue;
+		if (samples > most)
+			note_busiest(w->profiles[i], out);
+		most = samples > most ? samples : most;
 		out->profiles++;
 		out->samples += samples;
 		out->bytes += w->profiles[i]->len;
@@ -275,7 +289,7 @@ int window_write(struct store *s, int fd, struct services *services, const struc
 		out->lost += w.totals.lost[i];
 	out->unwanted = split__unwanted(split);
 	err = put_all(&w, split, out, e);
-	for (uint32_t i = 0; i < w.ended_cnt; i++)
+	for (uint32_t i = 0; i < w.ended_cnt && !opts->by_pid; i++)
 		services__forget(services, w.ended[i]);
 	return err;
 }

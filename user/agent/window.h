@@ -3,6 +3,7 @@
 #ifndef PYEBPF_AGENT_WINDOW_H
 #define PYEBPF_AGENT_WINDOW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/relabel.h"
@@ -15,10 +16,12 @@ struct window_opts {
 	uint32_t label_cnt;
 	const struct service_rules
 		*rules; /* what services are called, which are wanted; NULL: none */
+	bool by_pid; /* services are of another capture: looked up by pid, none is forgotten */
 };
 
 struct window_result {
-	uint64_t profiles, samples, lost, bytes;
+	uint64_t profiles, samples, lost, bytes; /* samples, or calls and what ends them */
+	char busiest[1024]; /* the service with the most samples; "" */
 	uint64_t unwanted; /* samples of services that rules leave out */
 	uint64_t unwritten; /* profiles that could not be written; the others are there */
 };

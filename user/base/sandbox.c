@@ -158,6 +158,10 @@ static int become_nobody(void)
 
 	if (geteuid() || (!where_user_ns() && caps_missing(CAPS(CAP_SETUID) | CAPS(CAP_SETGID))))
 		return 0;
+	/* a service that was given a few capabilities and not these: it stays a root that has none of them, and
+	 * opens nothing, by the filter */
+	if (caps_missing(CAPS(CAP_SETUID) | CAPS(CAP_SETGID)) && !where_user_ns())
+		return 0;
 	failed = setgroups(0, NULL);
 	failed |= setresgid(NOBODY, NOBODY, NOBODY);
 	failed |= setresuid(NOBODY, NOBODY, NOBODY);

@@ -115,6 +115,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	c->off_cpu = opts->off_cpu;
 	c->budget.max_pct = opts->max_cpu_pct;
 	c->budget.keep = 1;
+	c->budget.least = opts->keep_least > BUDGET_LEAST ? opts->keep_least : BUDGET_LEAST;
 	err = bpf_load(&c->bpf, &load, e);
 	if (err) {
 		free(c);

@@ -32,6 +32,7 @@ struct cap_bpf_opts {
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
 	bool on_cpu, off_cpu; /* which threads are sampled then */
 	uint32_t max_cpu_pct; /* samples: of one CPU, for all of the recording; 0 = no limit */
+	double keep_least; /* of the stacks so many are taken all the same; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
@@ -169,6 +170,12 @@ int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_wa
 /* cap_bpf__budget - samples: to be called often; several times a second it compares what the programs and
  * this process took with max_cpu_pct, and lets so many stacks be taken that it holds. */
 void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns);
+
+/* cap_bpf__limit - another max_cpu_pct, where there was one; 0: no stacks until the next call. */
+void cap_bpf__limit(struct cap_bpf *c, uint32_t max_cpu_pct);
+
+/* cap_bpf__keep - of all stacks so many are taken now, 0 to 1. */
+double cap_bpf__keep(const struct cap_bpf *c);
 
 /* cap_bpf__skipped - stacks that it left out so far. */
 uint64_t cap_bpf__skipped(const struct cap_bpf *c);

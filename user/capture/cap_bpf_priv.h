@@ -19,9 +19,12 @@ enum pye_counter {
 #undef PYE_COUNTER
 };
 
+#define BUDGET_LEAST 0.0001
+
 struct sample_budget {
 	uint32_t max_pct; /* of one CPU; 0 = no limit */
-	double keep; /* part of the stacks */
+	double keep, least; /* part of the stacks */
+	bool paused; /* none is taken */
 	uint64_t last_ns, last_cost_ns;
 };
 

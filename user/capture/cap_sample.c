@@ -21,7 +21,6 @@
 #define LOOK_NS	     1000000000ull
 #define BUDGET_NS    (250 * 1000000ull)
 #define BUDGET_RISE  1.2
-#define BUDGET_LEAST 0.0001
 #define LOOK_PERIODS 4
 
 static int refused_switch(struct err *e, int err)
@@ -154,7 +153,8 @@ void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns)
 	uint64_t cost, passed = now_ns - b->last_ns;
 	double used;
 
-	if (!b->max_pct || (!c->sampler.links && !c->sampler.off) || passed < BUDGET_NS)
+	if (!b->max_pct || b->paused || (!c->sampler.links && !c->sampler.off) ||
+	    passed < BUDGET_NS)
 		return;
 	cost = cost_ns(c);
 	used = (double)(cost - b->last_cost_ns) / (double)passed;
@@ -162,12 +162,31 @@ void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns)
 		double fits = b->max_pct / 100.0 / used;
 
 		b->keep *= fits > BUDGET_RISE ? BUDGET_RISE : fits;
-		b->keep = b->keep > 1 ? 1 : b->keep < BUDGET_LEAST ? BUDGET_LEAST : b->keep;
+		b->keep = b->keep > 1 ? 1 : b->keep < b->least ? b->least : b->keep;
 		__atomic_store_n(&c->bpf.skel->data->keep_ppm, (uint32_t)(b->keep * 1e6),
 				 __ATOMIC_RELAXED);
 	}
 	b->last_ns = now_ns;
 	b->last_cost_ns = cost;
+}
+
+/* Time that nobody stands for while it is paused is left out, not made up for afterwards. */
+void cap_bpf__limit(struct cap_bpf *c, uint32_t max_cpu_pct)
+{
+	struct sample_budget *b = &c->budget;
+	double keep = max_cpu_pct ? b->keep : 0;
+
+	if (!b->max_pct)
+		return;
+	b->paused = !max_cpu_pct;
+	b->max_pct = max_cpu_pct ? max_cpu_pct : b->max_pct;
+	b->last_ns = 0; /* what was spent meanwhile counts for nothing */
+	__atomic_store_n(&c->bpf.skel->data->keep_ppm, (uint32_t)(keep * 1e6), __ATOMIC_RELAXED);
+}
+
+double cap_bpf__keep(const struct cap_bpf *c)
+{
+	return c->budget.paused ? 0 : c->budget.max_pct ? c->budget.keep : 1;
 }
 
 uint64_t cap_bpf__skipped(const struct cap_bpf *c)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/control.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -21,6 +22,59 @@ static int say_good(const struct agent_opts *given)
 	return 0;
 }
 
+struct hearing {
+	bool error; /* the answer begins so */
+	bool heard, running;
+};
+
+static int hear(void *ctx, const char *text, size_t len)
+{
+	struct hearing *h = ctx;
+
+	/* lines come whole: each is sent at once */
+	if (!strncmp(text, "error: ", len < 7 ? len : 7))
+		h->error = true;
+	h->heard = true;
+	fwrite(text, 1, len, h->error ? stderr : stdout);
+	fflush(stdout);
+	return 0;
+}
+
+/* The words are the request: status, or burst with what it is to have. */
+static int request_of(const struct agent_opts *o, const struct opt_rest *rest, char *out,
+		      size_t size, struct err *e)
+{
+	struct request parsed;
+	size_t at = 0;
+
+	for (int i = 0; i < rest->operand_cnt && at < size; i++)
+		at += (size_t)snprintf(out + at, size - at, "%s\n", rest->operands[i]);
+	if (at < size && o->json)
+		at += (size_t)snprintf(out + at, size - at, "format=json\n");
+	if (at + 2 >= size)
+		return err_set(e, -PYE_EUSAGE, "the request is too long");
+	strcpy(out + at, "\n");
+	return request_parse(out, &parsed, e);
+}
+
+static int talk(const struct agent_opts *o, const struct opt_rest *rest)
+{
+	const char *path = o->socket ? o->socket : AGENT_SOCKET;
+	struct hearing hearing = { 0 };
+	char request[REQUEST_BYTES];
+	struct err e = { 0 };
+	int err = request_of(o, rest, request, sizeof(request), &e);
+
+	if (err == -PYE_EUSAGE)
+		return err_exit_code(options_usage(&agent_command, "%s", e.what));
+	err = err ? err : control_ask(path, request, hear, &hearing, &e);
+	if (!err && !hearing.heard)
+		err = err_set(&e, -PYE_ETARGET, "the agent did not answer");
+	if (err)
+		return cmd_fail(agent_command.name, err, &e);
+	return hearing.error ? 1 : 0;
+}
+
 int cmd_agent(int argc, char **argv)
 {
 	auto_fn(agent_settings_freep) struct agent_settings *settings = NULL;
@@ -36,13 +90,15 @@ int cmd_agent(int argc, char **argv)
 	err = options_parse(&agent_command, argc, argv, &given, &rest);
 	if (err)
 		return err == OPTIONS_DONE ? 0 : err_exit_code(err);
-	if (rest.operand_cnt || rest.command_cnt)
-		return err_exit_code(options_usage(&agent_command, "takes no operands"));
+	if (rest.command_cnt)
+		return err_exit_code(options_usage(&agent_command, "takes no command"));
 	settings = agent_settings_load(argc, argv, &given, &err, &e);
 	if (!settings)
 		return cmd_fail(agent_command.name, err, &e);
 	if (given.check_config)
 		return say_good(&given);
+	if (rest.operand_cnt)
+		return talk(&settings->opts, &rest);
 	log_set_level(settings->opts.verbose ? LOG_DEBUG
 		      : settings->opts.quiet ? LOG_WARN
 					     : LOG_INFO);

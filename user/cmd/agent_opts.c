@@ -89,6 +89,40 @@ static const struct opt_row service_rows[] = {
 	  "show relabel rules the command lines of processes, which can hold secrets", false, NULL },
 	{ 0 },
 };
+static const struct opt_row limit_opt_rows[] = {
+	{ 0, "max-cpu", "PCT", OPT_UNSIGNED, AT(max_cpu_pct), "1",
+	  "CPU time that the agent may use with all that belongs to it, of all CPUs: else not every sample is "
+	  "taken, and the next one of the thread stands for those left out, too", false, NULL },
+	{ 0, "max-memory", "SIZE", OPT_SIZE, AT(max_memory), "256M",
+	  "above it nothing is sampled until it is less", false, NULL },
+	{ 0, "kill-switch", "FILE", OPT_STRING, AT(kill_switch), AGENT_RUN_DIR "/off",
+	  "nothing is sampled while this file is there; only root can have made it, in a folder of root's",
+	  false, NULL },
+	{ 0 },
+};
+static const struct opt_row burst_rows[] = {
+	{ 0, "burst-time", "TIME", OPT_DURATION, AT(burst_ns), "10s",
+	  "time of a burst that does not say it", false, NULL },
+	{ 0, "burst-max", "TIME", OPT_DURATION, AT(burst_max_ns), "60s",
+	  "time of the longest burst", false, NULL },
+	{ 0, "burst-budget", "TIME", OPT_DURATION, AT(burst_budget_ns), "5m",
+	  "time of all bursts in an hour; 0 for none at all", false, NULL },
+	{ 0, "burst-size", "SIZE", OPT_SIZE, AT(burst_bytes), "64M",
+	  "a burst ends when its capture has so many bytes", false, NULL },
+	{ 0, "burst-service", "NAME", OPT_STRING, AT(burst_service), NULL,
+	  "whose calls SIGUSR1 asks for; else those of the service that used the CPU most", false, NULL },
+	{ 0, "burst-file", "FILE", OPT_STRING, AT(burst_file), AGENT_RUN_DIR "/burst",
+	  "a request in this file is taken and the file removed; as with --kill-switch, only root's", false, NULL },
+	{ 0 },
+};
+static const struct opt_row talk_rows[] = {
+	{ 0, "socket", "PATH", OPT_STRING, AT(socket), NULL,
+	  "Unix socket of status and burst, not " AGENT_SOCKET "; '' for none", false, NULL },
+	{ 0, "listen", "ADDR:PORT", OPT_STRING, AT(listen), NULL,
+	  "HTTP of /metrics, /healthz and /readyz, not " AGENT_LISTEN "; '' for none", false, NULL },
+	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "status: print JSON", false, NULL },
+	{ 0 },
+};
 static const struct opt_row other_rows[] = {
 	{ 0, "config", "FILE", OPT_STRING, AT(config), NULL,
 	  "read the settings that are not given here from this file, not from " AGENT_CONFIG
@@ -103,6 +137,9 @@ static const struct opt_group groups[] = {
 	{ "Sampling", sampling_rows, 0 },
 	{ "Store", store_rows, 0 },
 	{ "Services", service_rows, 0 },
+	{ "Limits", limit_opt_rows, 0 },
+	{ "Bursts", burst_rows, 0 },
+	{ "Talking to it", talk_rows, 0 },
 	{ "Other", other_rows, 0 },
 	{ 0 },
 };
@@ -110,14 +147,20 @@ static const struct opt_group groups[] = {
 
 const struct opt_command agent_command = {
 	.name = "agent",
-	.usage = "agent [options]",
-	.about = "Profile every Python process of this machine all the time, and keep one profile "
-		 "per service and window in a folder: pprof files, which pyebpf fleet adds up. "
-		 "Options go before PYEBPF_* variables, and these before " AGENT_CONFIG ".",
+	.usage = "agent [options]\n"
+		 "agent status [--json] [--socket PATH]\n"
+		 "agent burst [service=NAME | pid=PID] [seconds=N] [--socket PATH]",
+	.about =
+		"Profile every Python process of this machine all the time, and keep one profile "
+		"per service and window in a folder: pprof files, which pyebpf fleet adds up. "
+		"status asks the running agent how it is; burst has it record every call of a service for some "
+		"seconds into the same store. Options go before PYEBPF_* variables, and these before " AGENT_CONFIG
+		".",
 	.groups = groups,
 	.examples = "  sudo pyebpf agent\n"
 		    "  sudo pyebpf agent --window 10s --store /tmp/profiles --label zone=a\n"
 		    "  sudo pyebpf agent -r 99 -d 10m --store ten-minutes\n"
+		    "  sudo pyebpf agent burst service=web seconds=5\n"
 		    "  pyebpf agent --check-config --config new.yaml\n",
 };
 
@@ -133,10 +176,38 @@ static const struct config_section sections[] = {
 
 static int check(const struct agent_opts *o, struct err *e)
 {
+	char address[64];
+	uint16_t port;
+
 	if (!o->rate || o->rate > RATE_MAX)
 		return err_set(e, -PYE_EUSAGE, "--rate: 1 to %u", RATE_MAX);
 	if (o->window_ns < WINDOW_MIN_NS || o->window_ns > WINDOW_MAX_NS || o->window_ns % SECOND)
 		return err_set(e, -PYE_EUSAGE, "--window: 10s to 5m, whole seconds");
+	if (!o->max_cpu_pct || o->max_cpu_pct > 100)
+		return err_set(e, -PYE_EUSAGE, "--max-cpu: 1 to 100");
+	if (!o->burst_ns || o->burst_ns > o->burst_max_ns)
+		return err_set(e, -PYE_EUSAGE, "--burst-time: up to --burst-max");
+	return o->listen && *o->listen
+		       ? agent_listen_parse(o->listen, address, sizeof(address), &port, e)
+		       : 0;
+}
+
+int agent_listen_parse(const char *text, char *address, size_t size, uint16_t *port, struct err *e)
+{
+	const char *colon = strrchr(text, ':');
+	bool six = *text == '[';
+	size_t len = colon ? (size_t)(colon - text) : 0;
+	char *end = NULL;
+	long number = colon && colon[1] ? strtol(colon + 1, &end, 10) : -1;
+
+	if (six && (len < 2 || text[len - 1] != ']'))
+		len = 0;
+	if (!len || len >= size || !end || *end || number < 0 || number > UINT16_MAX)
+		return err_set(e, -PYE_EUSAGE,
+			       "--listen: want 127.0.0.1:7099 or [::1]:7099, not %.60s", text);
+	memcpy(address, text + six, len - 2 * (size_t)six);
+	address[len - 2 * (size_t)six] = '\0';
+	*port = (uint16_t)number;
 	return 0;
 }
 
@@ -192,11 +263,18 @@ void agent_settings_free(struct agent_settings *s)
 	free(s);
 }
 
+static bool differ(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") != 0 || !a != !b;
+}
+
 const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b)
 {
 	return strcmp(a->store, b->store) != 0	  ? "store"
 	       : a->window_ns != b->window_ns	  ? "window"
 	       : a->rate != b->rate		  ? "rate"
 	       : a->duration_ns != b->duration_ns ? "duration"
+	       : differ(a->socket, b->socket)	  ? "socket"
+	       : differ(a->listen, b->listen)	  ? "listen"
 						  : NULL;
 }

@@ -13,6 +13,9 @@
 
 #define AGENT_STORE	 "/var/lib/pyebpf/store"
 #define AGENT_CONFIG	 "/etc/pyebpf/agent.yaml"
+#define AGENT_RUN_DIR	 "/run/pyebpf"
+#define AGENT_SOCKET	 AGENT_RUN_DIR "/agent.sock"
+#define AGENT_LISTEN	 "127.0.0.1:7099"
 #define AGENT_LABELS_MAX 16
 #define AGENT_GLOBS_MAX	 64
 
@@ -38,6 +41,12 @@ struct agent_opts {
 	struct agent_globs include, exclude;
 	bool include_cmdline;
 	struct relabel *relabel; /* NULL: no rules */
+	uint64_t max_cpu_pct, max_memory; /* of each CPU; bytes */
+	const char *socket, *listen; /* NULL: the default, if it can be had; "": none */
+	const char *kill_switch;
+	uint64_t burst_ns, burst_max_ns, burst_budget_ns, burst_bytes;
+	const char *burst_service, *burst_file;
+	bool json; /* agent status */
 	bool quiet, verbose;
 };
 
@@ -66,6 +75,9 @@ static inline void agent_settings_freep(struct agent_settings **s)
 {
 	agent_settings_free(*s);
 }
+
+/* agent_listen_parse - "127.0.0.1:7099" or "[::1]:7099". 0 or -PYE_EUSAGE with a sentence. */
+int agent_listen_parse(const char *text, char *address, size_t size, uint16_t *port, struct err *e);
 
 /* agent_settings_file - the path of the file that they come from; NULL: none was there. */
 const char *agent_settings_file(const struct agent_opts *given);

@@ -4,46 +4,27 @@
  * at the end of a window that becomes one profile for each service, in the store.
  */
 #define LOG_DOMAIN "agent"
-#include "cmd/agent_run.h"
+#include "cmd/agent_priv.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "agent/services.h"
-#include "agent/window.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/select.h"
-#include "cmd/session.h"
-#include "store/store.h"
 
-#define SECOND	   1000000000ull
-#define FIRST_NS   (10 * SECOND) /* a first profile soon after the start */
+#define SECOND	 1000000000ull
+#define FIRST_NS (10 * SECOND) /* a first profile soon after the start */
+/* What the agent takes besides samples it cannot leave out: a budget below that leaves this part of them. */
+#define KEEP_LEAST 0.1
 #define RING_BYTES (4u << 20)
-
-struct agent {
-	const struct agent_start *start;
-	struct agent_settings *settings; /* those in force */
-	const struct agent_opts *opts; /* in these */
-	struct store *store;
-	struct services *services;
-	struct store_label labels[AGENT_LABELS_MAX + 1]; /* node, then those of the settings */
-	struct service_rules rules;
-	struct window_opts window;
-	char node[HOST_NAME_MAX + 1];
-	int capture, before; /* descriptors of captures in memory */
-	bool reload; /* asked for */
-	uint64_t windows, profiles, samples, lost, unwritten;
-};
 
 /* --- windows --- */
 
@@ -63,31 +44,45 @@ static void trim(struct agent *a)
 
 	if (store__trim(a->store, wall_ns(), &limits, &removed, &e))
 		log_warn("%s", e.what[0] ? e.what : "old profiles cannot be removed");
+	a->totals.trimmed_by_age += removed.by_age;
+	a->totals.trimmed_by_bytes += removed.by_bytes;
 	if (removed.by_bytes)
 		log_warn("%" PRIu64 " profiles were removed before their time: the store is full",
 			 removed.by_bytes);
 }
 
-static void write_window(struct agent *a, int fd)
+void agent_write(struct agent *a, int fd, const struct window_opts *opts, struct window_result *got)
 {
-	struct window_result got = { 0 };
+	struct agent_totals *t = &a->totals;
 	struct err e = { 0 };
 	int err;
 
-	err = lseek(fd, 0, SEEK_SET)
-		      ? -errno
-		      : window_write(a->store, fd, a->services, &a->window, &got, &e);
-	a->windows++;
-	a->profiles += got.profiles;
-	a->samples += got.samples;
-	a->lost += got.lost;
-	a->unwritten += got.unwritten + (err != 0);
-	if (err || got.unwritten)
+	err = lseek(fd, 0, SEEK_SET) ? -errno
+				     : window_write(a->store, fd, a->services, opts, got, &e);
+	t->profiles += got->profiles;
+	t->bytes += got->bytes;
+	t->unwritten += got->unwritten + (err != 0);
+	if (err || got->unwritten)
 		log_warn("a window is not whole: %s", e.what[0] ? e.what : err_str(err));
+}
+
+static void write_window(struct agent *a, int fd)
+{
+	struct agent_totals *t = &a->totals;
+	struct window_result got = { 0 };
+
+	agent_write(a, fd, &a->window, &got);
+	a->window_ns = now_ns();
+	t->windows++;
+	t->samples += got.samples;
+	t->unwanted += got.unwanted;
+	t->lost += got.lost;
+	if (*got.busiest)
+		snprintf(a->busiest, sizeof(a->busiest), "%s", got.busiest);
 	if (!a->opts->quiet)
 		log_info("window %" PRIu64 ": %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
 			 " bytes, %" PRIu64 " lost",
-			 a->windows, got.profiles, got.samples, got.bytes, got.lost);
+			 t->windows, got.profiles, got.samples, got.bytes, got.lost);
 	trim(a);
 }
 
@@ -130,11 +125,11 @@ static void on_process(void *ctx, const struct trace_process *process, pid_t pid
 	struct service service;
 
 	service_of(pid, &facts, &service);
-	if (services__set(a->services, process->id, &service))
+	if (services__set(a->services, process->id, pid, &service))
 		log_warn("no memory for the labels of process %u", process->pid);
 }
 
-static void on_forked(void *ctx, uint32_t from, uint32_t process)
+static void on_forked(void *ctx, uint32_t from, uint32_t process, pid_t pid)
 {
 	struct agent *a = ctx;
 	const struct service *service = services__get(a->services, from);
@@ -143,33 +138,20 @@ static void on_forked(void *ctx, uint32_t from, uint32_t process)
 	if (!service)
 		return;
 	service_copy(&copy, service);
-	services__set(a->services, process, &copy);
+	services__set(a->services, process, pid, &copy);
 }
 
 /* --- the run --- */
 
 static void agent_done(struct agent *a)
 {
+	agent_side_close(a);
+	session__free(a->session);
 	if (a->capture >= 0)
 		close(a->capture);
 	services__free(a->services);
 	store__free(a->store);
 	agent_settings_free(a->settings);
-}
-
-static void set_labels(struct agent *a)
-{
-	const struct agent_opts *o = a->opts;
-
-	a->labels[0] = (struct store_label){ "node", a->node };
-	for (uint32_t i = 0; i < o->labels.cnt; i++)
-		a->labels[i + 1] = o->labels.items[i];
-	a->rules = (struct service_rules){ .relabel = o->relabel,
-					   .include = o->include.items,
-					   .include_cnt = o->include.cnt,
-					   .exclude = o->exclude.items,
-					   .exclude_cnt = o->exclude.cnt };
-	a->window = (struct window_opts){ a->labels, o->labels.cnt + 1, &a->rules };
 }
 
 static void set_node(struct agent *a)
@@ -178,49 +160,6 @@ static void set_node(struct agent *a)
 
 	uname(&uts);
 	text_escape(a->node, sizeof(a->node), uts.nodename, strlen(uts.nodename));
-}
-
-/* A file that is not good changes nothing. */
-static void reload(struct agent *a)
-{
-	struct agent_settings *next;
-	const char *fixed;
-	struct err e = { 0 };
-	int err;
-
-	next = agent_settings_load(a->start->argc, a->start->argv, a->start->given, &err, &e);
-	if (!next) {
-		log_warn("%s; the settings stay as they are", e.what[0] ? e.what : err_str(err));
-		return;
-	}
-	fixed = agent_settings_fixed(a->opts, &next->opts);
-	if (fixed)
-		log_warn("a new %s takes a new start of the agent", fixed);
-	agent_settings_free(a->settings);
-	a->settings = next;
-	a->opts = &next->opts;
-	set_labels(a);
-	log_info("the settings were read again");
-}
-
-static bool on_signal(void *ctx, int number)
-{
-	struct agent *a = ctx;
-
-	if (number != SIGHUP)
-		return false;
-	a->reload = true;
-	return true;
-}
-
-static void on_tick(void *ctx, uint64_t now_ns)
-{
-	struct agent *a = ctx;
-
-	(void)now_ns;
-	if (a->reload)
-		reload(a);
-	a->reload = false;
 }
 
 /* So that the machines of a fleet do not end their windows, and send them, at the same moment. */
@@ -247,9 +186,9 @@ static int open_agent(struct agent *a, struct err *e)
 			 " files are no windows",
 			 mended->added, mended->removed, mended->unreadable);
 	set_node(a);
-	set_labels(a);
+	agent_set_labels(a);
 	a->capture = new_capture();
-	return a->capture < 0 ? a->capture : 0;
+	return a->capture < 0 ? a->capture : agent_side_open(a, e);
 }
 
 int agent_run(const struct agent_start *start, struct agent_settings *settings, struct err *e)
@@ -258,11 +197,11 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 	auto_fn(agent_done) struct agent a = { .start = start,
 					       .settings = settings,
 					       .opts = &settings->opts,
+					       .epoll_fd = -1,
 					       .capture = -1,
 					       .before = -1 };
-	const struct session_side side = { &a, -1, on_signal, on_tick };
+	struct session_side side = { &a, -1, agent_side_signal, agent_side_tick };
 	const struct agent_opts *o = a.opts;
-	auto_fn(session__freep) struct session *session = NULL;
 	struct session_result run = { 0 };
 	struct session_opts so = {
 		.engine = "auto",
@@ -274,6 +213,7 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 		.ring_bytes = RING_BYTES,
 		.sample_ns = SECOND / o->rate,
 		.on_cpu = true,
+		.keep_least = KEEP_LEAST,
 		.quiet = true,
 		.side = &side,
 		.arguments = start->arguments,
@@ -282,9 +222,11 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 
 	if (err)
 		return err;
+	side.fd = a.epoll_fd;
+	a.max_cpu_pct = so.max_cpu_pct = agent_cpu_limit(o);
 	so.limits.split.offset_ns = offset_of(a.node, o->window_ns);
-	err = session__new(&session, &so, e);
-	err = err ? err : session__run(session, a.capture, &run, e);
+	err = session__new(&a.session, &so, e);
+	err = err ? err : session__run(a.session, a.capture, &run, e);
 	if (err == -PYE_ENOTPYTHON) { /* of a machine without Python there is nothing to say */
 		log_info("no Python process was seen");
 		return 0;
@@ -294,8 +236,10 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 	write_window(&a, a.capture);
 	log_info("%" PRIu64 " windows, %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
 		 " lost, %" PRIu64 " profiles not written",
-		 a.windows, a.profiles, a.samples, a.lost, a.unwritten);
-	return a.unwritten ? err_set(e, -PYE_EOUTPUT, "%" PRIu64 " profiles could not be written",
-				     a.unwritten)
-			   : 0;
+		 a.totals.windows, a.totals.profiles, a.totals.samples, a.totals.lost,
+		 a.totals.unwritten);
+	return a.totals.unwritten
+		       ? err_set(e, -PYE_EOUTPUT, "%" PRIu64 " profiles could not be written",
+				 a.totals.unwritten)
+		       : 0;
 }

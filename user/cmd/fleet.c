@@ -26,23 +26,46 @@
 #define DEFAULT_STORE "/var/lib/pyebpf/store"
 #define SINCE_TEXT    "1h"
 
+#define TYPE_LABEL    "profile_type" /* as the agent sets it */
+
 enum {
-	SUMMARY_TOP = 10
+	SUMMARY_TOP = 10,
+	STORES_MAX = 256
+};
+
+struct stores {
+	const char *dirs[STORES_MAX];
+	uint32_t cnt;
 };
 
 struct fleet_opts {
-	const char *store, *query, *service;
+	struct stores stores;
+	const char *query, *service, *type;
 	uint64_t since_ns, until_ns; /* ago */
 	struct output_opts output;
 	uint64_t top_cnt;
 	bool json, quiet;
 };
 
+static int parse_store(void *field, const char *arg, struct err *e)
+{
+	struct stores *stores = field;
+
+	if (stores->cnt == STORES_MAX)
+		return err_set(e, -PYE_EUSAGE, "at most %d of them", STORES_MAX);
+	stores->dirs[stores->cnt++] = arg;
+	return 0;
+}
+
 #define AT(member) offsetof(struct fleet_opts, member)
 
 /* clang-format off */
 static const struct opt_row choice_rows[] = {
-	{ 0, "store", "DIR", OPT_STRING, AT(store), DEFAULT_STORE, "folder of the profiles", false, NULL },
+	{ 0, "store", "DIR", OPT_CUSTOM, AT(stores), NULL,
+	  "folder of profiles, not " DEFAULT_STORE "; can be repeated: those of several machines add up",
+	  false, parse_store },
+	{ 0, "type", "TYPE", OPT_STRING, AT(type), NULL,
+	  "of profiles: cpu, or calls for those of bursts; cpu for flame and top, all for services", false, NULL },
 	{ 0, "since", "TIME", OPT_DURATION, AT(since_ns), SINCE_TEXT, "so long ago: 15m, 6h", false, NULL },
 	{ 0, "until", "TIME", OPT_DURATION, AT(until_ns), NULL, "so long ago; now if not given", false, NULL },
 	{ 0, "query", "SELECTOR", OPT_STRING, AT(query), NULL,
@@ -78,6 +101,7 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  pyebpf fleet services --since 24h\n"
 		    "  pyebpf fleet flame --service web -o web.html\n"
+		    "  pyebpf fleet top --store a --store b --type calls --service web\n"
 		    "  pyebpf fleet top --query '{node=~\"web-.*\"}' --json | jq '.rows[0]'\n",
 };
 
@@ -86,7 +110,7 @@ static const struct opt_command command = {
 struct choice {
 	struct store *store;
 	struct selector *selector;
-	const char *service; /* NULL: any */
+	const char *service, *type; /* NULL: any */
 	int64_t since_ns, until_ns;
 	int (*fn)(void *ctx, const struct store_window *w);
 	void *ctx;
@@ -98,7 +122,7 @@ static void choice_done(struct choice *c)
 	store__free(c->store);
 }
 
-static int choose(struct choice *c, const struct fleet_opts *o, struct err *e)
+static int choose(struct choice *c, const struct fleet_opts *o, const char *dir, struct err *e)
 {
 	int64_t now = wall_ns();
 	int err;
@@ -108,16 +132,23 @@ static int choose(struct choice *c, const struct fleet_opts *o, struct err *e)
 	c->since_ns = now - (int64_t)o->since_ns;
 	c->until_ns = now - (int64_t)o->until_ns;
 	c->service = o->service;
+	c->type = o->type;
 	err = selector__parse(&c->selector, o->query ? o->query : "", e);
-	return err ? err : store__open(&c->store, o->store, STORE_READ, e);
+	return err ? err : store__open(&c->store, dir, STORE_READ, e);
 }
 
 static int of_service(void *ctx, const struct store_window *w)
 {
 	const struct choice *c = ctx;
 	const char *service = label_value(w->labels, w->label_cnt, STORE_SERVICE);
+	const char *type = label_value(w->labels, w->label_cnt, TYPE_LABEL);
 
-	return !c->service || !strcmp(c->service, service) ? c->fn(c->ctx, w) : 0;
+	if (c->service && strcmp(c->service, service) != 0)
+		return 0;
+	/* one without it is of record, or of an agent that had no other type */
+	if (c->type && strcmp(c->type, *type ? type : "cpu") != 0)
+		return 0;
+	return c->fn(c->ctx, w);
 }
 
 static int each(struct choice *c, int (*fn)(void *ctx, const struct store_window *w), void *ctx,
@@ -150,22 +181,33 @@ static int add_window(void *ctx, const struct store_window *w)
 	return sum__add(a->sum, fd, w->file, NULL, a->e);
 }
 
-static int add_all(const struct fleet_opts *o, struct sum *sum, struct err *e)
+static int add_store(const struct fleet_opts *o, const char *dir, struct sum *sum, struct err *e)
 {
 	auto_fn(choice_done) struct choice c = { 0 };
 	struct adding adding = { .sum = sum, .e = e };
-	int err = choose(&c, o, e);
+	int err = choose(&c, o, dir, e);
 
-	err = err ? err : sum__init(sum, false, false);
+	if (!err && !c.type)
+		c.type = "cpu";
 	adding.store = c.store;
 	err = err ? err : each(&c, add_window, &adding, e);
+	if (!err && adding.gone)
+		log_warn("%" PRIu64 " profiles were removed while they were read", adding.gone);
+	return err;
+}
+
+static int add_all(const struct fleet_opts *o, struct sum *sum, struct err *e)
+{
+	int err = sum__init(sum, false, false);
+
+	for (uint32_t i = 0; i < o->stores.cnt && !err; i++)
+		err = add_store(o, o->stores.dirs[i], sum, e);
 	if (err)
 		return err;
-	if (adding.gone)
-		log_warn("%" PRIu64 " profiles were removed while they were read", adding.gone);
 	if (!sum->cnt) {
-		err_set(e, -PYE_ETARGET, "no profile of that time and with these labels is in %s",
-			o->store);
+		err_set(e, -PYE_ETARGET,
+			"no profile of that time and with these labels is in %s (type %s)",
+			o->stores.dirs[0], o->type ? o->type : "cpu");
 		err_hint(e, "pyebpf fleet services shows what there is");
 		return -PYE_ETARGET;
 	}
@@ -309,11 +351,15 @@ static int print_rows(const struct service_rows *rows, bool json, struct err *e)
 
 static int services(const struct fleet_opts *o, struct err *e)
 {
-	auto_fn(choice_done) struct choice c = { 0 };
 	auto_fn(rows_done) struct service_rows rows = { 0 };
-	int err = choose(&c, o, e);
+	int err = 0;
 
-	err = err ? err : each(&c, count_window, &rows, e);
+	for (uint32_t i = 0; i < o->stores.cnt && !err; i++) {
+		auto_fn(choice_done) struct choice c = { 0 };
+
+		err = choose(&c, o, o->stores.dirs[i], e);
+		err = err ? err : each(&c, count_window, &rows, e);
+	}
 	if (err)
 		return err;
 	if (rows.cnt)
@@ -363,6 +409,8 @@ int cmd_fleet(int argc, char **argv)
 	if (!verb->writes && (opts.output.path || opts.output.format))
 		return err_exit_code(options_usage(&command, "%s writes to stdout; -o is for flame",
 						   verb->name));
+	if (!opts.stores.cnt)
+		opts.stores.dirs[opts.stores.cnt++] = DEFAULT_STORE;
 	err = verb->run(&opts, &e);
 	return cmd_end(&command, err, &e);
 }

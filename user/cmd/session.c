@@ -137,6 +137,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .off_cpu = opts->off_cpu,
 				    .gil_only = opts->gil_only,
 				    .max_cpu_pct = opts->max_cpu_pct,
+				    .keep_least = opts->keep_least,
 				    .filter = filters_kernel(&opts->filter),
 				    .force_classic = opts->force_classic,
 				    .table_max = (uint32_t)opts->table_max };
@@ -452,6 +453,26 @@ static int loop(struct session *s)
 		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));
 		read_signals(s);
 	}
+}
+
+void session__load(const struct session *s, struct session_load *out)
+{
+	*out = (struct session_load){
+		.bpf_ns = cap_bpf__counter(s->cap, CNT_SAMPLE_NS),
+		.samples = cap_bpf__counter(s->cap, CNT_SAMPLES),
+		.skipped = cap_bpf__skipped(s->cap),
+		.no_state = cap_bpf__counter(s->cap, CNT_SAMPLE_NO_STATE),
+		.faults = cap_bpf__counter(s->cap, CNT_SAMPLE_FAULT),
+		.deep = cap_bpf__counter(s->cap, CNT_SAMPLE_DEEP),
+		.keep = cap_bpf__keep(s->cap),
+		.backlog_pct = cap_bpf__backlog(s->cap),
+	};
+	cap_bpf__losses(s->cap, out->lost);
+}
+
+void session__limit(struct session *s, uint32_t max_cpu_pct)
+{
+	cap_bpf__limit(s->cap, max_cpu_pct);
 }
 
 static void take_final(void *ctx, uint32_t tix, uint32_t seq)

@@ -24,7 +24,7 @@ struct session_seen {
 	/* @pid: as /proc shows it; -1 when it has ended by now */
 	void (*process)(void *ctx, const struct trace_process *process, pid_t pid);
 	/* a child, or what a process has executed: so far it is like the other one */
-	void (*forked)(void *ctx, uint32_t from, uint32_t process);
+	void (*forked)(void *ctx, uint32_t from, uint32_t process, pid_t pid);
 };
 
 /* Somebody who looks at a run while it goes on; with limits.keep_ns, which says how much he sees. */
@@ -65,6 +65,7 @@ struct session_opts {
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
 	uint32_t max_cpu_pct; /* of one CPU, for all of a sampling run; 0 = no limit */
+	double keep_least; /* of all samples so many are taken in any case; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */
 	bool force_classic;
 	uint64_t table_max; /* for tests, as in capture/cap_bpf.h */
@@ -84,6 +85,22 @@ struct session_result {
 	int child_status; /* of waitpid(), with a command */
 	bool aborted; /* the second Ctrl-C */
 };
+
+/* What a sampling run takes and does, so far. */
+struct session_load {
+	uint64_t bpf_ns; /* in the sampling programs; with max_cpu_pct only */
+	uint64_t samples, skipped; /* taken, left out for max_cpu_pct */
+	uint64_t no_state, faults,
+		deep; /* samples without a Python stack, cut ones, shortened ones */
+	uint64_t lost[LOSS_CNT];
+	double keep; /* of all samples so many are taken now, 0 to 1 */
+	unsigned int backlog_pct; /* of the fullest ring */
+};
+
+void session__load(const struct session *s, struct session_load *out);
+
+/* session__limit - max_cpu_pct from now on, where it was not 0; 0: nothing is sampled until it is called again. */
+void session__limit(struct session *s, uint32_t max_cpu_pct);
 
 /**
  * session__new - find the targets and load the kernel side; nothing is traced yet

@@ -106,7 +106,7 @@ int session_tell(struct session *s, const struct assembler_process *p)
 void session_forked(struct session *s, const struct assembler_child *child)
 {
 	if (s->opts.seen.forked)
-		s->opts.seen.forked(s->opts.seen.ctx, child->from, child->pix);
+		s->opts.seen.forked(s->opts.seen.ctx, child->from, child->pix, child->pid);
 	assembler__fork(s->as, child);
 }
 

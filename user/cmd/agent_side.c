@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the agent does beside sampling, in the loop of its run: requests, settings, limits, health. */
+#define LOG_DOMAIN "agent"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/agent_priv.h"
+#include "net/httpd.h"
+
+#define LOOK_NS	     1000000000ull
+#define MEMORY_BELOW 0.9 /* of the ceiling: it is over */
+
+/* --- settings --- */
+
+uint32_t agent_cpu_limit(const struct agent_opts *o)
+{
+	uint64_t pct = o->max_cpu_pct * (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+
+	return pct > UINT32_MAX ? UINT32_MAX : (uint32_t)pct;
+}
+
+void agent_set_labels(struct agent *a)
+{
+	const struct agent_opts *o = a->opts;
+	uint32_t cnt = 0;
+
+	a->labels[cnt++] = (struct store_label){ "node", a->node };
+	a->labels[cnt++] = (struct store_label){ AGENT_TYPE_LABEL, "cpu" };
+	for (uint32_t i = 0; i < o->labels.cnt; i++)
+		a->labels[cnt++] = o->labels.items[i];
+	a->rules = (struct service_rules){ .relabel = o->relabel,
+					   .include = o->include.items,
+					   .include_cnt = o->include.cnt,
+					   .exclude = o->exclude.items,
+					   .exclude_cnt = o->exclude.cnt };
+	a->window =
+		(struct window_opts){ .labels = a->labels, .label_cnt = cnt, .rules = &a->rules };
+}
+
+/* A file that is not good changes nothing. */
+static void reload(struct agent *a)
+{
+	struct agent_settings *next;
+	const char *fixed;
+	struct err e = { 0 };
+	int err;
+
+	a->reload = false;
+	next = agent_settings_load(a->start->argc, a->start->argv, a->start->given, &err, &e);
+	if (!next) {
+		a->totals.reloads_failed++;
+		log_warn("%s; the settings stay as they are", e.what[0] ? e.what : err_str(err));
+		return;
+	}
+	fixed = agent_settings_fixed(a->opts, &next->opts);
+	if (fixed)
+		log_warn("a new %s takes a new start of the agent", fixed);
+	agent_settings_free(a->settings);
+	a->settings = next;
+	a->opts = &next->opts;
+	a->totals.reloads++;
+	agent_set_labels(a);
+	log_info("the settings were read again");
+}
+
+bool agent_side_signal(void *ctx, int number)
+{
+	struct agent *a = ctx;
+
+	a->reload |= number == SIGHUP;
+	a->burst_asked |= number == SIGUSR1;
+	return number == SIGHUP || number == SIGUSR1;
+}
+
+/* --- files that say what to do --- */
+
+/* Only root, or the agent's user, can have put it there: the folder is theirs, too. */
+static bool is_trusted(const char *path)
+{
+	auto_free char *folder = strdup(path);
+	char *slash = folder ? strrchr(folder, '/') : NULL;
+	struct stat st, of;
+
+	if (!slash)
+		return false;
+	*(slash == folder ? slash + 1 : slash) = '\0';
+	if (lstat(path, &st) || lstat(folder, &of) || !S_ISREG(st.st_mode))
+		return false;
+	return (!st.st_uid || st.st_uid == geteuid()) && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
+	       (!of.st_uid || of.st_uid == geteuid()) && !(of.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static void ask_burst(struct agent *a, const struct request *r, const char *whose)
+{
+	struct err e = { 0 };
+	int err = agent_burst(a, r, NULL, &e);
+
+	if (err)
+		log_warn("no burst for %s: %s", whose, e.what[0] ? e.what : err_str(err));
+}
+
+/* The file is gone when it was taken. */
+static void look_for_burst(struct agent *a)
+{
+	const char *path = a->opts->burst_file;
+	auto_close int fd = -1;
+	char text[REQUEST_BYTES];
+	struct request r;
+	struct err e = { 0 };
+	ssize_t n;
+
+	if (!*path || access(path, F_OK) || !is_trusted(path))
+		return;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n < 0 || unlink(path))
+		return;
+	text[n] = '\0';
+	if (request_parse(text, &r, &e) || r.kind != REQUEST_BURST)
+		log_warn("%s is no request for a burst", path);
+	else
+		ask_burst(a, &r, "the file");
+}
+
+/* --- limits --- */
+
+static const char *const state_said[AGENT_STATE_CNT] = {
+	[AGENT_RUNNING] = "sampling goes on",
+	[AGENT_OFF] = "switched off: nothing is sampled while the file of kill_switch is there",
+	[AGENT_OVER_MEMORY] = "above max_memory: nothing is sampled until it is below that",
+};
+
+static uint64_t resident_bytes(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f && fscanf(f, "%*s %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static enum agent_state state_now(struct agent *a)
+{
+	const struct agent_opts *o = a->opts;
+	bool was_over = a->state == AGENT_OVER_MEMORY;
+
+	a->rss_bytes = resident_bytes();
+	if (*o->kill_switch && is_trusted(o->kill_switch))
+		return AGENT_OFF;
+	if ((double)a->rss_bytes > (double)o->max_memory * (was_over ? MEMORY_BELOW : 1))
+		return AGENT_OVER_MEMORY;
+	return AGENT_RUNNING;
+}
+
+static void obey(struct agent *a)
+{
+	enum agent_state state = state_now(a);
+	uint32_t limit = state == AGENT_RUNNING ? agent_cpu_limit(a->opts) : 0;
+
+	if (state != a->state)
+		log_warn("%s", state_said[state]);
+	if (state != AGENT_RUNNING)
+		agent_burst_stop(a);
+	if (limit != a->max_cpu_pct)
+		session__limit(a->session, limit);
+	a->max_cpu_pct = limit;
+	a->state = state;
+}
+
+/* --- who asks --- */
+
+static void say_status(struct agent *a, struct control_conn *conn, bool json)
+{
+	auto_fn(membuf__done) struct membuf text = { 0 };
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+
+	if (!outbuf__init(&b, 4096, membuf__write, &text)) {
+		(json ? agent_status_json : agent_status_text)(a, &b);
+		outbuf__putc(&b, '\0');
+		if (!outbuf__flush(&b) && text.data)
+			control__say(conn, text.data);
+	}
+	control__end(conn);
+}
+
+static void on_asked(void *ctx, struct control_conn *conn, const struct request *request)
+{
+	struct agent *a = ctx;
+	struct err e = { 0 };
+	int err;
+
+	if (request->kind == REQUEST_STATUS) {
+		say_status(a, conn, request->json);
+		return;
+	}
+	err = agent_burst(a, request, conn, &e);
+	if (!err)
+		return; /* he hears of it */
+	control__say(conn, "error: ");
+	control__say(conn, e.what[0] ? e.what : err_str(err));
+	control__say(conn, "\n");
+	control__end(conn);
+}
+
+static void on_gone(void *ctx, struct control_conn *conn)
+{
+	struct agent *a = ctx;
+
+	if (a->burst_conn == conn)
+		a->burst_conn = NULL;
+}
+
+static void answer_text(const struct httpd_request *r, unsigned int status, const char *type,
+			const char *text, size_t len)
+{
+	const struct httpd_header headers[] = { { "Content-Type", type },
+						{ "X-Content-Type-Options", "nosniff" } };
+
+	httpd_answer(r, &(struct httpd_answer){ .status = status,
+						.headers = headers,
+						.header_cnt = 2,
+						.text = text,
+						.text_len = len });
+}
+
+static void answer_metrics(const struct agent *a, const struct httpd_request *r)
+{
+	auto_fn(membuf__done) struct membuf text = { 0 };
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+
+	if (outbuf__init(&b, 8192, membuf__write, &text))
+		return;
+	agent_metrics(a, &b);
+	if (!outbuf__flush(&b))
+		answer_text(r, 200, "text/plain; version=0.0.4; charset=utf-8", text.data,
+			    text.len);
+}
+
+static void on_http(void *ctx, const struct httpd_request *r)
+{
+	const struct agent *a = ctx;
+	bool health = !strcmp(r->path, "/healthz"), ready = !strcmp(r->path, "/readyz");
+
+	if (r->method != HTTPD_GET && r->method != HTTPD_HEAD)
+		answer_text(r, 405, "text/plain", "GET only\n", 9);
+	else if (!strcmp(r->path, "/metrics"))
+		answer_metrics(a, r);
+	else if (health || ready)
+		(health ? agent_is_alive(a) : agent_is_ready(a))
+			? answer_text(r, 200, "text/plain", "ok\n", 3)
+			: answer_text(r, 503, "text/plain", "not yet\n", 8);
+}
+
+/* --- set-up --- */
+
+int agent_wait_for(struct agent *a, int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	return epoll_ctl(a->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+/* What was asked for has to be there; of the default another agent may have it. */
+static int or_without(int err, bool asked, struct err *e)
+{
+	if (!err || asked || err == -ENOMEM)
+		return err;
+	log_warn("%s", e->what);
+	*e = (struct err){ 0 };
+	return 0;
+}
+
+static int open_control(struct agent *a, struct err *e)
+{
+	const char *path = a->opts->socket ? a->opts->socket : AGENT_SOCKET;
+	int err;
+
+	if (!*path)
+		return 0;
+	if (!a->opts->socket)
+		mkdir(AGENT_RUN_DIR, 0755);
+	err = control__new(&a->control, path, on_asked, on_gone, a, e);
+	err = or_without(err, a->opts->socket != NULL, e);
+	return err || !a->control ? err : agent_wait_for(a, control__fd(a->control));
+}
+
+static int open_http(struct agent *a, struct err *e)
+{
+	const char *listen = a->opts->listen ? a->opts->listen : AGENT_LISTEN;
+	struct httpd_opts opts = { .answer = on_http, .ctx = a };
+	char address[64];
+	int err;
+
+	if (!*listen)
+		return 0;
+	err = agent_listen_parse(listen, address, sizeof(address), &opts.port, e);
+	opts.addresses[0] = address;
+	err = err ? err : httpd__new(&a->httpd, &opts, e);
+	err = or_without(err, a->opts->listen != NULL, e);
+	return err || !a->httpd ? err : agent_wait_for(a, httpd__fd(a->httpd));
+}
+
+int agent_side_open(struct agent *a, struct err *e)
+{
+	static const struct rlimit none = { 0, 0 };
+	int err;
+
+	/* what targets' stacks say, and tokens, would be in a core file */
+	if (setrlimit(RLIMIT_CORE, &none))
+		return -errno;
+	a->start_ns = a->tick_ns = a->burst_filled_ns = now_ns();
+	a->burst_tokens_ns = (int64_t)a->opts->burst_budget_ns;
+	a->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (a->epoll_fd < 0)
+		return -errno;
+	err = open_control(a, e);
+	return err ? err : open_http(a, e);
+}
+
+void agent_side_close(struct agent *a)
+{
+	agent_burst_stop(a);
+	control__free(a->control);
+	httpd__free(a->httpd);
+	if (a->epoll_fd >= 0)
+		close(a->epoll_fd);
+}
+
+void agent_side_tick(void *ctx, uint64_t now)
+{
+	struct agent *a = ctx;
+
+	a->tick_ns = now;
+	if (a->control)
+		control__turn(a->control, now);
+	if (a->httpd)
+		httpd__turn(a->httpd);
+	if (a->reload)
+		reload(a);
+	if (a->burst_asked)
+		ask_burst(a, &(struct request){ .kind = REQUEST_BURST }, "SIGUSR1");
+	a->burst_asked = false;
+	agent_burst_tick(a, now);
+	if (now < a->next_look_ns)
+		return;
+	a->next_look_ns = now + LOOK_NS;
+	obey(a);
+	look_for_burst(a);
+}
