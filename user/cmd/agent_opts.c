@@ -64,6 +64,7 @@ static const struct opt_row sampling_rows[] = {
 	{ 0, "window", "TIME", OPT_DURATION, AT(window_ns), "60s",
 	  "time of a profile, 10s to 5m; they begin at its multiples, the first one ends after 10s",
 	  false, NULL },
+	{ 0, "any-window", NULL, OPT_FLAG, AT(any_window), NULL, "", true, NULL },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after so long; else at SIGTERM or Ctrl-C", false, NULL },
 	{ 0 },
@@ -181,7 +182,8 @@ static int check(const struct agent_opts *o, struct err *e)
 
 	if (!o->rate || o->rate > RATE_MAX)
 		return err_set(e, -PYE_EUSAGE, "--rate: 1 to %u", RATE_MAX);
-	if (o->window_ns < WINDOW_MIN_NS || o->window_ns > WINDOW_MAX_NS || o->window_ns % SECOND)
+	if (o->window_ns < (o->any_window ? SECOND : WINDOW_MIN_NS) ||
+	    o->window_ns > WINDOW_MAX_NS || o->window_ns % SECOND)
 		return err_set(e, -PYE_EUSAGE, "--window: 10s to 5m, whole seconds");
 	if (!o->max_cpu_pct || o->max_cpu_pct > 100)
 		return err_set(e, -PYE_EUSAGE, "--max-cpu: 1 to 100");

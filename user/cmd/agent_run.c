@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/select.h"
@@ -165,11 +166,7 @@ static void set_node(struct agent *a)
 /* So that the machines of a fleet do not end their windows, and send them, at the same moment. */
 static uint64_t offset_of(const char *node, uint64_t window_ns)
 {
-	uint64_t hash = 14695981039346656037ull;
-
-	for (; *node; node++)
-		hash = (hash ^ (uint8_t)*node) * 1099511628211ull;
-	return hash % (window_ns / SECOND) * SECOND;
+	return hash_text(HASH_BEGIN, node) % (window_ns / SECOND) * SECOND;
 }
 
 static int open_agent(struct agent *a, struct err *e)
@@ -207,7 +204,8 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 		.engine = "auto",
 		.select = &everybody,
 		.duration_ns = o->duration_ns,
-		.limits.split = { .every_ns = o->window_ns, .first_ns = FIRST_NS },
+		.limits.split = { .every_ns = o->window_ns,
+				  .first_ns = o->window_ns < FIRST_NS ? o->window_ns : FIRST_NS },
 		.files = { .ctx = &a, .next_part = next_part, .part_done = part_done },
 		.seen = { .ctx = &a, .process = on_process, .forked = on_forked },
 		.ring_bytes = RING_BYTES,

@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/grow.h"
+#include "base/hash.h"
 #include "base/outfile.h"
 #include "base/text.h"
 #include "store/catalogue.h"
@@ -307,22 +308,16 @@ static int copy_labels(struct store_file *f, const struct store_label *labels, u
 	return 0;
 }
 
-/* FNV-1a: two windows of the same time and service, but other labels, have other names. */
+/* Two windows of the same time and service, but other labels, have other names. */
 static uint32_t hash_labels(const struct store_file *f)
 {
-	uint32_t hash = 2166136261u;
+	uint64_t hash = HASH_BEGIN;
 
 	for (uint32_t i = 0; i < f->label_cnt; i++) {
-		const char *parts[] = { f->labels[i].name, f->labels[i].value };
-
-		for (unsigned int part = 0; part < 2; part++)
-			for (const char *c = parts[part];; c++) {
-				hash = (hash ^ (uint8_t)*c) * 16777619u;
-				if (!*c)
-					break;
-			}
+		hash = hash_text(hash, f->labels[i].name);
+		hash = hash_text(hash, f->labels[i].value);
 	}
-	return hash;
+	return (uint32_t)(hash ^ hash >> 32);
 }
 
 static void name_file(struct store_file *f)
