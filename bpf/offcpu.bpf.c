@@ -86,7 +86,7 @@ static __always_inline bool may_walk(struct thread *t, u64 now)
 	return true;
 }
 
-static __always_inline void leave(struct thread *t, bool preempted, u64 now)
+static __always_inline void leave(void *ctx, struct thread *t, bool preempted, u64 now)
 {
 	struct off_cpu why;
 
@@ -94,7 +94,7 @@ static __always_inline void leave(struct thread *t, bool preempted, u64 now)
 	t->off_reason = why.reason;
 	t->off_has_stack = may_walk(t, now);
 	if (t->off_has_stack)
-		t->off_has_stack = sample_take(IN_SCHEDULER, 0, &why);
+		t->off_has_stack = sample_take(ctx, IN_SCHEDULER, 0, &why);
 	else if (cfg_budget && keep_ppm < KEEP_ALL)
 		count(CNT_SAMPLE_SKIPPED);
 	/* in gil mode only the time of holders counts */
@@ -112,7 +112,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		come_back(t, now);
 	t = sampled_thread(); /* prev still has the CPU */
 	if (t)
-		leave(t, preempt, now);
+		leave(ctx, t, preempt, now);
 	budget_end(now);
 	return 0;
 }

@@ -8,8 +8,9 @@
 #include "abi/wait.h"
 #include "lib/sample.bpf.h"
 #include "lib/select.bpf.h"
+#include "native/fp.bpf.h"
 
-/* Working memory, about 22 kB for each context. */
+/* Working memory, about 30 kB for each context. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SAMPLE_CONTEXTS);
@@ -20,6 +21,7 @@ struct {
 const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
 const volatile bool cfg_budget; /* there is a budget: the programs measure themselves */
 __u32 keep_ppm = KEEP_ALL;
+const volatile __u32 cfg_native; /* PYE_TAKE_* */
 const volatile bool cfg_gil_only; /* of threads that hold the interpreter's lock */
 
 static __always_inline u64 thread_pointer(void)
@@ -44,9 +46,21 @@ static __always_inline u32 tstate_find(struct thread *t, struct sample_scratch *
 	return PYE_SAMPLE_NO_STATE;
 }
 
-static __always_inline u32 stack_take(struct sample_scratch *s, const struct pye_pylayout *l)
+/*
+ * Global functions are verified each on its own: nothing that calls one has to be looked at again for each
+ * way through it.
+ */
+__noinline u32 stack_walk(u32 context, u32 layout)
 {
-	u32 status = sample_frames(s, l);
+	struct sample_scratch *s = bpf_map_lookup_elem(&sample_scratches, &context);
+	const struct pye_pylayout *l = bpf_map_lookup_elem(&layouts, &layout);
+
+	return s && l ? sample_frames(s, l) : PYE_SAMPLE_FAULT;
+}
+
+static __always_inline u32 stack_take(struct sample_scratch *s, u32 context, u32 layout)
+{
+	u32 status = stack_walk(context, layout);
 
 	if (status == PYE_SAMPLE_FAULT)
 		count(CNT_SAMPLE_FAULT);
@@ -116,6 +130,61 @@ static __always_inline void sample_send(struct thread *t, struct sample_scratch 
 		count(CNT_LOST_RING);
 }
 
+static __always_inline u32 native_user(struct pye_native_rec *rec)
+{
+	struct pt_regs *from = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	u32 end;
+
+	rec->user_cnt = 0;
+	if (!(cfg_native & PYE_TAKE_USER))
+		return PYE_NATIVE_NONE;
+	end = fp_walk(rec, from->ip, from->sp, from->bp);
+	if (end == PYE_NATIVE_BROKEN)
+		count(CNT_NATIVE_BROKEN);
+	else if (end == PYE_NATIVE_FAULT)
+		count(CNT_NATIVE_FAULT);
+	else if (end == PYE_NATIVE_DEEP)
+		count(CNT_NATIVE_DEEP);
+	return end;
+}
+
+/* native_send - the record that goes before the sample; it has the sample's number, and none of its own. */
+__noinline int native_send(u32 context)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct sample_scratch *s = bpf_map_lookup_elem(&sample_scratches, &context);
+	struct pye_native_rec *rec;
+	void *ring;
+	u32 cnt, end;
+
+	if (!t || !s)
+		return 0;
+	rec = &s->native;
+	end = native_user(rec);
+	cnt = rec->kernel_cnt + rec->user_cnt;
+	if (cnt > PYE_NATIVE_ADDRS) /* verifier */
+		cnt = PYE_NATIVE_ADDRS;
+	rec->head.ts_ns = 0;
+	*(u64 *)((void *)rec + 8) = (u64)PYE_REC_NATIVE << 48 | (u64)end << 56;
+	rec->head.tix = t->tix;
+	rec->head.seq = t->seq;
+	ring = ring_of(t);
+	if (!ring ||
+	    bpf_ringbuf_output(ring, rec, PYE_NATIVE_HEAD + cnt * sizeof(u64), BPF_RB_NO_WAKEUP))
+		count(CNT_NATIVE_LOST);
+	return 0;
+}
+
+static __always_inline void native_take(void *ctx, u32 context, struct pye_native_rec *rec)
+{
+	long bytes = 0;
+
+	if (cfg_native & PYE_TAKE_KERNEL)
+		bytes = bpf_get_stack(ctx, rec->addrs, PYE_KERNEL_FRAMES * sizeof(u64), 0);
+	rec->kernel_cnt = bytes > 0 ? bytes / sizeof(u64) : 0;
+	native_send(context);
+}
+
 /* The interpreter's lock of the thread whose state is in s->tstate; 0: not known, or there is none. */
 static __always_inline u64 gil_of(struct thread *t, struct sample_scratch *s,
 				  const struct pye_pylayout *l)
@@ -136,7 +205,7 @@ static __always_inline bool is_wanted(struct thread *t, struct sample_scratch *s
 	return !cfg_gil_only || (t->tstate && gil && gil_holder(gil) == t->tstate);
 }
 
-__hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
+__hidden bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct off_cpu *why)
 {
 	struct sample_scratch *s = bpf_map_lookup_elem(&sample_scratches, &context);
 	struct thread *t = sampled_thread();
@@ -170,13 +239,15 @@ __hidden bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why)
 		t->on_debt_ns = 0;
 	}
 	if (status == PYE_SAMPLE_OK)
-		status = stack_take(s, l);
+		status = stack_take(s, context, layout);
 	if (gil && s->rec.futex >= gil && s->rec.futex - gil < PYE_GIL_BYTES) {
 		s->rec.reason = PYE_OFF_GIL;
 		holder_take(s, l, gil);
 	} else if (s->rec.reason == PYE_OFF_LOCK) {
 		lock_take(s);
 	}
+	if (cfg_native)
+		native_take(ctx, context, &s->native);
 	sample_send(t, s, status);
 	return true;
 }
@@ -226,7 +297,7 @@ int on_clock(void *ctx)
 	if (cfg_budget && !may_take())
 		skip();
 	else
-		sample_take(IN_CLOCK, cfg_sample_ns, NULL);
+		sample_take(ctx, IN_CLOCK, cfg_sample_ns, NULL);
 	budget_end(begin);
 	return 0;
 }

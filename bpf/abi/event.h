@@ -33,6 +33,7 @@ enum pye_rec_kind {
 	PYE_REC_SAMPLE = 15, /* the stack of a thread at some moment */
 	PYE_REC_WAIT = 16, /* a sampled thread was off the CPU */
 	PYE_REC_RENAME = 17, /* a filter by names: a thread has another one */
+	PYE_REC_NATIVE = 18, /* native frames of the sample that comes next in this thread */
 };
 
 /* sub of an entry: enum trace_kind's TRACE_CALL, _RESUME, _THROW; of an exit: these */

@@ -15,8 +15,12 @@
 #define PYE_WALK_FRAMES 24 /* frames per walk record */
 #define PYE_WALK_MAX	65536 /* walk records' frames at most, deeper is cut */
 /* frames of a sample; of deeper stacks the middle is left out. A power of two */
-#define PYE_SAMPLE_FRAMES  1024
-#define PYE_SAMPLE_WALK	   16384 /* frames that a sample walks */
+#define PYE_SAMPLE_FRAMES 1024
+#define PYE_SAMPLE_WALK	  16384 /* frames that a sample walks */
+#define PYE_NATIVE_FRAMES \
+	512 /* native frames of a sample; deeper ones, nearer to the root, are left out */
+#define PYE_KERNEL_FRAMES  127 /* the kernel's own bound */
+#define PYE_NATIVE_ADDRS   1024 /* room for both, a power of two */
 #define PYE_SAMPLE_THREADS 512 /* thread states that a sample looks through */
 #define PYE_PAUSED_MAX	   64 /* processes whose probes are being switched at once */
 #define PYE_COMM	   16

@@ -83,7 +83,7 @@ struct pye_pylayout {
 	/* 3.11: instructions at which a frame with a saved stack pointer (f_stack) does not run: suspended,
 	 * not entered yet, or left already; else 0 */
 	__u8 idle_ops[4];
-	__u8 pad[2];
+	__u16 f_entry; /* 3.11: offset of a byte that is not 0 in a frame that C called; else 0 */
 
 	/* for samples */
 	__u16 ts_status; /* u32, 3.12 on: bit 3 says that the state is the one of its thread */

@@ -52,8 +52,10 @@ enum pye_lock_type {
 	PYE_LOCK_IMPORT = 12
 };
 
+#define PYE_FRAME_ENTRY 1ULL /* in a frame's code: C called it, by a call of the interpreter loop */
+
 struct pye_sample_frame {
-	__u64 code; /* address of the code object */
+	__u64 code; /* address of the code object, and PYE_FRAME_ENTRY; to 3.10 each frame is an entry */
 	__u64 instr; /* what the frame holds: a pointer to an instruction; f_lasti to 3.10 */
 };
 
@@ -83,6 +85,31 @@ struct pye_sample_rec {
 
 #define PYE_SAMPLE_HEAD (sizeof(struct pye_head) + 48) /* bytes before the frames */
 
+/* What is taken besides the Python frames. */
+#define PYE_TAKE_KERNEL 1u
+#define PYE_TAKE_USER	2u
+
+/* sub of a NATIVE record: how the walk of the native stack ended */
+enum pye_native_end {
+	PYE_NATIVE_NONE = 0, /* it was not asked for */
+	PYE_NATIVE_ROOT = 1, /* at the outermost frame */
+	PYE_NATIVE_BROKEN = 2, /* the frame pointer points out of the stack: code without one */
+	PYE_NATIVE_FAULT = 3, /* at a page that is not in memory */
+	PYE_NATIVE_DEEP = 4, /* at PYE_NATIVE_FRAMES */
+	PYE_NATIVE_END_CNT = 5
+};
+
+/* Comes right before the SAMPLE record of the same thread and number. */
+struct pye_native_rec {
+	struct pye_head head; /* sub: enum pye_native_end */
+	__u16 kernel_cnt, user_cnt;
+	__u32 pad;
+	/* the kernel's, then the user's, each from the innermost on: where it is, then return addresses */
+	__u64 addrs[PYE_NATIVE_ADDRS];
+};
+
+#define PYE_NATIVE_HEAD (sizeof(struct pye_head) + 8) /* bytes before the addresses */
+
 /* A thread that was off the CPU has it again. sub: 1: the sample before shows where it was */
 struct pye_wait_rec {
 	struct pye_head head;
@@ -105,6 +132,7 @@ struct pye_waiter {
 _Static_assert(sizeof(struct pye_sample_frame) == 16, "ABI");
 _Static_assert(sizeof(struct pye_sample_lock) == 16, "ABI");
 _Static_assert(sizeof(struct pye_sample_rec) == PYE_SAMPLE_HEAD + 16UL * PYE_SAMPLE_FRAMES, "ABI");
+_Static_assert(sizeof(struct pye_native_rec) == PYE_NATIVE_HEAD + 8UL * PYE_NATIVE_ADDRS, "ABI");
 _Static_assert(sizeof(struct pye_wait_rec) == 40, "ABI");
 _Static_assert(sizeof(struct pye_waiter) == 56, "ABI");
 

@@ -43,13 +43,14 @@ static __always_inline struct thread *sampled_thread(void)
 
 /**
  * sample_take - send the stack of the current thread
+ * @ctx: of the program, as the kernel gives it
  * @why: of the time that it was off the CPU; NULL: it runs
  *
  * Nothing happens if it is not one of those that are sampled, or, in gil mode, does not hold the lock.
  *
  * Return: did it happen?
  */
-bool sample_take(u32 context, u64 weight_ns, const struct off_cpu *why);
+bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct off_cpu *why);
 
 #define KEEP_ALL 1000000
 

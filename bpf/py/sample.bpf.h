@@ -31,7 +31,9 @@ struct sample_scratch {
 	u8 page[SAMPLE_PAGE + 512]; /* verifier: room behind for a frame that begins at its end */
 	u8 tstate[512];
 	u64 top; /* address of the innermost frame */
+	u64 last; /* slot of the frame that came last */
 	struct pye_sample_rec rec;
+	struct pye_native_rec native;
 };
 
 /* Elements stand for rounds of a loop: every kernel from 5.13 on has that. Never written. */
@@ -149,7 +151,7 @@ struct sample_walk {
 	struct sample_scratch *s;
 	const struct pye_pylayout *l;
 	u64 frame;
-	u32 n, status;
+	u32 status;
 };
 
 /* Where a frame lies in s->page, read if it is not there; negative: it cannot be. */
@@ -183,6 +185,8 @@ static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
 	const struct pye_pylayout *l = w->l;
 	struct pye_sample_frame *out;
 	u64 frame = w->frame;
+	/* verifier: a number that lies in a map has no value to follow from round to round */
+	u32 n = s->rec.cnt;
 	const u8 *data;
 	s64 at;
 
@@ -197,18 +201,23 @@ static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
 	}
 	data = s->page + at;
 	w->frame = *(u64 *)(data + (l->f_previous & 0xf8)) & SAMPLE_ADDR;
-	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY)
+	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY) {
+		/* an entry on top: the slot is written anew */
+		s->rec.frames[s->last & (PYE_SAMPLE_FRAMES - 1)].code |= PYE_FRAME_ENTRY;
 		return 0;
-	if (!w->n)
+	}
+	if (!n)
 		s->top = frame;
-	out = &s->rec.frames[(w->n < SAMPLE_HALF ? w->n : SAMPLE_HALF + (w->n & (SAMPLE_HALF - 1))) &
-			     (PYE_SAMPLE_FRAMES - 1)];
+	s->last = n < SAMPLE_HALF ? n : SAMPLE_HALF + (n & (SAMPLE_HALF - 1));
+	out = &s->rec.frames[s->last & (PYE_SAMPLE_FRAMES - 1)];
 	out->code = *(u64 *)(data + (l->f_code & 0xf8)) & SAMPLE_ADDR & ~7ULL;
+	if (l->f_entry && data[l->f_entry & 0xff])
+		out->code |= PYE_FRAME_ENTRY;
 	if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
 		out->instr = *(s32 *)(data + (l->f_instr & 0xfc));
 	else
 		out->instr = *(u64 *)(data + (l->f_instr & 0xf8));
-	w->n++;
+	s->rec.cnt = n + 1;
 	return 0;
 }
 
@@ -223,6 +232,7 @@ static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_p
 
 	s->from = SAMPLE_GONE;
 	s->to = 0;
+	s->last = 0;
 	s->rec.cnt = 0;
 	s->top = 0;
 	w.frame = tstate_word(s, l->ts_frame) & SAMPLE_ADDR;
@@ -232,8 +242,7 @@ static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_p
 	if (!w.frame)
 		return PYE_SAMPLE_NO_FRAMES;
 	bpf_for_each_map_elem(&sample_rounds, sample_round, &w, 0);
-	s->rec.cnt = w.n;
-	if (!w.n && w.status == PYE_SAMPLE_OK)
+	if (!s->rec.cnt && w.status == PYE_SAMPLE_OK)
 		return PYE_SAMPLE_NO_FRAMES;
 	return w.status;
 }

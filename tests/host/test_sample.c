@@ -168,8 +168,23 @@ static void test_sample__shims_are_no_frames(void **state)
 	frame = image_frame(&image, codes_made[3], frame, SAMPLE_OWNER_ENTRY + 1);
 	assert_int_equal(walk(tstate(1, 0, SELF, true, frame)), PYE_SAMPLE_OK);
 	assert_int_equal(scratch.rec.cnt, 2);
-	assert_int_equal(scratch.rec.frames[0].code, codes_made[2]);
+	assert_int_equal(scratch.rec.frames[0].code, codes_made[2] | PYE_FRAME_ENTRY);
 	assert_int_equal(scratch.rec.frames[1].code, codes_made[0]);
+}
+
+/* 3.11 says it in the frame itself. */
+static void test_sample__entries_of_3_11(void **state)
+{
+	uint64_t frame;
+
+	(void)state;
+	begin(&layout_3_11);
+	frame = image_frame(&image, codes_made[0], 0, 0);
+	image_field(&image, frame, image.l->f_entry, 1, 1);
+	frame = image_frame(&image, codes_made[1], frame, 0);
+	assert_int_equal(walk(tstate(1, 0, SELF, true, frame)), PYE_SAMPLE_OK);
+	assert_int_equal(scratch.rec.frames[0].code, codes_made[1]);
+	assert_int_equal(scratch.rec.frames[1].code, codes_made[0] | PYE_FRAME_ENTRY);
 }
 
 /* Whatever read fails, what was read before is there and says so. */
@@ -289,6 +304,7 @@ int main(void)
 		cmocka_unit_test(test_sample__deep),
 		cmocka_unit_test(test_sample__cycle_ends),
 		cmocka_unit_test(test_sample__shims_are_no_frames),
+		cmocka_unit_test(test_sample__entries_of_3_11),
 		cmocka_unit_test(test_sample__each_read_fails),
 		cmocka_unit_test(test_sample__thread_state_by_its_thread),
 		cmocka_unit_test(test_sample__subinterpreters),

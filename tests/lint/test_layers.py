@@ -13,6 +13,7 @@ EDGES = {
     "elf": "base",
     # bytes over HTTP; whose they are and who may have them is its owner's business
     "net": "base",
+    "symbol": "base proc elf",
     "cpython": "base proc elf abi",
     # windows on disk: bytes and labels, whatever made them
     "store": "base",
@@ -22,7 +23,7 @@ EDGES = {
     "capfile": "base profile",
     # profile: the kinds and reasons of events are the model's, so that nobody translates them
     "capture": "base proc cpython inline profile abi",
-    "assemble": "base capture capfile cpython proc profile abi",
+    "assemble": "base capture capfile cpython symbol proc profile abi",
     # needs no privilege and no live process: sees neither capture nor cpython
     "decode": "base capfile profile",
     # an exporter knows the model and nothing of where it came from
@@ -36,7 +37,7 @@ EDGES = {
     # what it shows is the model; where that came from it does not know
     "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base agent net store proc view cpython inline capture assemble capfile decode profile export import tui abi",
+    "cmd": "base agent net store proc view cpython inline capture assemble symbol capfile decode profile export import tui abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.
@@ -54,7 +55,7 @@ LIBRARIES = {
     r"microhttpd\.h": "net",
 }
 # What the BPF programs may include, beside themselves.
-BPF = r"abi/|lib/|py/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"
+BPF = r"abi/|lib/|py/|native/|vmlinux\.h|bpf/(bpf_helpers|bpf_tracing|bpf_core_read|bpf_endian)\.h"
 
 
 def folder(path):

@@ -8,6 +8,7 @@
 
 #include "assemble/assemble_priv.h"
 #include "assemble/chosen.h"
+#include "assemble/native.h"
 #include "capfile/format.h"
 
 #define WALK_MAX (PYE_WALK_MAX + PYE_WALK_FRAMES)
@@ -39,6 +40,7 @@ void asm_thread_free(struct assembler *a, struct asm_thread *t)
 	free(t->stack);
 	free(t->walk.frames);
 	free(t->off);
+	free(t->native);
 	free(t->hidden.v);
 	free(t->fold.v);
 	free(t);
@@ -680,6 +682,8 @@ static size_t least_size(unsigned int kind)
 		return PYE_SAMPLE_HEAD;
 	case PYE_REC_WAIT:
 		return sizeof(struct pye_wait_rec);
+	case PYE_REC_NATIVE:
+		return PYE_NATIVE_HEAD;
 	default:
 		return SIZE_MAX;
 	}
@@ -714,6 +718,8 @@ static int dispatch(struct assembler *a, const void *rec, uint32_t len)
 		return on_sample(a, rec, len);
 	case PYE_REC_WAIT:
 		return on_wait(a, rec);
+	case PYE_REC_NATIVE:
+		return asm_native(a, thread_find(a, head->tix), rec, len);
 	case PYE_REC_WALK:
 		return on_walk(a, rec);
 	case PYE_REC_THREAD:

@@ -19,12 +19,21 @@
 #include "profile/trace.h"
 
 struct assembler;
+struct symbols;
+
+/* Where an interpreter's loop lies: places in the file that is mapped for it. */
+struct assembler_loop {
+	dev_t dev;
+	ino_t ino;
+	uint64_t offsets[16]; /* one at least in each piece that the compiler made of it; 0: none */
+};
 
 struct assembler_process {
 	struct trace_process trace; /* id = pix of the records */
 	const struct pye_pylayout *layout; /* copied */
 	pid_t proc_pid; /* as /proc shows it: to read names that the kernel could not */
 	bool late; /* it ran on untraced until its probes were in place: shown as a gap */
+	struct assembler_loop loop; /* for native frames; zeroed: not known */
 };
 
 /* What cannot go wrong unless a record or the target's memory lies. */
@@ -34,10 +43,20 @@ struct assembler_oddities {
 	uint64_t unnamed; /* code objects whose name could not be read */
 };
 
+/* Samples with native frames of the process. */
+struct assembler_natives {
+	uint64_t samples;
+	uint64_t broken; /* of them: Python frames lay where the chain of native ones had broken off */
+	uint64_t unreadable; /* the same, for a page that was not in memory */
+	uint64_t deep; /* the same, for more frames than are taken */
+};
+
 /* assembler__new - @w is borrowed and must outlive it. 0 or -ENOMEM. */
 int assembler__new(struct assembler **out, struct capw *w);
 /* assembler__sampling - definitions of code objects tell of their ends: samples hold addresses. */
 void assembler__sampling(struct assembler *a);
+/* assembler__native - samples have native frames. @symbols: borrowed, must outlive @a */
+void assembler__native(struct assembler *a, struct symbols *symbols);
 void assembler__free(struct assembler *a);
 
 /* assembler__process - a process, new or changed. 0 or -ENOMEM. */
@@ -191,5 +210,6 @@ const struct assembler_latency *assembler__latency_so_far(const struct assembler
 /* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */
 uint32_t assembler__threads(const struct assembler *a);
 const struct assembler_oddities *assembler__oddities(const struct assembler *a);
+const struct assembler_natives *assembler__natives(const struct assembler *a);
 
 #endif

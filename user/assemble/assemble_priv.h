@@ -13,6 +13,8 @@
 #include "proc/mem.h"
 
 struct asm_filter;
+struct asm_native_stack;
+struct asm_natives;
 struct asm_watch;
 
 struct asm_process {
@@ -40,6 +42,8 @@ struct asm_process {
 	uint32_t code_cnt, gone_cnt, code_size;
 	struct asm_codes codes_sampled;
 	uint64_t rss_bytes, rss_ns; /* as they were last put into the file */
+	struct assembler_loop loop;
+	struct asm_natives *natives; /* NULL: no native frame was seen */
 	char *program; /* a script as it was given, or a module; NULL: not known, or not wanted */
 	bool runs_module;
 	struct trace_process trace; /* strings owned */
@@ -91,6 +95,7 @@ struct asm_thread {
 	struct pye_entry_rec entry;
 	uint64_t last_ns;
 	struct asm_walk walk;
+	struct asm_native_stack *native; /* of the sample that comes next; NULL: none */
 	struct asm_off *off; /* its stack when it lost the CPU; NULL: it has it, or none was taken */
 	uint64_t *stack; /* addresses of the open frames */
 	uint32_t depth, size;
@@ -126,6 +131,8 @@ struct assembler {
 	uint64_t fold_ns; /* of the filter: calls that take less are folded into their callers */
 	struct assembler_folded folded;
 	bool sampling;
+	struct symbols *symbols; /* NULL: native frames are not expected */
+	struct assembler_natives natives;
 	uint32_t dead_cnt; /* code objects that samples on their way may show */
 	uint64_t batches; /* taken so far */
 	uint32_t next_func; /* last number given to a function of a sample: there are no others then */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/native.h"
 #include "base/cleanup.h"
 #include "proc/info.h"
 #include "proc/program.h"
@@ -117,6 +118,7 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	p->layout = *from->layout;
 	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
 	p->late = from->late;
+	p->loop = from->loop;
 	p->known = true;
 	if (p->state != ASM_RUNS)
 		a->ended_cnt--;
@@ -135,9 +137,11 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child)
 	HASH_FIND(hh, a->processes, &child->from, sizeof(child->from), p);
 	if (!p)
 		return -ENOENT;
-	new = (struct assembler_process){
-		.trace = p->trace, .layout = &p->layout, .proc_pid = child->pid, .late = child->late
-	};
+	new = (struct assembler_process){ .trace = p->trace,
+					  .layout = &p->layout,
+					  .proc_pid = child->pid,
+					  .late = child->late,
+					  .loop = p->loop };
 	new.trace.id = child->pix;
 	new.trace.pid = (uint32_t)child->pid;
 	new.trace.start_ns = child->ts_ns;
@@ -251,6 +255,7 @@ static void process_free(struct assembler *a, struct asm_process *p)
 		proc_mem__close(&p->mem);
 	strings_free(&p->trace);
 	asm_codes_free(a, &p->codes_sampled);
+	asm_natives_free(p);
 	free(p->codes);
 	free(p->gone);
 	free(p->program);
@@ -314,6 +319,7 @@ int asm_processes_forget(struct assembler *a)
 			asm_func_gone(a, p->codes[i]);
 		asm_codes_free(a, &p->codes_sampled);
 		memset(&p->codes_sampled, 0, sizeof(p->codes_sampled));
+		asm_natives_free(p);
 		p->code_cnt = p->gone_cnt = 0;
 		asm_idle_end(a, p);
 		err = asm_first(err, tell_end(a, p));

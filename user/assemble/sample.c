@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "assemble/assemble_priv.h"
+#include "assemble/native.h"
 #include "assemble/sample.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -116,7 +117,7 @@ void asm_forget_dead(struct assembler *a)
 		forget_dead(a, p, &p->codes_sampled, false);
 }
 
-static int define(struct assembler *a, struct asm_process *p, struct trace_func *func)
+int asm_define(struct assembler *a, struct asm_process *p, struct trace_func *func)
 {
 	int err;
 
@@ -130,13 +131,11 @@ static int define(struct assembler *a, struct asm_process *p, struct trace_func 
 	return err ? err : asm_process_code(p, func->id);
 }
 
-/* A frame that says what is not there. */
-static uint32_t mark_func(struct assembler *a, struct asm_process *p, uint32_t which,
-			  const char *name)
+uint32_t asm_mark(struct assembler *a, struct asm_process *p, uint32_t which, const char *name)
 {
 	struct trace_func func = { .name = name, .qualname = name, .file = "" };
 
-	if (!p->codes_sampled.marks[which] && !define(a, p, &func))
+	if (!p->codes_sampled.marks[which] && !asm_define(a, p, &func))
 		p->codes_sampled.marks[which] = func.id;
 	return p->codes_sampled.marks[which];
 }
@@ -181,7 +180,7 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 				    .name = names->name,
 				    .qualname = names->qualname,
 				    .file = names->filename };
-	if (define(a, p, &func))
+	if (asm_define(a, p, &func))
 		goto unreadable;
 	c->address = address;
 	c->read_ns = began;
@@ -221,7 +220,7 @@ static int define_dead(struct assembler *a, struct asm_process *p, struct asm_co
 	func.name = name ? name : qualname;
 	func.qualname = qualname ? qualname : name;
 	func.file = c->text[PYE_STR_FILE] ? c->text[PYE_STR_FILE] : "[unreadable]";
-	err = define(a, p, &func);
+	err = asm_define(a, p, &func);
 	if (!err)
 		c->func = func.id;
 	return err;
@@ -326,21 +325,28 @@ struct stack {
 	struct assembler *a;
 	struct asm_process *p;
 	uint32_t cnt;
-	struct trace_frame frames[PYE_SAMPLE_FRAMES + 4]; /* outermost first */
+	bool entered; /* the last one that was left out was an entry: the next one stands for it */
+	struct trace_frame frames[TRACE_SAMPLE_FRAMES]; /* outermost first */
+	bool entries[PYE_SAMPLE_FRAMES + 4]; /* of the Python frames: C called it */
 };
 
 static void add(struct stack *s, uint32_t func, uint32_t line)
 {
+	s->entries[s->cnt] = s->entered;
+	s->entered = false;
 	s->frames[s->cnt++] = (struct trace_frame){ func, line };
 }
 
 static void add_frame(struct stack *s, const struct pye_sample_frame *frame, uint64_t ts_ns)
 {
-	struct asm_code *c = frame->code ? code_get(s->a, s->p, frame->code, ts_ns) : NULL;
+	uint64_t code = frame->code & ~PYE_FRAME_ENTRY;
+	struct asm_code *c = code ? code_get(s->a, s->p, code, ts_ns) : NULL;
 
+	s->entered = s->entered || frame->code & PYE_FRAME_ENTRY ||
+		     s->p->layout.flags & PYE_LAYOUT_FRAME_OBJECT;
 	if (!c) {
 		s->a->odd.unnamed++;
-		add(s, mark_func(s->a, s->p, MARK_UNREADABLE, "[unreadable code object]"), 0);
+		add(s, asm_mark(s->a, s->p, MARK_UNREADABLE, "[unreadable code object]"), 0);
 	} else if (!c->hidden) {
 		add(s, c->func, line_of(c, &s->p->layout, frame->instr));
 	}
@@ -363,20 +369,20 @@ static const char *ended(unsigned int status)
 	}
 }
 
-static void fill(struct stack *s, const struct pye_sample_rec *rec)
+static void fill(struct stack *s, struct asm_thread *t, const struct pye_sample_rec *rec)
 {
 	uint32_t half = PYE_SAMPLE_FRAMES / 2, cut = rec->cnt;
 	const char *why = ended(rec->head.sub);
 
 	if (why)
-		add(s, mark_func(s->a, s->p, rec->head.sub, why), 0);
+		add(s, asm_mark(s->a, s->p, rec->head.sub, why), 0);
 	for (uint32_t n = rec->cnt; n-- > 0;) {
 		/* the outer half ends where the slots repeat; what they held before is the middle */
 		if (rec->cnt > PYE_SAMPLE_FRAMES && n >= half && n < rec->cnt - half) {
 			if (cut == rec->cnt)
 				add(s,
-				    mark_func(s->a, s->p, MARK_CUT,
-					      "[truncated: frames in between]"),
+				    asm_mark(s->a, s->p, MARK_CUT,
+					     "[truncated: frames in between]"),
 				    0);
 			cut = n;
 			n = half;
@@ -384,6 +390,8 @@ static void fill(struct stack *s, const struct pye_sample_rec *rec)
 		}
 		add_frame(s, frame_of(rec, n), rec->head.ts_ns);
 	}
+	if (t->native)
+		s->cnt = asm_native_weave(s->a, t, rec, s->frames, s->entries, s->cnt);
 }
 
 static int put(struct assembler *a, struct asm_thread *t, const struct trace_frame *frames,
@@ -425,7 +433,7 @@ int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sampl
 	struct trace_sample sample = { .ts_ns = rec->head.ts_ns, .weight_ns = rec->weight_ns };
 	int err;
 
-	fill(&s, rec);
+	fill(&s, t, rec);
 	err = put(a, t, s.frames, s.cnt, &sample);
 	return asm_first(err, put_memory(a, t, rec));
 }
@@ -481,7 +489,7 @@ static int keep(struct assembler *a, struct asm_thread *t, const struct pye_samp
 	struct stack s = { .a = a, .p = t->process };
 	struct asm_off *off;
 
-	fill(&s, rec);
+	fill(&s, t, rec);
 	off = realloc(t->off, sizeof(*off) + s.cnt * sizeof(s.frames[0]));
 	if (!off)
 		return -ENOMEM;
@@ -544,7 +552,7 @@ int asm_wait(struct assembler *a, struct asm_thread *t, const struct pye_wait_re
 		return put_off(a, t, rec->head.ts_ns, rec->weight_ns);
 	free(t->off);
 	t->off = NULL;
-	add(&s, mark_func(a, t->process, MARK_NOT_TAKEN, "[not sampled: waits too often]"), 0);
+	add(&s, asm_mark(a, t->process, MARK_NOT_TAKEN, "[not sampled: waits too often]"), 0);
 	return put(a, t, s.frames, s.cnt, &sample);
 }
 

@@ -8,6 +8,7 @@
 #include "abi/sample.h"
 
 struct assembler;
+struct trace_func;
 struct asm_thread;
 struct asm_code;
 struct asm_process;
@@ -17,6 +18,9 @@ enum asm_mark {
 	MARK_UNREADABLE = PYE_SAMPLE_STATUS_CNT,
 	MARK_CUT,
 	MARK_NOT_TAKEN,
+	MARK_NATIVE_BROKEN,
+	MARK_NATIVE_FAULT,
+	MARK_NATIVE_DEEP,
 	MARK_CNT
 };
 
@@ -47,6 +51,12 @@ int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_n
 
 /* asm_waiting_since - a thread is off the CPU since its start_ns, without a record. 0 or -ENOMEM. */
 int asm_waiting_since(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec);
+
+/* asm_define - a function of a sample: gets its id in @func. 0 or the error of the capture file. */
+int asm_define(struct assembler *a, struct asm_process *p, struct trace_func *func);
+
+/* asm_mark - id of the function that says what is not there. @which: enum asm_mark */
+uint32_t asm_mark(struct assembler *a, struct asm_process *p, uint32_t which, const char *name);
 
 /* asm_code_died - a code object is freed; @text: its strings by enum pye_str_which, NULL where one could
  * not be read; taken over and set to NULL where they are kept. */

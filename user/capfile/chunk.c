@@ -120,6 +120,25 @@ static void put_gone(struct capw *w)
 	}
 }
 
+/* Since 1.4, and only where there are some: functions that are not Python's. */
+static void put_kinds(struct capw *w)
+{
+	struct wfunc *f;
+	uint32_t cnt = 0;
+
+	for_each(f, w->used_funcs, struct wfunc, used) cnt += f->kind != FUNC_PYTHON;
+	if (!cnt)
+		return;
+	bytes_varint(&w->raw, cnt);
+	for_each(f, w->used_funcs, struct wfunc, used)
+	{
+		if (f->kind == FUNC_PYTHON)
+			continue;
+		bytes_varint(&w->raw, f->index);
+		bytes_varint(&w->raw, f->kind);
+	}
+}
+
 /* Append the threads' streams, give their blocks back, and find the range of time stamps. */
 static void put_streams(struct capw *w, uint64_t *min_ns, uint64_t *max_ns)
 {
@@ -260,6 +279,7 @@ int capw_chunk_write(struct capw *w)
 	put_defs(w);
 	put_gone(w);
 	put_streams(w, &min_ns, &max_ns);
+	put_kinds(w);
 	err = write_payload(w, CAP_CHUNK_DATA, min_ns, max_ns);
 	if (err) {
 		dropped = w->written - w->written_before;

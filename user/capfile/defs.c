@@ -281,6 +281,7 @@ int capw__func(struct capw *w, const struct trace_func *def)
 			func_free(w, added);
 		return err;
 	}
+	f->kind = def->kind;
 	if (f->epoch == w->epoch)
 		capw_defs_use_func(w, f); /* its process or file may be new to the chunk */
 	return 0;

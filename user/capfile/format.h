@@ -10,7 +10,7 @@
 
 #define CAP_MAGIC "\x89PYEBPF\n"
 #define CAP_MAJOR 1
-/* 1: what came before, in INFO; 2: samples; 3: their locks; 4: memory, types of locks */
+/* 1: what came before, in INFO; 2: samples; 3: their locks; 4: memory, types of locks, kinds of functions */
 #define CAP_MINOR 4
 
 /* The file header: magic, u16 major, u16 minor, u32 low half of the XXH64 of the bytes before. */

@@ -70,6 +70,7 @@ struct wfunc {
 	uint32_t id;
 	uint32_t open_cnt; /* frames */
 	bool retired, written;
+	uint8_t kind; /* enum trace_func_kind */
 	struct wprocess *process;
 	struct wstring *file;
 	struct bytes body;

@@ -107,6 +107,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	bpf_program__set_autoload(skel->progs.list_waiting, opts->off_cpu);
 	skel->rodata->cfg_sample_ns = opts->sample_ns;
 	skel->rodata->cfg_gil_only = opts->gil_only;
+	skel->rodata->cfg_native = opts->native;
 	skel->rodata->cfg_budget = opts->budget;
 	skel->rodata->cfg_off_every_ns = opts->sample_ns ? opts->sample_ns / 4 + 1 : 1;
 	bpf_object__for_each_program(prog, skel->obj)

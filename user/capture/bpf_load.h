@@ -31,6 +31,7 @@ struct bpf_load_opts {
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
 	bool budget; /* samples: cap_bpf__budget() will be used */
 	bool gil_only; /* samples: of threads that hold the interpreter's lock */
+	uint32_t native; /* samples: PYE_TAKE_* of abi/sample.h */
 	bool off_cpu; /* with sample_ns: those of the scheduler, too */
 	struct bpf_filter filter;
 	bool force_classic; /* tests: as on 5.15, neither uprobe_multi nor probes that may sleep */

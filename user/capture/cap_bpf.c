@@ -96,6 +96,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.sample_ns = opts->sample_ns,
 		.off_cpu = opts->off_cpu,
 		.gil_only = opts->gil_only,
+		.native = opts->native,
 		.budget = opts->max_cpu_pct != 0,
 		.filter = opts->filter,
 	};

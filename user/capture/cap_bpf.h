@@ -34,6 +34,7 @@ struct cap_bpf_opts {
 	uint32_t max_cpu_pct; /* samples: of one CPU, for all of the recording; 0 = no limit */
 	double keep_least; /* of the stacks so many are taken all the same; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */
+	uint32_t native; /* with their native frames: PYE_TAKE_* of abi/sample.h */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
 

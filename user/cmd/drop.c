@@ -26,7 +26,7 @@ static uint64_t still_needed(const struct session *s)
 	if (!geteuid())
 		return CAPS_ROOT | more;
 	return s->opts.command || s->opts.subprocesses || s->selection ||
-			       s->opts.limits.overhead_pct
+			       s->opts.limits.overhead_pct || s->opts.native
 		       ? more
 		       : 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "abi/sample.h"
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/outfile.h"
@@ -31,7 +32,7 @@ struct record_opts {
 	struct select_args select;
 	struct output_opts output;
 	struct run_loss loss;
-	bool gil, subprocesses, as_root, keep_capture, quiet, verbose;
+	bool gil, kernel, native, subprocesses, as_root, keep_capture, quiet, verbose;
 	uint64_t duration_ns, rate, ring_bytes, max_cpu;
 	enum mode mode;
 };
@@ -69,6 +70,10 @@ static const struct opt_row capture_rows[] = {
 	  "hold the interpreter's lock, running or not. Default: wall, but cpu with -a",
 	  false, parse_mode },
 	{ 'g', "gil", NULL, OPT_FLAG, AT(gil), NULL, "the same as --mode gil", false, NULL },
+	{ 'n', "native", NULL, OPT_FLAG, AT(native), NULL,
+	  "native frames, too, between the Python frames: of code that was compiled with frame pointers",
+	  false, NULL },
+	{ 'k', "kernel", NULL, OPT_FLAG, AT(kernel), NULL, "the kernel's frames, too", false, NULL },
 	{ 0, "max-cpu", "PCT", OPT_UNSIGNED, AT(max_cpu), NULL,
 	  "of one CPU, for the recording with all that belongs to it: then not every sample is taken, "
 	  "and the next one of the thread stands for those left out, too", false, NULL },
@@ -141,6 +146,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 		.off_cpu = o->mode != MODE_CPU,
 		.max_cpu_pct = (uint32_t)o->max_cpu,
 		.gil_only = o->mode == MODE_GIL,
+		.native = (o->kernel ? PYE_TAKE_KERNEL : 0) | (o->native ? PYE_TAKE_USER : 0),
 		.quiet = o->quiet,
 		.arguments = arguments,
 	};

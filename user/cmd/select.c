@@ -353,6 +353,7 @@ void select_taken(struct session *s, const struct pye_proc_rec *rec)
 	p.layout = &f->in.layout;
 	p.proc_pid = pid.pid;
 	p.late = rec->head.sub & PYE_TAKEN_LATE && !s->opts.sample_ns;
+	native_loop(&f->in, &p.loop);
 	if (!s->comm[0])
 		memcpy(s->comm, comm, sizeof(comm));
 	session_tell(s, &p);

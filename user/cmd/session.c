@@ -22,6 +22,7 @@
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
+#include "symbol/symbols.h"
 
 #define POLL_MS		 5
 #define POLL_SAMPLES_MS	 10 /* code objects are named by then, before most that die are gone */
@@ -136,6 +137,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .on_cpu = opts->on_cpu,
 				    .off_cpu = opts->off_cpu,
 				    .gil_only = opts->gil_only,
+				    .native = opts->native,
 				    .max_cpu_pct = opts->max_cpu_pct,
 				    .keep_least = opts->keep_least,
 				    .filter = filters_kernel(&opts->filter),
@@ -148,7 +150,8 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 		return -ENOMEM;
 	s->opts = *opts;
 	s->launch.go_fd = s->launch.failed_fd = s->signal_fd = s->epoll_fd = -1;
-	err = find_targets(s, e);
+	err = native_begin(s, e);
+	err = err ? err : find_targets(s, e);
 	if (err == -PYE_EPRIV)
 		add_missing(e);
 	if (!err && opts->select)
@@ -178,6 +181,7 @@ void session__free(struct session *s)
 		return;
 	cap_bpf__free(s->cap);
 	assembler__free(s->as);
+	symbols__free(s->symbols);
 	capw__free(s->capw);
 	targets_free(s);
 	select_free(s);
@@ -220,6 +224,8 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	err = err ? err : assembler__new(&s->as, s->capw);
 	if (!err && s->opts.sample_ns)
 		assembler__sampling(s->as);
+	if (!err && s->symbols)
+		assembler__native(s->as, s->symbols);
 	err = err ? err : filters_begin(s);
 	err = err ? err : latency_begin(s);
 	if (!err)
@@ -608,6 +614,8 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 	err = finish(s, result);
 	report_oddities(s);
 	limits_report(s);
+	if (!s->opts.quiet)
+		native_report(s);
 	if (!s->opts.quiet)
 		filters_report(&s->opts.filter, s->as, cap_bpf__filtered(s->cap));
 	wait_for_child(s, result);

@@ -67,6 +67,7 @@ struct session_opts {
 	uint32_t max_cpu_pct; /* of one CPU, for all of a sampling run; 0 = no limit */
 	double keep_least; /* of all samples so many are taken in any case; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */
+	uint32_t native; /* with their native frames: PYE_TAKE_* of abi/sample.h */
 	bool force_classic;
 	uint64_t table_max; /* for tests, as in capture/cap_bpf.h */
 	const char *record_rings; /* file for capture/replay.h, or NULL */

@@ -39,6 +39,7 @@ struct session {
 	struct cap_bpf *cap;
 	struct capw *capw; /* NULL until the first process is recorded */
 	struct assembler *as;
+	struct symbols *symbols; /* NULL: no native frames are wanted */
 	struct target **targets;
 	size_t target_cnt;
 	struct selection *selection; /* of processes that are not named; NULL: none */
@@ -118,6 +119,14 @@ int session_drop(const struct session *s, struct err *e);
 void idle_begin(struct target *t);
 void idle_show(struct session *s);
 void idle_free(struct target *t);
+
+/* native_begin - samples: read what native frames need, while there are privileges. 0 or an error with its
+ * sentence. native_report - how many native stacks were cut, on stderr. */
+int native_begin(struct session *s, struct err *e);
+void native_report(const struct session *s);
+
+/* native_loop - where an interpreter's loop lies, by its probe plan. */
+void native_loop(const struct interp *in, struct assembler_loop *out);
 
 /* waiting_show - samples: show the threads that have waited all the time. waiting_look - those of targets
  * that were not looked at yet. */

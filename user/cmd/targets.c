@@ -84,6 +84,7 @@ static void describe(struct session *s, const struct target *t, struct assembler
 		.proc_pid = t->pid.pid,
 		.late = t->late,
 	};
+	native_loop(&t->in, &p->loop);
 }
 
 int session_tell(struct session *s, const struct assembler_process *p)

@@ -12,6 +12,7 @@ const struct layout layout_3_11 = {
 		.f_previous        = 48,
 		.f_instr           = 56,
 		.f_owner           = 69,
+		.f_entry           = 68,
 		.f_state           = PYE_NO_FIELD,
 		.f_gen             = PYE_NO_FIELD,
 		.f_stack           = 64,

@@ -22,10 +22,12 @@ struct tables {
 	uint32_t file_cnt;
 	uint32_t *processes; /* ids */
 	uint32_t process_cnt;
+	struct trace_func *funcs; /* strings borrowed from the chunk */
 };
 
 static void tables_done(struct tables *t)
 {
+	free(t->funcs);
 	free(t->files);
 	free(t->processes);
 }
@@ -242,47 +244,75 @@ static int parse_threads(struct decoder *d, struct cursor *c, const struct table
 	return err;
 }
 
-static int parse_func(struct decoder *d, struct cursor *c, const struct tables *tables,
-		      uint32_t *id)
+static void parse_func(struct cursor *c, const struct tables *tables, struct trace_func *f)
 {
-	struct trace_func f;
 	uint64_t file, suffix;
 	size_t len;
-	int err;
 
-	f.process = get_process(c, tables);
+	f->process = get_process(c, tables);
 	file = cursor_varint(c);
-	*id = f.id = get_id(c);
-	f.line = get_id(c);
-	f.qualname = cursor_string(c);
-	len = strlen(f.qualname);
+	f->id = get_id(c);
+	f->line = get_id(c);
+	f->qualname = cursor_string(c);
+	len = strlen(f->qualname);
 	suffix = cursor_number(c, len + 1);
-	f.name = suffix ? f.qualname + (len - (suffix - 1)) : cursor_string(c);
+	f->name = suffix ? f->qualname + (len - (suffix - 1)) : cursor_string(c);
 	if (file >= tables->file_cnt)
 		cursor_fail(c);
-	if (c->bad)
-		return 0;
-	f.file = tables->files[file];
-	err = is_news(&d->funcs, f.id,
-		      hash_numbers((uint64_t[]){ f.process, f.line, hash_string(f.qualname, 0),
-						 hash_string(f.name, 1), hash_string(f.file, 2) },
-				   5));
-	if (err <= 0 || !d->consumer->func)
-		return err < 0 ? err : 0;
-	return d->consumer->func(d->self, &f);
+	else
+		f->file = tables->files[file];
 }
 
-static int parse_funcs(struct decoder *d, struct cursor *c, const struct tables *tables,
-		       struct chunk *chunk)
+static int define_func(struct decoder *d, const struct trace_func *f)
+{
+	int err = is_news(
+		&d->funcs, f->id,
+		hash_numbers((uint64_t[]){ f->process, f->line, f->kind,
+					   hash_string(f->qualname, 0), hash_string(f->name, 1),
+					   hash_string(f->file, 2) },
+			     6));
+
+	if (err <= 0 || !d->consumer->func)
+		return err < 0 ? err : 0;
+	return d->consumer->func(d->self, f);
+}
+
+/* They are handed out when their kinds are known, which come last. */
+static int parse_funcs(struct cursor *c, struct tables *t, struct chunk *chunk)
+{
+	chunk->func_cnt = cursor_count(c, 7);
+	chunk->funcs = calloc(chunk->func_cnt + 1ul, sizeof(chunk->funcs[0]));
+	t->funcs = calloc(chunk->func_cnt + 1ul, sizeof(t->funcs[0]));
+	if (!chunk->funcs || !t->funcs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < chunk->func_cnt && !c->bad; i++) {
+		parse_func(c, t, &t->funcs[i]);
+		chunk->funcs[i] = t->funcs[i].id;
+	}
+	return 0;
+}
+
+/* Since 1.4: of those that are not Python's. */
+static void parse_kinds(struct cursor *c, const struct tables *t, const struct chunk *chunk)
+{
+	uint32_t cnt = cursor_left(c) ? cursor_count(c, 2) : 0;
+
+	while (cnt-- && !c->bad) {
+		uint64_t i = cursor_varint(c), kind = cursor_varint(c);
+
+		if (i >= chunk->func_cnt)
+			cursor_fail(c);
+		else if (kind < FUNC_KIND_CNT)
+			t->funcs[i].kind = (uint8_t)kind;
+	}
+}
+
+static int define_funcs(struct decoder *d, const struct tables *t, const struct chunk *chunk)
 {
 	int err = 0;
 
-	chunk->func_cnt = cursor_count(c, 7);
-	chunk->funcs = calloc(chunk->func_cnt + 1ul, sizeof(chunk->funcs[0]));
-	if (!chunk->funcs)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < chunk->func_cnt && err >= 0 && !c->bad; i++)
-		err = parse_func(d, c, tables, &chunk->funcs[i]);
+	for (uint32_t i = 0; i < chunk->func_cnt && err >= 0; i++)
+		err = define_func(d, &t->funcs[i]);
 	return err < 0 ? err : 0;
 }
 
@@ -351,14 +381,16 @@ static int parse_chunk(struct decoder *d, struct cursor *c, struct chunk *chunk,
 	if (!err)
 		err = parse_threads(d, c, &tables, chunk, listing);
 	if (!err)
-		err = parse_funcs(d, c, &tables, chunk);
+		err = parse_funcs(c, &tables, chunk);
 	if (err)
 		return err;
 	parse_gone(c, chunk);
 	place_streams(c, listing, min_ns);
-	if (!c->bad)
-		d->totals = totals;
-	return 0;
+	parse_kinds(c, &tables, chunk);
+	if (c->bad)
+		return 0;
+	d->totals = totals;
+	return define_funcs(d, &tables, chunk);
 }
 
 static void chunk_freep(struct chunk **chunk)

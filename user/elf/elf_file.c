@@ -375,6 +375,22 @@ int elf_file__code_at_offset(const struct elf_file *elf, uint64_t offset, uint64
 	return 0;
 }
 
+bool elf_file__code_segment(const struct elf_file *elf, size_t index, uint64_t *offset,
+			    uint64_t *vaddr, uint64_t *size)
+{
+	for (size_t i = 0; i < elf->load_cnt; i++) {
+		const struct elf_load *load = &elf->loads[i];
+
+		if (!(load->flags & PF_X) || index--)
+			continue;
+		*offset = load->offset;
+		*vaddr = load->vaddr;
+		*size = load->size;
+		return true;
+	}
+	return false;
+}
+
 bool elf_file__code(const struct elf_file *elf, size_t index, uint64_t *start, uint64_t *end)
 {
 	if (index >= elf->code_cnt)

@@ -80,6 +80,14 @@ bool elf_file__code(const struct elf_file *elf, size_t index, uint64_t *start, u
 /* elf_file__symbol - a defined symbol of .dynsym, then of .symtab; 0 or -ENOENT. */
 int elf_file__symbol(const struct elf_file *elf, const char *name, struct elf_symbol *out);
 
+/* elf_file__symbol_at - symbols one after the other, those of .dynsym first, defined ones or not (type
+ * STT_NOTYPE, name "" then); false past the end. */
+bool elf_file__symbol_at(const struct elf_file *elf, size_t index, struct elf_symbol *out);
+
+/* elf_file__code_segment - where the file's executable segments go; false past the end. */
+bool elf_file__code_segment(const struct elf_file *elf, size_t index, uint64_t *offset,
+			    uint64_t *vaddr, uint64_t *size);
+
 /* elf_file__section_by_name, elf_file__section - NULL when there is none. */
 const struct elf_section *elf_file__section_by_name(const struct elf_file *elf, const char *name);
 const struct elf_section *elf_file__section(const struct elf_file *elf, size_t index);

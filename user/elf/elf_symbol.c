@@ -51,18 +51,46 @@ void elf_symbols__done(struct elf_file *elf)
 	free(elf->symtab.strings);
 }
 
+static const Elf64_Sym *defined(const struct elf_symtab *table, size_t index)
+{
+	const Elf64_Sym *s = &table->symbols[index];
+
+	return s->st_shndx == SHN_UNDEF || s->st_name >= table->string_size ? NULL : s;
+}
+
+static struct elf_symbol describe(const struct elf_symtab *table, const Elf64_Sym *s)
+{
+	return (struct elf_symbol){ table->strings + s->st_name, s->st_value, s->st_size,
+				    ELF64_ST_TYPE(s->st_info) };
+}
+
+bool elf_file__symbol_at(const struct elf_file *elf, size_t index, struct elf_symbol *out)
+{
+	const struct elf_symtab *table = &elf->dynsym;
+	const Elf64_Sym *s;
+
+	if (index >= table->cnt) {
+		index -= table->cnt;
+		table = &elf->symtab;
+	}
+	if (index >= table->cnt)
+		return false;
+	s = defined(table, index);
+	*out = s ? describe(table, s) : (struct elf_symbol){ .name = "" };
+	return true;
+}
+
 static int find_symbol(const struct elf_symtab *table, const char *name, struct elf_symbol *out)
 {
 	for (size_t i = 0; i < table->cnt; i++) {
-		const Elf64_Sym *s = &table->symbols[i];
+		const Elf64_Sym *s = defined(table, i);
 
-		if (s->st_shndx == SHN_UNDEF || s->st_name >= table->string_size)
+		if (!s)
 			continue;
 		if (table->strings[s->st_name] != name[0] ||
 		    strcmp(table->strings + s->st_name, name) != 0)
 			continue;
-		*out = (struct elf_symbol){ table->strings + s->st_name, s->st_value, s->st_size,
-					    ELF64_ST_TYPE(s->st_info) };
+		*out = describe(table, s);
 		return 0;
 	}
 	return -ENOENT;

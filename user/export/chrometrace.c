@@ -117,15 +117,19 @@ static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *de
 
 	if (err)
 		return err;
-	if (*file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE)
+	if (def->kind != FUNC_PYTHON)
+		file = trace_native_file(file);
+	else if (*file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE)
 		file = below;
 	outbuf__puts(&b, "\"name\":\"");
 	json_shown_body(&b, def->qualname);
 	if (*file) {
 		outbuf__puts(&b, " (");
 		json_shown_body(&b, file);
-		outbuf__putc(&b, ':');
-		json_u64(&b, def->line);
+		if (def->kind == FUNC_PYTHON) {
+			outbuf__putc(&b, ':');
+			json_u64(&b, def->line);
+		}
 		outbuf__putc(&b, ')');
 	}
 	outbuf__putc(&b, '"');

@@ -2,7 +2,8 @@
 /*
  * Collapsed stacks, as flame graph tools read them: a line per distinct stack, its frames joined by
  * semicolons, and its self time in nanoseconds. The outermost frames are the process and the
- * thread; a frame is "qualname (file.py:line)". Time in which a thread's stack was not known is
+ * thread; a frame is "qualname (file.py:line)", a native one "symbol (library)", one of the kernel
+ * "symbol_[k]". Time in which a thread's stack was not known is
  * the frame [lost N] (N events are missing) or [unknown].
  */
 #include <errno.h>
@@ -75,11 +76,15 @@ static int add_label(struct collapsed *c, const struct agg_result *r, const stru
 	if (err)
 		return err;
 	put_name(&b, &r->strings, f->qualname);
-	if (f->short_file) {
+	if (f->kind == FUNC_KERNEL) {
+		outbuf__puts(&b, "_[k]"); /* flamegraph.pl has a colour for it */
+	} else if (f->short_file) {
 		outbuf__puts(&b, " (");
 		put_name(&b, &r->strings, f->short_file);
-		outbuf__putc(&b, ':');
-		json_u64(&b, f->line);
+		if (f->kind == FUNC_PYTHON) {
+			outbuf__putc(&b, ':');
+			json_u64(&b, f->line);
+		}
 		outbuf__putc(&b, ')');
 	}
 	err = outbuf__flush(&b);

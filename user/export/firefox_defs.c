@@ -143,7 +143,9 @@ int ff_func(void *self, const struct trace_func *func)
 	if (process == FF_NONE)
 		return -PYE_EFORMAT;
 	p = &ff->processes[process];
-	place = ff_place_of(func->file, ff->tables.strings.strs[p->prefix].s, p->roots);
+	place = func->kind == FUNC_PYTHON
+			? ff_place_of(func->file, ff->tables.strings.strs[p->prefix].s, p->roots)
+			: ff_place_native(func);
 	frame = ff_tables__frame(&ff->tables, func, &place);
 	if (frame == FF_NONE ||
 	    ff_grow((void **)&ff->func_frames, &ff->func_cap, ff->func_ids.cnt, sizeof(uint32_t)))

@@ -90,3 +90,14 @@ struct ff_place ff_place_of(const char *file, const char *prefix, const char *co
 	set_package(&place, rest);
 	return place;
 }
+
+struct ff_place ff_place_native(const struct trace_func *func)
+{
+	const char *file = trace_native_file(func->file);
+
+	return (struct ff_place){
+		.category = func->kind == FUNC_KERNEL ? FF_CAT_KERNEL : FF_CAT_NATIVE,
+		.package = file,
+		.package_len = strlen(file),
+	};
+}

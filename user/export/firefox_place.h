@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#include "profile/trace.h"
+
 /* name, colour: the order is the index in meta.categories; Other is the default (grey). */
 /* clang-format off */
 #define FF_CATEGORIES(X) \
@@ -47,5 +49,8 @@ struct ff_place {
  * @roots:  NULL-terminated folders that modules are imported from, longest first; may be NULL
  */
 struct ff_place ff_place_of(const char *file, const char *prefix, const char *const *roots);
+
+/* ff_place_native - of one that is not Python's. */
+struct ff_place ff_place_native(const struct trace_func *func);
 
 #endif

@@ -148,6 +148,10 @@ static int on_func(void *self, const struct trace_func *func)
 	json_str(&b, func->qualname);
 	outbuf__puts(&b, ",\"name\":");
 	json_str(&b, func->name);
+	if (func->kind != FUNC_PYTHON) {
+		outbuf__puts(&b, ",\"kind\":");
+		json_str(&b, trace_kind_name(func->kind));
+	}
 	outbuf__puts(&b, ",\"file\":");
 	json_str(&b, func->file);
 	outbuf__puts(&b, ",\"line\":");

@@ -79,6 +79,7 @@ struct pprof {
 	struct proto proto;
 	struct strpool strings; /* of the profile, by id */
 	struct strpool functions; /* what tells functions apart; the id is the function's */
+	struct strpool mappings; /* files of native code; the id is the mapping's less MAPPING_ID */
 	struct idmap locations; /* function, line -> location */
 	uint32_t location_cnt;
 	uint32_t at[MAX_FRAMES]; /* locations of the stack at hand, innermost first */
@@ -103,6 +104,7 @@ static void pprof__done(void *self)
 	strpool__done(&p->strings);
 	strpool__done(&p->functions);
 	idmap__done(&p->locations);
+	strpool__done(&p->mappings);
 	free(p->function_of);
 	free(p->location_of);
 	for (uint32_t i = 0; i < p->thread_cnt; i++)
@@ -120,6 +122,7 @@ static int pprof__init(void *self, const struct export_opts *opts, const struct 
 	err = folding__init(&p->folding, opts, true);
 	err = err ? err : strpool__init(&p->strings);
 	err = err ? err : strpool__init(&p->functions);
+	err = err ? err : strpool__init(&p->mappings);
 	return err;
 }
 
@@ -152,11 +155,40 @@ static void put_value_type(struct pprof *p, uint32_t field, const char *type, co
 	proto__close(&p->proto, mark);
 }
 
+/* One that has everything keeps pprof from looking for symbols. */
+static void put_mapping(struct pprof *p, uint32_t id, const char *file)
+{
+	struct proto *proto = &p->proto;
+	size_t mark = proto__open(proto, PROFILE_MAPPING);
+
+	proto__u64(proto, MAPPING_MAPPING_ID, id);
+	if (file)
+		proto__u64(proto, MAPPING_FILENAME, string_id(p, file));
+	proto__u64(proto, MAPPING_HAS_FUNCTIONS, 1);
+	proto__u64(proto, MAPPING_HAS_FILENAMES, 1);
+	proto__u64(proto, MAPPING_HAS_LINE_NUMBERS, 1);
+	proto__close(proto, mark);
+}
+
+/* Python's files have one together, each file of native code its own. */
+static uint32_t mapping_id(struct pprof *p, const struct agg_result *r, const struct agg_func *f)
+{
+	const char *file = strpool__get(&r->strings, f->file);
+	uint32_t before = p->mappings.cnt, id = 0;
+
+	if (f->kind == FUNC_PYTHON || !*file)
+		return MAPPING_ID;
+	if (strpool__add(&p->mappings, file, strlen(file), &id))
+		p->proto.err = -ENOMEM;
+	if (id >= before)
+		put_mapping(p, MAPPING_ID + id, file);
+	return MAPPING_ID + id;
+}
+
 static void put_head(struct pprof *p, const struct agg_result *r)
 {
 	struct proto *proto = &p->proto;
 	uint64_t end_ns = r->totals.end_ns;
-	size_t mark;
 
 	put_value_type(p, PROFILE_SAMPLE_TYPE, r->sample_ns ? "samples" : "calls", "count");
 	put_value_type(p, PROFILE_SAMPLE_TYPE, "wall", "nanoseconds");
@@ -170,16 +202,8 @@ static void put_head(struct pprof *p, const struct agg_result *r)
 	proto__u64(proto, PROFILE_DURATION_NANOS, end_ns > r->start_ns ? end_ns - r->start_ns : 0);
 	put_value_type(p, PROFILE_PERIOD_TYPE, r->sample_ns ? "cpu" : "wall", "nanoseconds");
 	proto__u64(proto, PROFILE_PERIOD, r->sample_ns ? r->sample_ns : 1);
-	/* one that has everything keeps pprof from looking for symbols */
-	mark = proto__open(proto, PROFILE_MAPPING);
-	proto__u64(proto, MAPPING_MAPPING_ID, MAPPING_ID);
-	if (r->process_cnt)
-		proto__u64(proto, MAPPING_FILENAME,
-			   string_id(p, strpool__get(&r->strings, r->processes[0].exe)));
-	proto__u64(proto, MAPPING_HAS_FUNCTIONS, 1);
-	proto__u64(proto, MAPPING_HAS_FILENAMES, 1);
-	proto__u64(proto, MAPPING_HAS_LINE_NUMBERS, 1);
-	proto__close(proto, mark);
+	put_mapping(p, MAPPING_ID,
+		    r->process_cnt ? strpool__get(&r->strings, r->processes[0].exe) : NULL);
 }
 
 static void __attribute__((format(printf, 2, 3))) comment(struct pprof *p, const char *fmt, ...)
@@ -235,7 +259,7 @@ static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t s
 }
 
 /* Id of a location, which is written at its first use, before the sample. */
-static uint32_t location_id(struct pprof *p, uint32_t function, uint32_t line)
+static uint32_t location_id(struct pprof *p, uint32_t mapping, uint32_t function, uint32_t line)
 {
 	uint64_t key = (uint64_t)function << 32 | line;
 	struct proto *proto = &p->proto;
@@ -249,7 +273,7 @@ static uint32_t location_id(struct pprof *p, uint32_t function, uint32_t line)
 		proto->err = -ENOMEM;
 	mark = proto__open(proto, PROFILE_LOCATION);
 	proto__u64(proto, LOCATION_LOCATION_ID, id);
-	proto__u64(proto, LOCATION_MAPPING_ID, MAPPING_ID);
+	proto__u64(proto, LOCATION_MAPPING_ID, mapping);
 	inner = proto__open(proto, LOCATION_LINE);
 	proto__u64(proto, LINE_FUNCTION_ID, function);
 	proto__u64(proto, LINE_LINE, line);
@@ -277,7 +301,7 @@ static uint32_t function_id(struct pprof *p, const struct agg_result *r, uint32_
 {
 	const struct agg_func *f = &r->funcs[index];
 	const uint32_t key[4] = { f->qualname, f->file, f->line, f->name };
-	uint32_t before = p->functions.cnt, id = 0, system_name;
+	uint32_t before = p->functions.cnt, id = 0, system_name, name;
 
 	if (p->function_of[index])
 		return p->function_of[index];
@@ -286,10 +310,15 @@ static uint32_t function_id(struct pprof *p, const struct agg_result *r, uint32_
 	p->function_of[index] = id;
 	if (id < before)
 		return id;
+	name = string_id(p, strpool__get(&r->strings, f->qualname));
+	if (f->kind != FUNC_PYTHON) { /* the mapping tells the file; C++ is C++ */
+		put_function(p, id, name, name, 0, 0);
+		return id;
+	}
 	system_name = system_name_id(p, strpool__get(&r->strings, f->short_file),
 				     strpool__get(&r->strings, f->qualname));
-	put_function(p, id, string_id(p, strpool__get(&r->strings, f->qualname)), system_name,
-		     string_id(p, strpool__get(&r->strings, f->file)), f->line);
+	put_function(p, id, name, system_name, string_id(p, strpool__get(&r->strings, f->file)),
+		     f->line);
 	return id;
 }
 
@@ -345,10 +374,11 @@ static uint32_t locate(struct pprof *p, const struct agg_result *r, uint32_t fun
 	uint32_t id;
 
 	if (func == FOLDING_CUT)
-		return location_id(p, cut_function(p), 0);
+		return location_id(p, MAPPING_ID, cut_function(p), 0);
 	if (!line && p->location_of[func])
 		return p->location_of[func];
-	id = location_id(p, function_id(p, r, func), line ? line : r->funcs[func].line);
+	id = location_id(p, mapping_id(p, r, &r->funcs[func]), function_id(p, r, func),
+			 line ? line : r->funcs[func].line);
 	if (!line)
 		p->location_of[func] = id;
 	return id;

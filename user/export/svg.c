@@ -44,6 +44,7 @@ static int svg__init(void *self, const struct export_opts *opts, const struct ex
 static const char *class_of(void *ctx, const struct svg_box *box)
 {
 	const struct agg_result *r = ctx;
+	const struct agg_func *f;
 	const char *file, *below;
 
 	switch (box->kind) {
@@ -57,7 +58,10 @@ static const char *class_of(void *ctx, const struct svg_box *box)
 	case SVG_FRAME:
 		break;
 	}
-	file = strpool__get(&r->strings, r->funcs[r->stacks[box->index].func].file);
+	f = &r->funcs[r->stacks[box->index].func];
+	if (f->kind != FUNC_PYTHON)
+		return f->kind == FUNC_KERNEL ? "ker" : "nat";
+	file = strpool__get(&r->strings, f->file);
 	if (!strncmp(file, "<frozen ", 8))
 		return "std";
 	switch (place_of_file(file, &below)) {

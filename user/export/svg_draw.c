@@ -70,7 +70,11 @@ static const char *name_of(const struct agg_result *r, const struct svg_box *box
 		break;
 	case SVG_FRAME:
 		f = &r->funcs[r->stacks[box->index].func];
-		if (f->short_file)
+		if (f->kind != FUNC_PYTHON)
+			snprintf(raw, sizeof(raw), "%.250s (%.250s)",
+				 strpool__get(&r->strings, f->qualname),
+				 strpool__get(&r->strings, f->short_file));
+		else if (f->short_file)
 			snprintf(raw, sizeof(raw), "%.250s (%.250s:%" PRIu32 ")",
 				 strpool__get(&r->strings, f->qualname),
 				 strpool__get(&r->strings, f->short_file), f->line);
@@ -154,6 +158,10 @@ static const char style[] =
 	".std.s3 rect{fill:#c3daf2}.std.s4 rect{fill:#a2c4e8}"
 	".pkg rect{fill:#b3d89c}.pkg.s1 rect{fill:#c0dfac}.pkg.s2 rect{fill:#a6d08c}"
 	".pkg.s3 rect{fill:#cbe6ba}.pkg.s4 rect{fill:#add494}"
+	".nat rect{fill:#e8c4b0}.nat.s1 rect{fill:#edd0bf}.nat.s2 rect{fill:#e3b8a1}"
+	".nat.s3 rect{fill:#f1dccf}.nat.s4 rect{fill:#e5beaa}"
+	".ker rect{fill:#cdb5dd}.ker.s1 rect{fill:#d7c3e4}.ker.s2 rect{fill:#c3a7d6}"
+	".ker.s3 rect{fill:#e0d1eb}.ker.s4 rect{fill:#c8aeda}"
 	".same rect{fill:#e4e4e4}.more1 rect{fill:#ffd9cc}.more2 rect{fill:#ffb09a}.more3 rect{fill:#ff8063}"
 	".more4 rect{fill:#f04e37}.less1 rect{fill:#d3e2ff}.less2 rect{fill:#a7c6ff}.less3 rect{fill:#78a5fb}"
 	".less4 rect{fill:#4a7ff0}"

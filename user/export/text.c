@@ -132,7 +132,8 @@ static void put_name(struct outbuf *b, const struct agg_result *r, const struct 
 		return;
 	}
 	put_escaped(b, file);
-	outbuf__printf(b, ":%" PRIu32, f->line);
+	if (f->kind == FUNC_PYTHON)
+		outbuf__printf(b, ":%" PRIu32, f->line);
 	if (by == RANKING_LINE)
 		return;
 	outbuf__putc(b, '(');

@@ -64,14 +64,19 @@ static int read_all(int fd, size_t cap, char **buf, size_t *len)
 
 int proc_file__read(pid_t pid, const char *name, size_t cap, char **out, size_t *len)
 {
-	auto_free char *buf = NULL;
-	auto_close int fd = -1;
 	char path[96];
-	int err;
 
 	if ((size_t)snprintf(path, sizeof(path), "/proc/%d/%s", pid, name) >= sizeof(path))
 		return -ENAMETOOLONG;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return proc_read(path, cap, out, len);
+}
+
+int proc_read(const char *path, size_t cap, char **out, size_t *len)
+{
+	auto_free char *buf = NULL;
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int err;
+
 	if (fd < 0)
 		return proc_gone(-errno);
 	err = read_all(fd, cap, &buf, len);

@@ -20,6 +20,9 @@
  */
 int proc_file__read(pid_t pid, const char *name, size_t cap, char **out, size_t *len);
 
+/* proc_read - the same of a file that is nobody's: "/proc/kallsyms". */
+int proc_read(const char *path, size_t cap, char **out, size_t *len);
+
 /* proc_file__field - number behind "Name:" in the text of a status file; @index counts the words
  * behind it, -1: the last one. 0 or -ENOENT. */
 int proc_file__field(const char *text, const char *name, int index, long long *out);

@@ -259,11 +259,14 @@ int agg_add_func(struct aggregate *a, const struct agg_func *func, uint32_t *ind
 }
 
 /* The path from the longest import root on that it lies in; without one, by its shape. */
-static const char *short_file(const struct aggregate *a, uint32_t process, const char *file)
+static const char *short_file(const struct aggregate *a, uint32_t process,
+			      const struct trace_func *func)
 {
 	const struct live_process *p = &a->live_processes[process];
-	const char *below;
+	const char *file = func->file, *below;
 
+	if (func->kind != FUNC_PYTHON)
+		return trace_native_file(func->file);
 	for (uint32_t i = 0; file && i < p->root_cnt; i++) {
 		const struct strpool_str *root = &a->r.strings.strs[p->roots[i]];
 		size_t len = root->len;
@@ -280,7 +283,7 @@ static const char *short_file(const struct aggregate *a, uint32_t process, const
 static int on_func(void *self, const struct trace_func *func)
 {
 	struct aggregate *a = self;
-	struct agg_func f = { .line = func->line };
+	struct agg_func f = { .line = func->line, .kind = func->kind };
 	uint32_t i;
 	int err;
 
@@ -290,7 +293,7 @@ static int on_func(void *self, const struct trace_func *func)
 	err = agg_intern(a, func->qualname, &f.qualname);
 	err = err ? err : agg_intern(a, func->name, &f.name);
 	err = err ? err : agg_intern(a, func->file, &f.file);
-	err = err ? err : agg_intern(a, short_file(a, f.process, func->file), &f.short_file);
+	err = err ? err : agg_intern(a, short_file(a, f.process, func), &f.short_file);
 	err = err ? err : agg_add_func(a, &f, &i);
 	return err ? err : idmap__set(&a->func_ids, func->id, i);
 }

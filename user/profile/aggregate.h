@@ -54,6 +54,7 @@ struct agg_func {
 	uint32_t qualname, name, file;
 	uint32_t short_file; /* from its import root on; the whole path without one */
 	uint32_t line;
+	uint8_t kind; /* enum trace_func_kind */
 	uint64_t calls;
 	uint64_t self_ns;
 	uint64_t total_ns; /* recursion counted once */

@@ -92,7 +92,9 @@ static int merge_func(struct aggregate *a, const struct agg_result *from, uint32
 		      const struct mapped *m, uint32_t *index)
 {
 	const struct agg_func *f = &from->funcs[i];
-	struct agg_func copy = { .process = m->processes[f->process], .line = f->line };
+	struct agg_func copy = { .process = m->processes[f->process],
+				 .line = f->line,
+				 .kind = f->kind };
 	int err = same_string(a, from, f->qualname, &copy.qualname);
 
 	err = err ? err : same_string(a, from, f->name, &copy.name);

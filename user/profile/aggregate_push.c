@@ -83,6 +83,7 @@ static int push_funcs(struct push *p)
 		const struct trace_func func = { .id = i + 1,
 						 .process = from->process + 1,
 						 .line = from->line,
+						 .kind = from->kind,
 						 .qualname = text(p, from->qualname),
 						 .name = text(p, from->name),
 						 .file = text(p, from->file) };

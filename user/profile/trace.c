@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profile/trace.h"
 
+#include <string.h>
+
 const char *trace_loss_name(unsigned int loss)
 {
 	static const char *const names[] = {
@@ -54,4 +56,18 @@ const char *trace_lock_name(unsigned int lock)
 	};
 
 	return lock < LOCK_CNT ? names[lock] : "unknown";
+}
+
+const char *trace_kind_name(unsigned int kind)
+{
+	static const char *const names[] = { "python", "native", "kernel" };
+
+	return kind < FUNC_KIND_CNT ? names[kind] : "unknown";
+}
+
+const char *trace_native_file(const char *file)
+{
+	const char *slash = file ? strrchr(file, '/') : NULL;
+
+	return slash ? slash + 1 : file ? file : "";
 }

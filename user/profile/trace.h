@@ -176,15 +176,30 @@ struct trace_thread {
 	const char *name; /* of the operating system */
 };
 
-/* A code object. */
+/* What a function is. Written to files: append only. */
+enum trace_func_kind {
+	FUNC_PYTHON = 0,
+	FUNC_NATIVE =
+		1, /* of the process: its name is a symbol, its file an executable or library */
+	FUNC_KERNEL = 2, /* its file is "[kernel]" or a module: "[ext4]" */
+	FUNC_KIND_CNT
+};
+
+/* A code object, or native code. */
 struct trace_func {
 	uint32_t id;
 	uint32_t process; /* id */
 	uint32_t line; /* co_firstlineno */
+	uint8_t kind; /* enum trace_func_kind */
 	const char *qualname; /* co_qualname; co_name before 3.11 */
 	const char *name; /* co_name */
 	const char *file; /* co_filename */
 };
+
+/* trace_kind_name - "python", "native", "kernel"; static. trace_native_file - a library's file without its
+ * folder; "" for NULL. */
+const char *trace_kind_name(unsigned int kind);
+const char *trace_native_file(const char *file);
 
 struct trace_event {
 	uint64_t ts_ns;
