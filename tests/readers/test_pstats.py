@@ -15,6 +15,8 @@ from test_pprof import PYEBPF, convert, expected, generate
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = HERE / "pstats_program.py"
 GENERATORS = {"count", "walk", "<genexpr>"}
+CACHE = pathlib.Path(os.environ.get("PYEBPF_CACHE") or
+                     pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pyebpf")
 COMPARED = ["3.9-bullseye", "3.11-debian", "3.13-trixie", "3.15-sid"]
 
 
@@ -160,6 +162,30 @@ def test_a_function_found_on_the_stack_has_no_calls(any_python, captures, tmp_pa
     got = read(any_python.command, dump(capture, tmp_path))
     for callers in got["callers"].values():
         assert set(callers) <= set(got["funcs"])
+
+
+SNAKEVIZ = """
+import json, pstats, sys
+from snakeviz.stats import json_stats, table_rows
+stats = pstats.Stats(sys.argv[1])
+json.dump({"rows": table_rows(stats), "tree": json_stats(stats)}, sys.stdout)
+"""
+
+
+def test_snakeviz_reads_it(capture, tmp_path):
+    """What its page shows: the table, and the tree of who calls whom."""
+    python = CACHE / "bin/launched/bin/python"
+    if not python.exists():
+        pytest.fail("%s is missing: run scripts/setup" % python)
+    done = subprocess.run([python, "-c", SNAKEVIZ, dump(capture[0], tmp_path)], stdout=subprocess.PIPE, check=True,
+                          env=dict(os.environ, PYTHONIOENCODING="utf-8"))
+    got, want = json.loads(done.stdout), expected(capture)
+    rows = {int(row[-1].split("(")[0].rsplit(":", 1)[1]): row for row in got["rows"]}
+    assert set(rows) == set(want) and len(got["tree"]) == len(want)
+    for line, (calls, self_ns, total_ns) in want.items():
+        assert rows[line][0][1] == calls
+        assert [float(rows[line][1]), float(rows[line][3])] == pytest.approx([self_ns / 1e9, total_ns / 1e9], rel=1e-3)
+    assert all(node["children"] and node["callers"] for node in got["tree"].values())
 
 
 def test_an_empty_capture(tmp_path, any_python):
