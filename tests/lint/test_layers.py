@@ -32,12 +32,14 @@ EDGES = {
     "import": "base profile",
     # serves bytes; what they are is the command's business
     "view": "base net",
+    # what is in a store goes to a server: it reads profiles, and knows nothing of where they came from
+    "sink": "base export import profile store",
     # a window is a capture that becomes profiles: after the fact, but for the names of running processes
     "agent": "base proc decode export profile store",
     # what it shows is the model; where that came from it does not know
     "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base agent net store proc view cpython inline capture assemble symbol capfile decode profile export import tui abi",
+    "cmd": "base agent sink net store proc view cpython inline capture assemble symbol capfile decode profile export import tui abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.
@@ -50,6 +52,7 @@ LIBRARIES = {
     r"zlib\.h": "export import store",
     r"yajl/": "import",
     r"sqlite3\.h": "store",
+    r"curl/": "sink",
     r"yaml\.h": "base",
     r"ncurses\.h": "tui",
     r"microhttpd\.h": "net",

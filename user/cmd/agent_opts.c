@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "cmd/sinks.h"
 
 #define SECOND	      1000000000ull
 #define RATE_MAX      1000u
@@ -124,6 +125,10 @@ static const struct opt_row talk_rows[] = {
 	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "status: print JSON", false, NULL },
 	{ 0 },
 };
+static const struct opt_row sink_rows[] = {
+	{ 0, "sink", "TYPE=URL", OPT_CUSTOM, AT(sinks), NULL, SINK_HELP, false, sinks_option },
+	{ 0 },
+};
 static const struct opt_row other_rows[] = {
 	{ 0, "config", "FILE", OPT_STRING, AT(config), NULL,
 	  "read the settings that are not given here from this file, not from " AGENT_CONFIG
@@ -138,6 +143,7 @@ static const struct opt_group groups[] = {
 	{ "Sampling", sampling_rows, 0 },
 	{ "Store", store_rows, 0 },
 	{ "Services", service_rows, 0 },
+	{ "Sinks", sink_rows, 0 },
 	{ "Limits", limit_opt_rows, 0 },
 	{ "Bursts", burst_rows, 0 },
 	{ "Talking to it", talk_rows, 0 },
@@ -162,6 +168,7 @@ const struct opt_command agent_command = {
 		    "  sudo pyebpf agent --window 10s --store /tmp/profiles --label zone=a\n"
 		    "  sudo pyebpf agent -r 99 -d 10m --store ten-minutes\n"
 		    "  sudo pyebpf agent burst service=web seconds=5\n"
+		    "  sudo pyebpf agent --sink clickhouse=http://clickhouse:8123\n"
 		    "  pyebpf agent --check-config --config new.yaml\n",
 };
 
@@ -170,8 +177,14 @@ static int read_relabel(void *opts, const struct yaml_node *node, struct err *e)
 	return relabel__read(&((struct agent_opts *)opts)->relabel, node, e);
 }
 
+static int read_sinks(void *opts, const struct yaml_node *node, struct err *e)
+{
+	return sinks_read(&((struct agent_opts *)opts)->sinks, node, e);
+}
+
 static const struct config_section sections[] = {
 	{ "relabel_configs", read_relabel },
+	{ "sinks", read_sinks },
 	{ 0 },
 };
 
@@ -272,6 +285,9 @@ static bool differ(const char *a, const char *b)
 
 const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b)
 {
+	if (a->sinks.cnt != b->sinks.cnt ||
+	    memcmp(a->sinks.items, b->sinks.items, a->sinks.cnt * sizeof(a->sinks.items[0])) != 0)
+		return "sink";
 	return strcmp(a->store, b->store) != 0	  ? "store"
 	       : a->window_ns != b->window_ns	  ? "window"
 	       : a->rate != b->rate		  ? "rate"

@@ -9,6 +9,7 @@
 #include "agent/relabel.h"
 #include "cmd/config.h"
 #include "cmd/options.h"
+#include "sink/spec.h"
 #include "store/store.h"
 
 #define AGENT_STORE	 "/var/lib/pyebpf/store"
@@ -41,6 +42,7 @@ struct agent_opts {
 	struct agent_labels labels;
 	struct agent_globs include, exclude;
 	bool include_cmdline;
+	struct sink_list sinks;
 	struct relabel *relabel; /* NULL: no rules */
 	uint64_t max_cpu_pct, max_memory; /* of each CPU; bytes */
 	const char *socket, *listen; /* NULL: the default, if it can be had; "": none */

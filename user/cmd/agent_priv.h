@@ -16,6 +16,7 @@
 
 struct burst;
 struct httpd;
+struct sender;
 
 /* Since the start. */
 struct agent_totals {
@@ -55,6 +56,8 @@ struct agent {
 	int epoll_fd;
 	struct control *control;
 	struct httpd *httpd;
+	struct sink_list sinks; /* of the start */
+	struct sender *sender; /* NULL: no sinks */
 	bool reload, burst_asked; /* by a signal */
 	uint64_t start_ns, tick_ns, window_ns, next_look_ns; /* CLOCK_MONOTONIC */
 	enum agent_state state;

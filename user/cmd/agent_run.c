@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/select.h"
+#include "sink/sender.h"
 
 #define SECOND	 1000000000ull
 #define FIRST_NS (10 * SECOND) /* a first profile soon after the start */
@@ -36,14 +37,30 @@ static int new_capture(void)
 	return fd < 0 ? -errno : fd;
 }
 
+/* What is still owed to a sink is too old for nothing but the number of bytes. */
+static int64_t age_limit(const struct agent *a, int64_t now)
+{
+	int64_t age = (int64_t)a->opts->max_age_ns, owed;
+
+	if (!a->sender || !age)
+		return age;
+	owed = sender__oldest_owed_ns(a->sender);
+	if (!owed)
+		return 0;
+	/* names of windows have whole seconds */
+	owed = owed == INT64_MAX ? 0 : now - owed + 2 * (int64_t)SECOND;
+	return owed > age ? owed : age;
+}
+
 static void trim(struct agent *a)
 {
+	int64_t now = wall_ns();
 	const struct store_limits limits = { .max_bytes = a->opts->max_bytes,
-					     .max_age_ns = (int64_t)a->opts->max_age_ns };
+					     .max_age_ns = age_limit(a, now) };
 	struct store_trimmed removed = { 0 };
 	struct err e = { 0 };
 
-	if (store__trim(a->store, wall_ns(), &limits, &removed, &e))
+	if (store__trim(a->store, now, &limits, &removed, &e))
 		log_warn("%s", e.what[0] ? e.what : "old profiles cannot be removed");
 	a->totals.trimmed_by_age += removed.by_age;
 	a->totals.trimmed_by_bytes += removed.by_bytes;
@@ -85,6 +102,7 @@ static void write_window(struct agent *a, int fd)
 			 " bytes, %" PRIu64 " lost",
 			 t->windows, got.profiles, got.samples, got.bytes, got.lost);
 	trim(a);
+	sender__check(a->sender);
 }
 
 static int next_part(void *ctx)
@@ -152,6 +170,7 @@ static void agent_done(struct agent *a)
 		close(a->capture);
 	services__free(a->services);
 	store__free(a->store);
+	sender__stop(a->sender);
 	agent_settings_free(a->settings);
 }
 
@@ -172,8 +191,12 @@ static uint64_t offset_of(const char *node, uint64_t window_ns)
 static int open_agent(struct agent *a, struct err *e)
 {
 	const struct store_mended *mended;
-	int err = store__open(&a->store, a->opts->store, STORE_WRITE, e);
+	int err = 0;
 
+	a->sinks = a->opts->sinks;
+	if (a->sinks.cnt) /* first: it has nothing of what is opened here */
+		err = sender__start(&a->sender, a->opts->store, &a->sinks, e);
+	err = err ? err : store__open(&a->store, a->opts->store, STORE_WRITE, e);
 	err = err ? err : services__new(&a->services);
 	if (err)
 		return err;

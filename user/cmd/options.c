@@ -120,6 +120,16 @@ int options_usage(const struct opt_command *cmd, const char *fmt, ...)
 	return err;
 }
 
+/* What is said of an argument may go to a log: not the name and password of an address in it. */
+static int shown_len(const char *arg)
+{
+	const char *address = arg ? strstr(arg, "://") : NULL;
+
+	if (address && strchr(address, '@'))
+		return (int)(address - arg);
+	return arg ? (int)strlen(arg) : 0;
+}
+
 static int take_option(const struct opt_command *cmd, const struct flat *f, int row,
 		       const char *arg)
 {
@@ -129,8 +139,8 @@ static int take_option(const struct opt_command *cmd, const struct flat *f, int 
 	if (err == -ENOMEM)
 		return err;
 	if (err)
-		return options_usage(cmd, "--%s %s: %s", f->rows[row]->name, arg ? arg : "",
-				     e.what[0] ? e.what : err_str(err));
+		return options_usage(cmd, "--%s %.*s: %s", f->rows[row]->name, shown_len(arg),
+				     arg ? arg : "", e.what[0] ? e.what : err_str(err));
 	return 0;
 }
 

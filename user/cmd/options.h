@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/optvalue.h"
 
 enum opt_type {
 	OPT_FLAG, /* bool: true when given */
@@ -108,17 +109,5 @@ int options_usage(const struct opt_command *cmd, const char *fmt, ...)
 
 /* options_help - print the help of a command. */
 void options_help(const struct opt_command *cmd);
-
-/**
- * opt_duration, opt_size, opt_unsigned - read a value as the types above do
- *
- * Return: 0, -EINVAL, or -ERANGE for a number that does not fit; *@value is then as before.
- */
-int opt_duration(const char *s, uint64_t *ns);
-int opt_size(const char *s, uint64_t *bytes);
-int opt_unsigned(const char *s, uint64_t *value);
-
-/* opt_word - the index of @s among @words, which end with NULL; -1: none of them. */
-int opt_word(const char *const *words, const char *s);
 
 #endif

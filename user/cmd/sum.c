@@ -31,18 +31,10 @@ void sum__done(struct sum *s)
 	s->all = NULL;
 }
 
-int sum__add(struct sum *s, int fd, const char *name, const struct input_opts *opts, struct err *e)
+static int add_part(struct sum *s, const struct aggregate *one, const char *name, struct err *e)
 {
-	const struct aggregate_opts agg_opts = { .raw = s->raw, .lines = s->lines, .part = true };
-	auto_fn(free_aggregate) struct aggregate *one = NULL;
 	char shown[512];
-	int err = aggregate__new(&one, &agg_opts);
 
-	err = err ? err : input_read(fd, opts, &aggregate_consumer, one, e);
-	if (err == -PYE_EFORMAT)
-		return input_explain(name, e);
-	if (err)
-		return err;
 	if (e->what[0])
 		log_warn("%s: %s", text_escape(shown, sizeof(shown), name, strlen(name)), e->what);
 	if (s->cnt && !aggregate__result(s->all)->sample_ns != !aggregate__result(one)->sample_ns)
@@ -51,6 +43,28 @@ int sum__add(struct sum *s, int fd, const char *name, const struct input_opts *o
 			       aggregate__result(one)->sample_ns ? "samples" : "calls");
 	s->cnt++;
 	return aggregate__merge(s->all, aggregate__result(one));
+}
+
+int sum__take(struct sum *s, sum_fn fn, void *ctx, const char *name, struct err *e)
+{
+	const struct aggregate_opts agg_opts = { .raw = s->raw, .lines = s->lines, .part = true };
+	auto_fn(free_aggregate) struct aggregate *one = NULL;
+	int err = aggregate__new(&one, &agg_opts);
+
+	err = err ? err : fn(ctx, &aggregate_consumer, one, e);
+	return err ? err : add_part(s, one, name, e);
+}
+
+int sum__add(struct sum *s, int fd, const char *name, const struct input_opts *opts, struct err *e)
+{
+	const struct aggregate_opts agg_opts = { .raw = s->raw, .lines = s->lines, .part = true };
+	auto_fn(free_aggregate) struct aggregate *one = NULL;
+	int err = aggregate__new(&one, &agg_opts);
+
+	err = err ? err : input_read(fd, opts, &aggregate_consumer, one, e);
+	if (err == -PYE_EFORMAT)
+		return input_explain(name, e);
+	return err ? err : add_part(s, one, name, e);
 }
 
 int sum__close(struct sum *s)

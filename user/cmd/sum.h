@@ -34,6 +34,12 @@ void sum__done(struct sum *s);
  */
 int sum__add(struct sum *s, int fd, const char *name, const struct input_opts *opts, struct err *e);
 
+/* sum_fn - push a trace into a consumer; as input_read() returns. */
+typedef int (*sum_fn)(void *ctx, const struct trace_consumer *consumer, void *self, struct err *e);
+
+/* sum__take - the same of what @fn pushes. */
+int sum__take(struct sum *s, sum_fn fn, void *ctx, const char *name, struct err *e);
+
 /* sum__close - complete the sums, before they are looked at. 0 or -ENOMEM. */
 int sum__close(struct sum *s);
 

@@ -3,10 +3,11 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "store/sql.h"
 
 /* Another schema is another number: the catalogue is then made again from the files. */
 #define SCHEMA_NUMBER 1
@@ -26,7 +27,10 @@ enum statement {
 	STMT_CNT
 };
 
-static const char schema[] = "PRAGMA foreign_keys = ON;"
+/* A window is on disk before its row: a row that a power cut takes is made again from the file. No
+ * write-ahead log: readers would have to write, too. */
+static const char create[] = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = NORMAL;"
+			     "PRAGMA foreign_keys = ON;"
 			     "CREATE TABLE IF NOT EXISTS window ("
 			     " id INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE,"
 			     " start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,"
@@ -52,86 +56,31 @@ static const char *const statements[STMT_CNT] = {
 	[STMT_BYTES] = "SELECT COALESCE(SUM(bytes), 0) FROM window",
 };
 
-struct catalogue {
-	sqlite3 *db;
-	sqlite3_stmt *statements[STMT_CNT];
+static const struct sql_schema schema = {
+	.what = "catalogue",
+	.number = SCHEMA_NUMBER,
+	.create = create,
+	.statements = statements,
+	.statement_cnt = STMT_CNT,
 };
 
-/* What SQLite says, as one of our numbers. */
-static int failed(const struct catalogue *c, int code, struct err *e)
-{
-	const char *why = c->db ? sqlite3_errmsg(c->db) : sqlite3_errstr(code);
-
-	switch (code & 0xff) {
-	case SQLITE_NOMEM:
-		return -ENOMEM;
-	case SQLITE_CORRUPT:
-	case SQLITE_NOTADB:
-	case SQLITE_ERROR: /* no such table or column */
-	case SQLITE_SCHEMA:
-		return err_set(e, -PYE_EFORMAT, "the catalogue cannot be used: %s", why);
-	default:
-		return err_set(e, -PYE_EOUTPUT, "the catalogue cannot be written: %s", why);
-	}
-}
-
-static int prepare(struct catalogue *c)
-{
-	for (unsigned int i = 0; i < STMT_CNT; i++) {
-		int code = sqlite3_prepare_v3(c->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT,
-					      &c->statements[i], NULL);
-
-		if (code)
-			return code;
-	}
-	return SQLITE_OK;
-}
-
-static int number_of(void *ctx, int cnt, char **values, char **names)
-{
-	(void)cnt;
-	(void)names;
-	*(long *)ctx = values[0] ? strtol(values[0], NULL, 10) : 0;
-	return 0;
-}
-
-static int set_up(struct catalogue *c)
-{
-	long number = 0;
-	int code = sqlite3_exec(c->db, "PRAGMA user_version", number_of, &number, NULL);
-
-	if (code)
-		return code;
-	if (number && number != SCHEMA_NUMBER)
-		return SQLITE_NOTADB;
-	/* A window is on disk before its row: a row that a power cut takes is made again from the file. No
-	 * write-ahead log: readers would have to write, too. */
-	code = sqlite3_exec(c->db, "PRAGMA journal_mode = DELETE; PRAGMA synchronous = NORMAL",
-			    NULL, NULL, NULL);
-	code = code ? code : sqlite3_exec(c->db, schema, NULL, NULL, NULL);
-	return code ? code : prepare(c);
-}
+struct catalogue {
+	struct sql sql;
+	sqlite3_stmt *statements[STMT_CNT];
+};
 
 int catalogue__open(struct catalogue **out, const char *path, struct err *e)
 {
 	struct catalogue *c = calloc(1, sizeof(*c));
-	int code, err;
+	int err;
 
 	if (!c)
 		return -ENOMEM;
-	code = sqlite3_open_v2(path ? path : ":memory:", &c->db,
-			       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-				       SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_URI,
-			       NULL);
-	if (!code)
-		sqlite3_busy_timeout(c->db, 5000);
-	code = code ? code : set_up(c);
-	if (!code) {
+	err = sql__open(&c->sql, path, &schema, c->statements, e);
+	if (err)
+		catalogue__free(c);
+	else
 		*out = c;
-		return 0;
-	}
-	err = failed(c, code, e);
-	catalogue__free(c);
 	return err;
 }
 
@@ -139,10 +88,13 @@ void catalogue__free(struct catalogue *c)
 {
 	if (!c)
 		return;
-	for (unsigned int i = 0; i < STMT_CNT; i++)
-		sqlite3_finalize(c->statements[i]);
-	sqlite3_close(c->db);
+	sql__close(&c->sql, &schema, c->statements);
 	free(c);
+}
+
+static int failed(const struct catalogue *c, int code, struct err *e)
+{
+	return sql__failed(&c->sql, &schema, code, e);
 }
 
 /* As SQLite wants the name of a file that it may not write to. */
@@ -161,7 +113,7 @@ static int copy_rows(struct catalogue *c, const char *path)
 {
 	char uri[3 * PATH_MAX + 16];
 	sqlite3_stmt *attach = NULL;
-	int code = sqlite3_prepare_v2(c->db, "ATTACH ? AS disk", -1, &attach, NULL);
+	int code = sqlite3_prepare_v2(c->sql.db, "ATTACH ? AS disk", -1, &attach, NULL);
 
 	read_only_uri(path, uri, sizeof(uri));
 	if (!code)
@@ -171,15 +123,15 @@ static int copy_rows(struct catalogue *c, const char *path)
 	sqlite3_finalize(attach);
 	if (code)
 		return code;
-	code = sqlite3_exec(c->db,
+	code = sqlite3_exec(c->sql.db,
 			    "BEGIN;"
 			    "INSERT INTO main.window SELECT * FROM disk.window;"
 			    "INSERT INTO main.label SELECT * FROM disk.label;"
 			    "COMMIT",
 			    NULL, NULL, NULL);
 	if (code)
-		sqlite3_exec(c->db, "ROLLBACK", NULL, NULL, NULL);
-	sqlite3_exec(c->db, "DETACH disk", NULL, NULL, NULL);
+		sqlite3_exec(c->sql.db, "ROLLBACK", NULL, NULL, NULL);
+	sqlite3_exec(c->sql.db, "DETACH disk", NULL, NULL, NULL);
 	return code;
 }
 
@@ -188,14 +140,9 @@ int catalogue__copy(struct catalogue *c, const char *path)
 	return (copy_rows(c, path) & 0xff) == SQLITE_NOMEM ? -ENOMEM : 0;
 }
 
-/* Runs a statement that gives no rows, and leaves it ready for the next time. */
 static int run(struct catalogue *c, enum statement which, struct err *e)
 {
-	int code = sqlite3_step(c->statements[which]);
-	int err = code == SQLITE_DONE || code == SQLITE_ROW ? 0 : failed(c, code, e);
-
-	sqlite3_reset(c->statements[which]);
-	return err;
+	return sql__run(&c->sql, &schema, c->statements[which], e);
 }
 
 static void bind_text(struct catalogue *c, enum statement which, int at, const char *text)
@@ -224,7 +171,7 @@ int catalogue__add(struct catalogue *c, const struct store_window *window, struc
 	sqlite3_bind_int64(add, 3, window->end_ns);
 	sqlite3_bind_int64(add, 4, (int64_t)window->bytes);
 	err = run(c, STMT_ADD, e);
-	id = sqlite3_last_insert_rowid(c->db);
+	id = sqlite3_last_insert_rowid(c->sql.db);
 	for (uint32_t i = 0; i < window->label_cnt && !err; i++) {
 		sqlite3_bind_int64(label, 1, id);
 		bind_text(c, STMT_ADD_LABEL, 2, window->labels[i].name);
@@ -242,14 +189,8 @@ int catalogue__remove(struct catalogue *c, const char *file, struct err *e)
 
 int catalogue__has(struct catalogue *c, const char *file, struct err *e)
 {
-	int code;
-
 	bind_text(c, STMT_HAS, 1, file);
-	code = sqlite3_step(c->statements[STMT_HAS]);
-	sqlite3_reset(c->statements[STMT_HAS]);
-	if (code == SQLITE_ROW || code == SQLITE_DONE)
-		return code == SQLITE_ROW;
-	return failed(c, code, e);
+	return sql__has(&c->sql, &schema, c->statements[STMT_HAS], e);
 }
 
 static const char *column(sqlite3_stmt *s, int at)

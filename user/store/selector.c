@@ -12,17 +12,10 @@
 #define CONDITIONS_MAX 32
 #define VALUE_MAX      1024
 
-enum op {
-	OP_EQUAL,
-	OP_NOT_EQUAL,
-	OP_MATCH,
-	OP_NOT_MATCH
-};
-
 struct condition {
 	char *name, *value;
-	enum op op;
-	regex_t regex; /* with OP_MATCH and OP_NOT_MATCH */
+	enum selector_op op;
+	regex_t regex; /* with SELECTOR_MATCH and SELECTOR_NOT_MATCH */
 	bool compiled;
 };
 
@@ -82,15 +75,15 @@ static int parse_name(struct cursor *c, char **out)
 	return *out ? 0 : -ENOMEM;
 }
 
-static int parse_op(struct cursor *c, enum op *out)
+static int parse_op(struct cursor *c, enum selector_op *out)
 {
 	static const struct {
 		char text[3];
-		enum op op;
-	} ops[] = { { "=~", OP_MATCH },
-		    { "!~", OP_NOT_MATCH },
-		    { "!=", OP_NOT_EQUAL },
-		    { "=", OP_EQUAL } };
+		enum selector_op op;
+	} ops[] = { { "=~", SELECTOR_MATCH },
+		    { "!~", SELECTOR_NOT_MATCH },
+		    { "!=", SELECTOR_NOT_EQUAL },
+		    { "=", SELECTOR_EQUAL } };
 
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
 		size_t len = strlen(ops[i].text);
@@ -161,7 +154,7 @@ static int parse_condition(struct cursor *c, struct selector *s)
 	err = err ? err : parse_op(c, &m->op);
 	skip_space(c);
 	err = err ? err : parse_value(c, &m->value);
-	if (!err && m->value && m->op >= OP_MATCH)
+	if (!err && m->value && m->op >= SELECTOR_MATCH)
 		err = compile(m, c->e);
 	skip_space(c);
 	return err;
@@ -229,11 +222,11 @@ const char *label_value(const struct store_label *labels, uint32_t label_cnt, co
 static bool holds(const struct condition *m, const char *value)
 {
 	switch (m->op) {
-	case OP_EQUAL:
+	case SELECTOR_EQUAL:
 		return !strcmp(value, m->value);
-	case OP_NOT_EQUAL:
+	case SELECTOR_NOT_EQUAL:
 		return strcmp(value, m->value) != 0;
-	case OP_MATCH:
+	case SELECTOR_MATCH:
 		return !regexec(&m->regex, value, 0, NULL, 0);
 	default:
 		return regexec(&m->regex, value, 0, NULL, 0) != 0;
@@ -246,5 +239,14 @@ bool selector__takes(const struct selector *s, const struct store_label *labels,
 		if (!holds(&s->conditions[i],
 			   label_value(labels, label_cnt, s->conditions[i].name)))
 			return false;
+	return true;
+}
+
+bool selector__condition(const struct selector *s, uint32_t i, struct selector_condition *out)
+{
+	if (!s || i >= s->cnt)
+		return false;
+	*out = (struct selector_condition){ s->conditions[i].name, s->conditions[i].value,
+					    s->conditions[i].op };
 	return true;
 }

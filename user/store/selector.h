@@ -32,6 +32,21 @@ int selector__parse(struct selector **out, const char *text, struct err *e);
 bool selector__takes(const struct selector *s, const struct store_label *labels,
 		     uint32_t label_cnt);
 
+enum selector_op {
+	SELECTOR_EQUAL,
+	SELECTOR_NOT_EQUAL,
+	SELECTOR_MATCH,
+	SELECTOR_NOT_MATCH
+};
+
+struct selector_condition {
+	const char *name, *value;
+	enum selector_op op;
+};
+
+/* selector__condition - number @i, for who asks others; false: there are no more. Borrowed. */
+bool selector__condition(const struct selector *s, uint32_t i, struct selector_condition *out);
+
 /* selector__free - NULL is fine. */
 void selector__free(struct selector *s);
 

@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Questions to ClickHouse (see clickhouse.c for the tables). FINAL makes one of rows that came twice; the sums are made by the
+ * shards and put together by the one that is asked.
+ */
+#include "sink/ask.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/grow.h"
+#include "base/idmap.h"
+#include "import/sink.h"
+#include "sink/http.h"
+#include "sink/rowbinary.h"
+
+#define SECOND	      1000000000
+#define WINDOW_MAX_S  301 /* a window is not longer */
+#define REPLY_MAX     (512u << 20)
+#define BUFFER_SIZE   4096
+#define FRAMES_MAX    TRACE_SAMPLE_FRAMES
+#define UNKNOWN_STACK "[a stack whose names are not there so far]"
+
+int ask_spec(struct sink_spec *out, const char *text, struct err *e)
+{
+	char whole[2048];
+	bool bare = !strncmp(text, "http://", 7) || !strncmp(text, "https://", 8);
+
+	if (snprintf(whole, sizeof(whole), "%s%s", bare ? "clickhouse=" : "", text) >=
+	    (int)sizeof(whole))
+		return err_set(e, -PYE_EUSAGE, "the server's address is too long");
+	if (sink_spec__parse(out, whole, e))
+		return -PYE_EUSAGE;
+	return out->ops == &sink_clickhouse
+		       ? 0
+		       : err_set(e, -PYE_EUSAGE,
+				 "%s is not asked from here: it has a page of its own",
+				 out->ops->type);
+}
+
+/* --- the question --- */
+
+/* A text of SQL. */
+static void put_text(struct outbuf *b, const char *s)
+{
+	outbuf__putc(b, '\'');
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c < ' ' || c == 0x7f)
+			outbuf__printf(b, "\\x%02X", c);
+		else if (c == '\'' || c == '\\')
+			outbuf__printf(b, "\\%c", c);
+		else
+			outbuf__putc(b, (char)c);
+	}
+	outbuf__putc(b, '\'');
+}
+
+static void put_label(struct outbuf *b, const char *name)
+{
+	if (!strcmp(name, STORE_SERVICE)) {
+		outbuf__puts(b, "service");
+	} else if (!strcmp(name, "node")) {
+		outbuf__puts(b, "node");
+	} else { /* one that is missing is at 0, and that is "" */
+		outbuf__puts(b, "lv[indexOf(lk, ");
+		put_text(b, name);
+		outbuf__puts(b, ")]");
+	}
+}
+
+static void put_condition(struct outbuf *b, const struct selector_condition *c)
+{
+	bool match = c->op >= SELECTOR_MATCH,
+	     negated = c->op == SELECTOR_NOT_EQUAL || c->op == SELECTOR_NOT_MATCH;
+	char whole[2048];
+
+	outbuf__puts(b, negated ? " AND NOT " : " AND ");
+	outbuf__puts(b, match ? "match(" : "(");
+	put_label(b, c->name);
+	outbuf__puts(b, match ? ", " : " = ");
+	snprintf(whole, sizeof(whole), match ? "^(?:%s)$" : "%s", c->value);
+	put_text(b, whole);
+	outbuf__putc(b, ')');
+}
+
+static void put_where(struct outbuf *b, const struct ask *a)
+{
+	bool is_default = a->type && !strcmp(a->type, ASK_TYPE_DEFAULT);
+	struct selector_condition c = { STORE_SERVICE, a->service, SELECTOR_EQUAL };
+	const struct selector_condition type = { ASK_TYPE_LABEL,
+						 is_default ? "|" ASK_TYPE_DEFAULT : a->type,
+						 is_default ? SELECTOR_MATCH : SELECTOR_EQUAL };
+
+	/* ts is in the key, and the windows of a day lie together */
+	outbuf__printf(b,
+		       " WHERE ts >= toDateTime(%" PRId64 ") AND ts <= toDateTime(%" PRId64
+		       ") AND end_ns > %" PRId64 " AND start_ns < %" PRId64,
+		       a->since_ns / SECOND - WINDOW_MAX_S, a->until_ns / SECOND + 1, a->since_ns,
+		       a->until_ns);
+	if (a->service)
+		put_condition(b, &c);
+	if (a->type)
+		put_condition(b, &type);
+	for (uint32_t i = 0; selector__condition(a->selector, i, &c); i++)
+		put_condition(b, &c);
+}
+
+/* --- asking --- */
+
+struct answer {
+	struct http *http;
+	struct http_call *call;
+	struct sink_request request;
+	const uint8_t *at, *end;
+	bool bad;
+};
+
+static void answer_done(struct answer *x)
+{
+	http_call__free(x->call);
+	http__free(x->http);
+	membuf__done(&x->request.body);
+}
+
+static int wait_for(struct answer *x, struct err *e)
+{
+	struct http_result r;
+
+	while (!http__next(x->http, &r)) {
+		int err = http__wait(x->http, NULL, 0, 1000);
+
+		if (err)
+			return err;
+	}
+	if (!r.reply.status)
+		return err_set(e, -PYE_EOUTPUT, "the server does not answer: %s", r.why);
+	if (sink_judge_http(NULL, &r.reply, e) != SINK_OK)
+		return -PYE_EOUTPUT;
+	x->at = (const uint8_t *)r.reply.body;
+	x->end = x->at + r.reply.len;
+	return 0;
+}
+
+static int send_question(struct answer *x, const struct ask *a, struct err *e)
+{
+	int err = http__new(&x->http, e);
+
+	/* answers are whole, or an error by their status */
+	snprintf(x->request.path, sizeof(x->request.path),
+		 "/?database=%s&wait_end_of_query=1&default_format=RowBinary%s",
+		 *a->server->database ? a->server->database : "default",
+		 a->partial ? "&skip_unavailable_shards=1" : "");
+	err = err ? err : http_call__new(&x->call, x->http, a->server, REPLY_MAX, true);
+	err = err ? err : http_call__start(x->call, 0, &x->request, e);
+	return err ? err : wait_for(x, e);
+}
+
+/* @before and @after: of SQL around the conditions. */
+static int ask_for(struct answer *x, const struct ask *a, const char *before, const char *after,
+		   struct err *e)
+{
+	auto_fn(outbuf__done) struct outbuf b = { 0 };
+	int err = outbuf__init(&b, BUFFER_SIZE, membuf__write, &x->request.body);
+
+	if (err)
+		return err;
+	outbuf__puts(&b, before);
+	put_where(&b, a);
+	outbuf__puts(&b, after);
+	err = outbuf__flush(&b);
+	return err ? err : send_question(x, a, e);
+}
+
+/* --- rows --- */
+
+static const void *take(struct answer *x, uint64_t len)
+{
+	const void *at = x->at;
+
+	if (x->bad || len > (uint64_t)(x->end - x->at)) {
+		x->bad = true;
+		return NULL;
+	}
+	x->at += len;
+	return at;
+}
+
+static uint64_t take_u64(struct answer *x)
+{
+	const void *at = take(x, sizeof(uint64_t));
+	uint64_t value = 0;
+
+	if (at)
+		memcpy(&value, at, sizeof(value));
+	return le64toh(value);
+}
+
+static uint32_t take_u32(struct answer *x)
+{
+	const void *at = take(x, sizeof(uint32_t));
+	uint32_t value = 0;
+
+	if (at)
+		memcpy(&value, at, sizeof(value));
+	return le32toh(value);
+}
+
+static uint64_t take_count(struct answer *x)
+{
+	uint64_t value = 0;
+
+	for (unsigned int shift = 0; shift < 64; shift += 7) {
+		const uint8_t *at = take(x, 1);
+
+		if (!at)
+			return 0;
+		value |= (uint64_t)(*at & 0x7f) << shift;
+		if (!(*at & 0x80))
+			return value;
+	}
+	x->bad = true;
+	return 0;
+}
+
+struct text {
+	const char *s;
+	size_t len;
+};
+
+static struct text take_text(struct answer *x)
+{
+	uint64_t len = take_count(x);
+	const char *s = take(x, len);
+
+	return (struct text){ s ? s : "", s ? len : 0 };
+}
+
+static bool is_text(const struct text *t, const char *s)
+{
+	return t->len == strlen(s) && !memcmp(t->s, s, t->len);
+}
+
+static int not_understood(struct err *e)
+{
+	return err_set(e, -PYE_EFORMAT,
+		       "the server's answer is not understood: are its tables those of "
+		       "deploy/clickhouse?");
+}
+
+/* --- sums --- */
+
+enum value {
+	VALUE_SAMPLES,
+	VALUE_CALLS,
+	VALUE_CPU,
+	VALUE_WALL,
+	VALUE_OFF,
+	VALUE_CNT
+};
+
+static const char *const value_types[VALUE_CNT] = {
+	"samples/count",    "calls/count",	   "cpu/nanoseconds",
+	"wall/nanoseconds", "off_cpu/nanoseconds",
+};
+
+struct total {
+	uint64_t stack;
+	int64_t values[VALUE_CNT];
+	bool named;
+};
+
+struct totals {
+	struct total *v;
+	uint32_t cnt, cap;
+	struct idmap by_stack;
+	uint64_t profiles, period;
+	int64_t first_ns, last_ns;
+	bool any[VALUE_CNT];
+};
+
+static void totals_done(struct totals *t)
+{
+	free(t->v);
+	idmap__done(&t->by_stack);
+}
+
+static int ask_span(const struct ask *a, struct totals *t, struct err *e)
+{
+	auto_fn(answer_done) struct answer x = { 0 };
+	int err = ask_for(
+		&x, a,
+		"SELECT uniqExact(profile), min(start_ns), max(end_ns), max(period) FROM profiles",
+		"", e);
+
+	if (err)
+		return err;
+	t->profiles = take_u64(&x);
+	t->first_ns = (int64_t)take_u64(&x);
+	t->last_ns = (int64_t)take_u64(&x);
+	t->period = take_u64(&x);
+	return x.bad ? not_understood(e) : 0;
+}
+
+static int add_total(struct totals *t, uint64_t stack, enum value which, int64_t value)
+{
+	uint32_t at = idmap__find(&t->by_stack, stack);
+
+	if (at == IDMAP_NONE) {
+		at = t->cnt;
+		if (GROW(t->v, t->cap, at) || idmap__set(&t->by_stack, stack, at))
+			return -ENOMEM;
+		t->v[t->cnt++] = (struct total){ .stack = stack };
+	}
+	t->v[at].values[which] += value;
+	t->any[which] = true;
+	return 0;
+}
+
+static int ask_totals(const struct ask *a, struct totals *t, struct err *e)
+{
+	auto_fn(answer_done) struct answer x = { 0 };
+	int err = ask_for(&x, a,
+			  "SELECT type, stack, sum(value) FROM profiles FINAL"
+			  " ARRAY JOIN stacks AS stack, values AS value",
+			  " GROUP BY type, stack", e);
+
+	while (!err && x.at < x.end && !x.bad) {
+		struct text type = take_text(&x);
+		uint64_t stack = take_u64(&x);
+		int64_t value = (int64_t)take_u64(&x);
+
+		for (unsigned int i = 0; i < VALUE_CNT && !err && !x.bad; i++)
+			if (is_text(&type, value_types[i]))
+				err = add_total(t, stack, i, value);
+	}
+	if (err || x.bad)
+		return err ? err : not_understood(e);
+	if (t->any[VALUE_CALLS] && t->any[VALUE_SAMPLES])
+		return err_set(e, -PYE_EFORMAT,
+			       "there are profiles of samples and of calls: they do not add up");
+	return 0;
+}
+
+/* --- as a trace --- */
+
+struct push {
+	struct sink k;
+	struct totals *totals;
+	uint32_t process, thread;
+	struct text names[FRAMES_MAX], files[FRAMES_MAX];
+	struct trace_frame frames[FRAMES_MAX];
+};
+
+static int begin(struct push *p)
+{
+	struct totals *t = p->totals;
+	const struct trace_info info = {
+		.engine = "clickhouse",
+		.start_unix_ns = t->first_ns,
+		.sample_ns = t->any[VALUE_CALLS] ? 0
+			     : t->period	 ? t->period
+						 : 1,
+	};
+	uint32_t name;
+	int err = sink__begin(&p->k, &info);
+
+	err = err ? err : sink__text(&p->k, "fleet", 5, &name);
+	err = err ? err : sink__process(&p->k, 0, name, &p->process);
+	return err ? err : sink__thread(&p->k, p->process, 0, name, &p->thread);
+}
+
+static uint64_t positive(int64_t value)
+{
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+static int push_total(struct push *p, const struct total *t, uint32_t frame_cnt)
+{
+	bool calls = p->totals->any[VALUE_CALLS];
+	uint64_t off = calls ? 0 : positive(t->values[VALUE_OFF]);
+	struct trace_sample s = {
+		.frames = p->frames,
+		.frame_cnt = frame_cnt,
+		.thread = p->thread,
+		.count = positive(t->values[calls ? VALUE_CALLS : VALUE_SAMPLES]),
+		.weight_ns = positive(t->values[calls				   ? VALUE_WALL
+						: p->totals->any[VALUE_CPU] || off ? VALUE_CPU
+										   : VALUE_WALL]),
+	};
+	int err = 0;
+
+	if (s.weight_ns || !off) {
+		err = sink__sum(&p->k, &s);
+		s.count = 0;
+	}
+	if (err || !off)
+		return err;
+	s.off_cpu = true;
+	s.reason = REASON_OTHER;
+	s.weight_ns = off;
+	return sink__sum(&p->k, &s);
+}
+
+static int frame_of(struct push *p, uint32_t i, uint32_t line)
+{
+	uint32_t name, file;
+	int err = sink__text(&p->k, p->names[i].s, p->names[i].len, &name);
+
+	err = err ? err : sink__text(&p->k, p->files[i].s, p->files[i].len, &file);
+	p->frames[i].line = line;
+	return err ? err : sink__func(&p->k, p->process, name, file, 0, &p->frames[i].func);
+}
+
+/* A list of texts of a row; those that are too many are read and not kept. */
+static uint64_t take_texts(struct answer *x, struct text *out)
+{
+	uint64_t cnt = take_count(x);
+
+	for (uint64_t i = 0; i < cnt && !x->bad; i++) {
+		struct text t = take_text(x);
+
+		if (i < FRAMES_MAX)
+			out[i] = t;
+	}
+	return cnt;
+}
+
+/* A row of stack, names, files, lines. */
+static int push_row(struct push *p, struct answer *x)
+{
+	uint64_t stack = take_u64(x), cnt = take_texts(x, p->names);
+	uint32_t at = idmap__find(&p->totals->by_stack, stack);
+	int err = 0;
+
+	if (take_texts(x, p->files) != cnt || take_count(x) != cnt)
+		x->bad = true;
+	for (uint64_t i = 0; i < cnt && !err && !x->bad; i++) {
+		uint32_t line = take_u32(x);
+
+		if (i < FRAMES_MAX && !x->bad)
+			err = frame_of(p, (uint32_t)i, line);
+	}
+	if (err || x->bad || at == IDMAP_NONE || p->totals->v[at].named)
+		return err;
+	p->totals->v[at].named = true;
+	return push_total(p, &p->totals->v[at], cnt < FRAMES_MAX ? (uint32_t)cnt : FRAMES_MAX);
+}
+
+static int push_unnamed(struct push *p)
+{
+	int err = 0;
+
+	p->names[0] = (struct text){ UNKNOWN_STACK, strlen(UNKNOWN_STACK) };
+	p->files[0] = (struct text){ "", 0 };
+	for (uint32_t i = 0; i < p->totals->cnt && !err; i++) {
+		if (p->totals->v[i].named)
+			continue;
+		err = frame_of(p, 0, 0);
+		err = err ? err : push_total(p, &p->totals->v[i], 1);
+	}
+	return err;
+}
+
+static int push_all(struct push *p, const struct ask *a, struct err *e)
+{
+	auto_fn(answer_done) struct answer x = { 0 };
+	int64_t length = p->totals->last_ns - p->totals->first_ns;
+	int err = ask_for(
+		&x, a,
+		"SELECT stack, any(names), any(files), any(lines) FROM stacks WHERE stack GLOBAL IN"
+		" (SELECT stack FROM profiles ARRAY JOIN stacks AS stack",
+		") GROUP BY stack", e);
+
+	err = err ? err : begin(p);
+	while (!err && x.at < x.end && !x.bad)
+		err = push_row(p, &x);
+	if (!err && x.bad)
+		return not_understood(e);
+	err = err ? err : push_unnamed(p);
+	return err ? err : sink__end(&p->k, length > 0 ? (uint64_t)length : 0);
+}
+
+int ask_sum(const struct ask *a, const struct trace_consumer *consumer, void *self,
+	    uint64_t *profiles, struct err *e)
+{
+	auto_fn(totals_done) struct totals t = { 0 };
+	auto_free struct push *p = calloc(1, sizeof(*p));
+	int err = p ? ask_span(a, &t, e) : -ENOMEM;
+
+	if (err)
+		return err;
+	*profiles = t.profiles;
+	if (!t.profiles)
+		return 0;
+	err = ask_totals(a, &t, e);
+	err = err ? err : sink__init(&p->k, consumer, self, e);
+	if (err)
+		return err;
+	p->totals = &t;
+	err = push_all(p, a, e);
+	sink__done(&p->k);
+	return err;
+}
+
+/* --- services --- */
+
+int ask_services(const struct ask *a, int (*fn)(void *ctx, const struct ask_service *s), void *ctx,
+		 struct err *e)
+{
+	auto_fn(answer_done) struct answer x = { 0 };
+	int err = ask_for(
+		&x, a,
+		"SELECT service, uniqExact(profile), min(start_ns), max(end_ns) FROM profiles",
+		" GROUP BY service ORDER BY service", e);
+
+	while (!err && x.at < x.end && !x.bad) {
+		struct ask_service s = { 0 };
+		struct text name = take_text(&x);
+		auto_free char *copy = strndup(name.s, name.len);
+
+		s.name = copy;
+		s.profiles = take_u64(&x);
+		s.first_ns = (int64_t)take_u64(&x);
+		s.last_ns = (int64_t)take_u64(&x);
+		err = !copy ? -ENOMEM : x.bad ? 0 : fn(ctx, &s);
+	}
+	return err || !x.bad ? err : not_understood(e);
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "sink"
+#include "sink/sender.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/caps.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "sink/ship.h"
+
+#define SECOND	 1000000000ull
+#define END_MS	 8000 /* more than a sender takes to end */
+#define AGAIN_NS (10 * SECOND) /* between two starts */
+
+struct sender {
+	const char *store;
+	const struct sink_list *sinks;
+	struct sink_shared *shared; /* with the child */
+	pid_t pid; /* 0: none */
+	int stop_fd; /* closed: it is to end */
+	uint64_t started_ns;
+};
+
+static void close_others(int keep)
+{
+	if (keep > 3)
+		close_range(3, (unsigned int)keep - 1, 0);
+	close_range((unsigned int)keep + 1, ~0u, 0);
+}
+
+static _Noreturn void child(const struct sender *s, int stop_fd, pid_t parent)
+{
+	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2 };
+	const struct rlimit none = { 0 };
+	const struct ship_opts opts = {
+		.store = s->store, .sinks = s->sinks, .shared = s->shared, .stop_fd = stop_fd
+	};
+	struct err e = { 0 };
+	sigset_t all;
+	int err;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(0);
+	prctl(PR_SET_NAME, "pyebpf-send");
+	setrlimit(RLIMIT_CORE, &none); /* it would hold tokens */
+	/* it ends when the agent says so, which these are sent to as well */
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+	sigemptyset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	close_others(stop_fd);
+	err = caps_keep(0, false);
+	err = err ? err : ship_run(&opts, &e);
+	if (err)
+		log_err("nothing is sent any more: %s", e.what[0] ? e.what : err_str(err));
+	_exit(err ? 1 : 0);
+}
+
+static int start(struct sender *s, struct err *e)
+{
+	pid_t parent = getpid();
+	int fds[2];
+
+	/* gauges are set by who looks; of a sender before this one nothing is on its way */
+	s->shared->ready = 0;
+	for (uint32_t i = 0; i < s->shared->cnt; i++) {
+		struct sink_stats *st = &s->shared->sinks[i];
+
+		st->seen -= st->owed < st->seen ? st->owed : st->seen;
+		st->owed = st->owed_bytes = 0;
+		st->oldest_owed_ns = 0;
+	}
+	if (pipe2(fds, O_CLOEXEC))
+		return err_set(e, -PYE_EOUTPUT, "no sender can be started: %s", strerror(errno));
+	s->started_ns = now_ns();
+	s->pid = fork();
+	if (!s->pid) {
+		close(fds[1]);
+		child(s, fds[0], parent);
+	}
+	close(fds[0]);
+	s->stop_fd = fds[1];
+	if (s->pid > 0)
+		return 0;
+	s->pid = 0;
+	close(s->stop_fd);
+	return err_set(e, -PYE_EOUTPUT, "no sender can be started: %s", strerror(errno));
+}
+
+int sender__start(struct sender **out, const char *store, const struct sink_list *sinks,
+		  struct err *e)
+{
+	struct sender *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct sender){ .store = store, .sinks = sinks, .stop_fd = -1 };
+	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (s->shared == MAP_FAILED) {
+		free(s);
+		return -ENOMEM;
+	}
+	ship_prepare(s->shared, sinks);
+	err = start(s, e);
+	if (err)
+		sender__stop(s);
+	else
+		*out = s;
+	return err;
+}
+
+const struct sink_shared *sender__shared(const struct sender *s)
+{
+	return s->shared;
+}
+
+int64_t sender__oldest_owed_ns(const struct sender *s)
+{
+	int64_t oldest = INT64_MAX;
+
+	if (!s->shared->ready)
+		return 0;
+	for (uint32_t i = 0; i < s->shared->cnt; i++) {
+		const struct sink_stats *st = &s->shared->sinks[i];
+
+		if (st->owed && st->oldest_owed_ns < oldest)
+			oldest = st->oldest_owed_ns;
+	}
+	return oldest;
+}
+
+void sender__check(struct sender *s)
+{
+	struct err e = { 0 };
+	int status;
+
+	if (!s)
+		return;
+	if (s->pid && waitpid(s->pid, &status, WNOHANG) == s->pid) {
+		log_warn("what sends to the sinks has ended; it is started again");
+		s->pid = 0;
+		close(s->stop_fd);
+	}
+	if (s->pid || now_ns() - s->started_ns < AGAIN_NS)
+		return;
+	s->shared->restarts++;
+	if (start(s, &e))
+		log_warn("%s", e.what);
+}
+
+void sender__stop(struct sender *s)
+{
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	int status, ms = 0;
+
+	if (!s)
+		return;
+	if (s->pid) {
+		close(s->stop_fd);
+		for (; ms < END_MS && !waitpid(s->pid, &status, WNOHANG); ms += 20)
+			nanosleep(&pause, NULL);
+		if (ms >= END_MS) {
+			kill(s->pid, SIGKILL);
+			waitpid(s->pid, &status, 0);
+		}
+	}
+	munmap(s->shared, sizeof(*s->shared));
+	free(s);
+}

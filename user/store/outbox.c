@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/outbox.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "store/sql.h"
+
+static const char schema[] =
+	"PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+	"CREATE TABLE IF NOT EXISTS settled ("
+	" file TEXT NOT NULL, sink TEXT NOT NULL, how INTEGER NOT NULL,"
+	" PRIMARY KEY (file, sink)) WITHOUT ROWID;"
+	"PRAGMA user_version = 1;";
+
+enum statement {
+	STMT_BEGIN,
+	STMT_COMMIT,
+	STMT_SETTLE,
+	STMT_SETTLED,
+	STMT_FORGET,
+	STMT_EACH,
+	STMT_CNT
+};
+
+static const char *const statements[STMT_CNT] = {
+	[STMT_BEGIN] = "BEGIN IMMEDIATE",
+	[STMT_COMMIT] = "COMMIT",
+	[STMT_SETTLE] = "INSERT OR REPLACE INTO settled (file, sink, how) VALUES (?, ?, ?)",
+	[STMT_SETTLED] = "SELECT 1 FROM settled WHERE file = ? AND sink = ?",
+	[STMT_FORGET] = "DELETE FROM settled WHERE file = ?",
+	[STMT_EACH] = "SELECT DISTINCT file FROM settled",
+};
+
+struct outbox {
+	struct sql sql;
+	sqlite3_stmt *statements[STMT_CNT];
+};
+
+static const struct sql_schema outbox_schema = {
+	.what = "list of what was sent",
+	.number = 1,
+	.create = schema,
+	.statements = statements,
+	.statement_cnt = STMT_CNT,
+};
+
+static int try_open(struct outbox **out, const char *path, struct err *e)
+{
+	struct outbox *o = calloc(1, sizeof(*o));
+	int err;
+
+	if (!o)
+		return -ENOMEM;
+	err = sql__open(&o->sql, path, &outbox_schema, o->statements, e);
+	/* taking the lock now tells who else has it */
+	err = err ? err : outbox__begin(o, e);
+	err = err ? err : outbox__commit(o, e);
+	if (err)
+		outbox__free(o);
+	else
+		*out = o;
+	return err;
+}
+
+int outbox__open(struct outbox **out, const char *dir, struct err *e)
+{
+	char path[PATH_MAX], beside[PATH_MAX + 8];
+	int n = snprintf(path, sizeof(path), "%s/outbox.sqlite", dir);
+	int err;
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
+	err = try_open(out, path, e);
+	if (err != -PYE_EFORMAT)
+		return err;
+	unlink(path);
+	snprintf(beside, sizeof(beside), "%s-wal", path);
+	unlink(beside);
+	return try_open(out, path, e);
+}
+
+void outbox__free(struct outbox *o)
+{
+	if (!o)
+		return;
+	sql__close(&o->sql, &outbox_schema, o->statements);
+	free(o);
+}
+
+static int run(struct outbox *o, enum statement which, struct err *e)
+{
+	return sql__run(&o->sql, &outbox_schema, o->statements[which], e);
+}
+
+int outbox__begin(struct outbox *o, struct err *e)
+{
+	return run(o, STMT_BEGIN, e);
+}
+
+int outbox__commit(struct outbox *o, struct err *e)
+{
+	return run(o, STMT_COMMIT, e);
+}
+
+int outbox__settle(struct outbox *o, const char *sink, const char *file, unsigned int how,
+		   struct err *e)
+{
+	sqlite3_stmt *s = o->statements[STMT_SETTLE];
+
+	sqlite3_bind_text(s, 1, file, -1, SQLITE_TRANSIENT);
+	sqlite3_bind_text(s, 2, sink, -1, SQLITE_TRANSIENT);
+	sqlite3_bind_int64(s, 3, how);
+	return run(o, STMT_SETTLE, e);
+}
+
+int outbox__settled(struct outbox *o, const char *sink, const char *file, struct err *e)
+{
+	sqlite3_stmt *s = o->statements[STMT_SETTLED];
+
+	sqlite3_bind_text(s, 1, file, -1, SQLITE_TRANSIENT);
+	sqlite3_bind_text(s, 2, sink, -1, SQLITE_TRANSIENT);
+	return sql__has(&o->sql, &outbox_schema, s, e);
+}
+
+int outbox__forget(struct outbox *o, const char *file, struct err *e)
+{
+	sqlite3_bind_text(o->statements[STMT_FORGET], 1, file, -1, SQLITE_TRANSIENT);
+	return run(o, STMT_FORGET, e);
+}
+
+int outbox__each(struct outbox *o, int (*fn)(void *ctx, const char *file), void *ctx, struct err *e)
+{
+	sqlite3_stmt *s = o->statements[STMT_EACH];
+	int code, err = 0;
+
+	while (!err && (code = sqlite3_step(s)) != SQLITE_DONE) {
+		const char *file = (const char *)sqlite3_column_text(s, 0);
+
+		err = code == SQLITE_ROW ? fn(ctx, file ? file : "")
+					 : sql__failed(&o->sql, &outbox_schema, code, e);
+	}
+	sqlite3_reset(s);
+	return err;
+}
