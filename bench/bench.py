@@ -10,12 +10,13 @@ import sys
 import tempfile
 import time
 
+import agent
 import growth
 import limits
 import rows
 from common import ALLOWED, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth"]
+PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 
 
@@ -135,6 +136,18 @@ def part_growth(args, found, report):
           [[m["processes"], m["threads"], m["depth"], "%.0f" % m["call_ns"], m["lost"], "%.1f" % (m["memory_bytes"] / 1e6),
             "%.0f" % (m["grown_bytes"] / 1e3), "%.0f" % (m["grown_bytes"] / m["processes"] / m["threads"]),
             "%.0f" % (m["pyebpf_cpu_s"] * 1e3), "%.2f" % (m["capture_bytes"] / m["events"]), "%.1f" % m["attach_s"]] for m in r])
+
+
+def part_agent(args, found, report):
+    os.sched_setaffinity(0, ALLOWED)
+    r = report["agent"] = agent.run(args.pyebpf, args.python)
+    pin(CPU_TOOL)()
+    table("The agent beside 200 Python processes, 20 of them busy; windows of 10 s",
+          ["Hz", "processes", "CPU %", "of it in the kernel %", "CPU ms a window", "RSS MB", "its own MB", "kB a minute", "samples", "left out",
+           "lost", "start: CPU s"],
+          [[m["rate"], m["targets"], "%.2f" % (m["cpu_pct"] + m["bpf_pct"]), "%.2f" % m["bpf_pct"], "%.1f" % m["window_cpu_ms"],
+            "%.1f" % m["rss_mb"], "%.1f" % m["own_mb"], "%.0f" % (m["bytes_per_minute"] / 1e3), m["samples"], m["samples_skipped"],
+            m["lost"], "%.2f" % m["start_cpu_s"]] for m in r])
 
 
 def parse():

@@ -21,6 +21,7 @@ struct sender;
 /* Since the start. */
 struct agent_totals {
 	uint64_t windows, profiles, samples, lost, unwanted, unwritten, bytes;
+	uint64_t window_cpu_ns; /* of writing windows */
 	uint64_t trimmed_by_age, trimmed_by_bytes;
 	uint64_t bursts, bursts_failed, burst_calls, burst_lost;
 	uint64_t reloads, reloads_failed;

@@ -26,6 +26,8 @@
 #define FIRST_NS (10 * SECOND) /* a first profile soon after the start */
 /* What the agent takes besides samples it cannot leave out: a budget below that leaves this part of them. */
 #define KEEP_LEAST 0.1
+/* Names of code objects that die earlier are not known: rare, and looking less often costs less. */
+#define POLL_MS	   50
 #define RING_BYTES (4u << 20)
 
 /* --- windows --- */
@@ -87,6 +89,7 @@ void agent_write(struct agent *a, int fd, const struct window_opts *opts, struct
 static void write_window(struct agent *a, int fd)
 {
 	struct agent_totals *t = &a->totals;
+	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	struct window_result got = { 0 };
 
 	agent_write(a, fd, &a->window, &got);
@@ -103,6 +106,7 @@ static void write_window(struct agent *a, int fd)
 			 t->windows, got.profiles, got.samples, got.bytes, got.lost);
 	trim(a);
 	sender__check(a->sender);
+	t->window_cpu_ns += clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 }
 
 static int next_part(void *ctx)
@@ -233,6 +237,7 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 		.seen = { .ctx = &a, .process = on_process, .forked = on_forked },
 		.ring_bytes = RING_BYTES,
 		.sample_ns = SECOND / o->rate,
+		.poll_ms = POLL_MS,
 		.on_cpu = true,
 		.keep_least = KEEP_LEAST,
 		.quiet = true,

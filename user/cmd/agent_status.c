@@ -74,6 +74,8 @@ static void take(const struct agent *a, const struct session_load *l, struct num
 	put(n, "reloads_total", "settings read again", (double)t->reloads);
 	put(n, "reloads_failed_total", "settings that were not good", (double)t->reloads_failed);
 	put(n, "agent_cpu_seconds_total", "CPU time of the agent", cpu_seconds());
+	put(n, "window_cpu_seconds_total", "of it for writing windows",
+	    (double)t->window_cpu_ns / 1e9);
 	put(n, "bpf_run_seconds_total", "CPU time of its programs in the kernel",
 	    (double)l->bpf_ns / 1e9);
 	put(n, "cpu_budget_ratio", "CPU time it may use, per second", budget_of(a));

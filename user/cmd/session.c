@@ -390,6 +390,8 @@ static int wait_ms(struct session *s)
 {
 	if (s->as && cap_bpf__backlog(s->cap) >= BUSY_PCT)
 		return 0;
+	if (s->opts.sample_ns && s->opts.poll_ms)
+		return s->opts.poll_ms;
 	return s->opts.sample_ns ? POLL_SAMPLES_MS : POLL_MS;
 }
 

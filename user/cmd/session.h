@@ -63,6 +63,7 @@ struct session_opts {
 	struct session_seen seen; /* members may be NULL */
 	size_t ring_bytes; /* 0 = the default */
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
+	int poll_ms; /* between two looks at the rings, when samples are few; 0 = the default */
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
 	uint32_t max_cpu_pct; /* of one CPU, for all of a sampling run; 0 = no limit */
 	double keep_least; /* of all samples so many are taken in any case; 0 = the least there is */

@@ -54,6 +54,7 @@ struct session {
 	unsigned int dumps_asked; /* USR1 seen */
 	struct limit_fired fired;
 	uint64_t windows_cnt, off_ns; /* --max-overhead: probes switched off so often, so long */
+	uint64_t look_next_ns; /* at the ends of processes that nobody named */
 	uint64_t live_next; /* --latency: when it is shown again */
 	unsigned int live_lines; /* that it takes now */
 	uint64_t part_first; /* events written before this file */

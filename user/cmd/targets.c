@@ -18,6 +18,7 @@
 #include "proc/info.h"
 
 #define LOOK_NS	     1000000000ull /* how long a process that executed something is looked at */
+#define ALIVE_NS     (5 * 1000000000ull) /* between two looks at who has ended */
 #define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
 /* Processes of one file that get probes of their own: each hit of one looks through those of all others,
  * 30 ns each. Of more the probes are in the file, for everybody. */
@@ -466,15 +467,29 @@ static void forget_ended(struct session *s)
 	s->target_cnt = kept;
 }
 
+/* Four system calls each: where the run does not end with them, now and then does for hundreds of them. */
+static bool is_time_to_look(struct session *s)
+{
+	uint64_t now;
+
+	if (!select_is_open(s))
+		return true;
+	now = now_ns();
+	if (now < s->look_next_ns)
+		return false;
+	s->look_next_ns = now + ALIVE_NS;
+	return true;
+}
+
 bool targets_alive(struct session *s)
 {
-	bool alive = select_is_open(s);
+	bool alive = select_is_open(s), look = is_time_to_look(s);
 
 	forget_ended(s);
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 
-		if (!t->ended && !proc_pid__alive(&t->pid))
+		if (look && !t->ended && !proc_pid__alive(&t->pid))
 			t->ended = true;
 		if (t->asked && !t->ended)
 			alive = true;
