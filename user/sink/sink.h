@@ -101,7 +101,7 @@ struct sink_ops {
 
 /* All of them; NULL at the end. */
 extern const struct sink_ops *const sinks[];
-extern const struct sink_ops sink_clickhouse;
+extern const struct sink_ops sink_clickhouse, sink_pyroscope, sink_parca;
 
 /* sink_by_type - NULL when there is none. */
 const struct sink_ops *sink_by_type(const char *type);

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "sink/sink.h"
 
-const struct sink_ops *const sinks[] = { &sink_clickhouse, NULL };
+const struct sink_ops *const sinks[] = { &sink_clickhouse, &sink_pyroscope, &sink_parca, NULL };
 
 const struct sink_ops *sink_by_type(const char *type)
 {
