@@ -5,18 +5,21 @@ import cProfile
 import collections
 import gzip
 import json
+import os
 import pathlib
 import pstats
 import random
 import re
 import subprocess
+import sys
 
 import pytest
 
 from made import PYEBPF
 from test_pprof import COST_NS, generate, pprof_binary
 
-FOREIGN = pathlib.Path(__file__).resolve().parent / "foreign"
+HERE = pathlib.Path(__file__).resolve().parent
+FOREIGN = HERE / "foreign"
 # Exports, and whether they have the clock as it was: the profiler's own cost is still in their times.
 FORMATS = {".json.gz": True, ".speedscope.json": True, ".pb.gz": False, ".folded": False, ".pstats": False}
 
@@ -133,6 +136,21 @@ def test_pstats_with_recursion(tmp_path):
     ok("convert", tmp_path / "c.prof", "-o", tmp_path / "again.prof")
     again = pstats.Stats(str(tmp_path / "again.prof"))
     assert again.total_calls == want.total_calls and abs(again.total_tt - want.total_tt) < 1e-6
+
+
+def test_pstats_with_circles(tmp_path):
+    """Direct and mutual recursion: calls, self and total times are those that cProfile says of the same program."""
+    with open(tmp_path / "events", "wb") as events:
+        subprocess.run([sys.executable, HERE / "pstats_ticks.py", tmp_path / "c.prof"], check=True, stdout=events,
+                       env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+    want = {(file, line): values for (file, line, _), values in pstats.Stats(str(tmp_path / "c.prof")).stats.items()}
+    got = {(r["file"], r["line"]): r for r in stats(tmp_path / "c.prof")["rows"]}
+    assert set(got) == {key for key in want if key[0] != "~"}
+    assert any(primitive < calls for primitive, calls, *_ in want.values())
+    for key, row in got.items():
+        _, calls, self_s, total_s, _ = want[key]
+        assert row["calls"] == calls, key
+        assert [row["self_ns"] / 1e9, row["total_ns"] / 1e9] == pytest.approx([self_s, total_s], abs=1e-6), key
 
 
 def seconds(text):

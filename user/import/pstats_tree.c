@@ -217,27 +217,33 @@ static double edge_share(const struct pstats_graph *g, const struct pstats_edge 
 	return weight_of(f, &e->sums) / f->weight * (1 - root_share(g, f));
 }
 
+struct pstats_node *pstats_graph__node(struct pstats_graph *g)
+{
+	return grow(&g->nodes, &g->node_cap, g->node_cnt, sizeof(*g->nodes))
+		       ? NULL
+		       : &g->nodes[g->node_cnt++];
+}
+
 static int add_node(struct pstats_graph *g, uint32_t parent, uint32_t func, double share)
 {
 	struct pstats_func *f = &g->funcs[func];
-	int err = grow(&g->nodes, &g->node_cap, g->node_cnt, sizeof(*g->nodes));
+	struct pstats_node *node = pstats_graph__node(g);
 
-	if (err)
-		return err;
-	g->nodes[g->node_cnt] =
-		(struct pstats_node){ .parent = parent, .func = func, .share = share };
+	if (!node)
+		return -ENOMEM;
+	*node = (struct pstats_node){ .parent = parent, .func = func, .share = share };
 	if (share > f->heaviest_share) {
 		f->heaviest_share = share;
-		f->heaviest = g->node_cnt;
+		f->heaviest = g->node_cnt - 1;
 	}
-	g->node_cnt++;
 	return 0;
 }
 
-static int push_stack(struct pstats_graph *g, struct sink *k, uint32_t node, uint64_t calls,
-		      uint64_t self_ns)
+static int push_stack(struct pstats_graph *g, struct sink *k, uint32_t node)
 {
-	struct trace_sample s = { .count = calls, .weight_ns = self_ns, .thread = g->thread };
+	struct trace_sample s = { .count = g->nodes[node].calls,
+				  .weight_ns = g->nodes[node].self_ns,
+				  .thread = g->thread };
 	uint32_t cnt = 0;
 
 	for (uint32_t i = node; i != NONE; i = g->nodes[i].parent) {
@@ -259,8 +265,8 @@ static int push_stack(struct pstats_graph *g, struct sink *k, uint32_t node, uin
 }
 
 /* @sums: of the edge that leads here, of which the caller's share is this stack's. */
-static int push_node(struct pstats_graph *g, struct sink *k, uint32_t node,
-		     const struct pstats_sums *sums, double caller_share)
+static void fill_node(struct pstats_graph *g, uint32_t node, const struct pstats_sums *sums,
+		      double caller_share)
 {
 	struct pstats_func *f = &g->funcs[g->nodes[node].func];
 	double share = g->nodes[node].share;
@@ -271,11 +277,12 @@ static int push_node(struct pstats_graph *g, struct sink *k, uint32_t node,
 	self_ns = self_ns < f->self_left ? self_ns : f->self_left;
 	f->calls_left -= calls;
 	f->self_left -= self_ns;
-	return calls || self_ns ? push_stack(g, k, node, calls, self_ns) : 0;
+	g->nodes[node].calls = calls;
+	g->nodes[node].self_ns = self_ns;
 }
 
 /* Breadth first, so that what has the most time comes before the limit. */
-static int push_tree(struct pstats_graph *g, struct sink *k)
+static int make_tree(struct pstats_graph *g)
 {
 	static const struct pstats_sums none = { 0 };
 	int err = 0;
@@ -286,7 +293,7 @@ static int push_tree(struct pstats_graph *g, struct sink *k)
 		if (share > 0)
 			err = add_node(g, NONE, i, share);
 		if (share > 0 && !err)
-			err = push_node(g, k, g->node_cnt - 1, &none, 0);
+			fill_node(g, g->node_cnt - 1, &none, 0);
 	}
 	for (uint32_t at = 0; at < g->node_cnt && !err; at++) {
 		struct pstats_node from = g->nodes[at];
@@ -300,14 +307,15 @@ static int push_tree(struct pstats_graph *g, struct sink *k)
 			    e->sums.total_s * from.share < g->least_s)
 				continue;
 			err = add_node(g, at, e->func, share);
-			err = err ? err : push_node(g, k, g->node_cnt - 1, &e->sums, from.share);
+			if (!err)
+				fill_node(g, g->node_cnt - 1, &e->sums, from.share);
 		}
 	}
 	return err;
 }
 
 /* What was cut off and the rests of a division: to the stack with the largest share. */
-static int push_rests(struct pstats_graph *g, struct sink *k)
+static int fill_rests(struct pstats_graph *g)
 {
 	int err = 0;
 
@@ -318,7 +326,10 @@ static int push_rests(struct pstats_graph *g, struct sink *k)
 			continue;
 		if (f->heaviest == NONE)
 			err = add_node(g, NONE, i, 1);
-		err = err ? err : push_stack(g, k, f->heaviest, f->calls_left, f->self_left);
+		if (err)
+			return err;
+		g->nodes[f->heaviest].calls += f->calls_left;
+		g->nodes[f->heaviest].self_ns += f->self_left;
 	}
 	return err;
 }
@@ -350,6 +361,12 @@ int pstats_graph__push(struct pstats_graph *g, struct sink *k)
 		all_s += g->funcs[i].sums.self_s;
 	}
 	g->least_s = all_s * LEAST_SHARE;
-	err = err ? err : push_tree(g, k);
-	return err ? err : push_rests(g, k);
+	err = err ? err : make_tree(g);
+	err = err ? err : fill_rests(g);
+	err = err ? err : pstats_graph__open_circles(g);
+	for (uint32_t i = 0; i < g->node_cnt && !err; i++) {
+		if (g->nodes[i].calls || g->nodes[i].self_ns)
+			err = push_stack(g, k, i);
+	}
+	return err;
 }

@@ -38,6 +38,7 @@ struct pstats_func {
 struct pstats_node {
 	uint32_t parent, func;
 	double share; /* of the function */
+	uint64_t calls, self_ns;
 };
 
 struct pstats_graph {
@@ -63,6 +64,12 @@ int pstats_graph__func(struct pstats_graph *g, uint32_t file, uint32_t name, uin
 int pstats_graph__sums(struct pstats_graph *g, uint32_t func, const struct pstats_sums *sums);
 int pstats_graph__edge(struct pstats_graph *g, uint32_t func, uint32_t caller,
 		       const struct pstats_sums *sums);
+
+/* pstats_graph__node - a new one at the end of nodes; NULL: no memory, or too many. */
+struct pstats_node *pstats_graph__node(struct pstats_graph *g);
+
+/* pstats_graph__open_circles - when the tree is there. 0 or -ENOMEM. */
+int pstats_graph__open_circles(struct pstats_graph *g);
 
 /* pstats_graph__push - to a sink that has begun. */
 int pstats_graph__push(struct pstats_graph *g, struct sink *k);
