@@ -113,7 +113,7 @@ def test_time_on_and_off_the_cpu_is_all_the_time(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", lib.pick("3.9", "3.11", "3.13"))
-@pytest.mark.parametrize("depth", (900, 5000))
+@pytest.mark.parametrize("depth", (1000, 10000))
 def test_deep_stacks(name, depth, tmp_path):
     samples, path, _ = record(name, "deep.py", tmp_path, "--mode", "cpu", "-r", "199", args=[str(depth)])
     seen = 0
@@ -123,7 +123,7 @@ def test_deep_stacks(name, depth, tmp_path):
         seen += 1
         cut = [i for i, f in enumerate(sample["stack"]) if f["name"].startswith("[truncated")]
         assert not any(f["name"].startswith("[unreadable") for f in sample["stack"])
-        if depth < 1000:
+        if depth == 1000:
             assert names.count("down") == depth and not cut
         else:
             assert (cut, len(sample["stack"])) == ([512], 1025), sample["stack"][:3]

@@ -223,6 +223,7 @@ static const struct trace_consumer tee = {
 static int convert(struct emit *m, int fd)
 {
 	const struct export_opts opts = { .raw = m->opts->raw,
+					  .merge_threads = m->opts->merge_threads,
 					  .plain = emit_is_plain(m->path),
 					  .split_events = m->opts->split_events };
 	const struct export_out out = { .ctx = m,

@@ -22,6 +22,7 @@ struct output_opts {
 	const char *path; /* NULL: the caller's default */
 	const char *format; /* NULL: by the path's extension, else firefox */
 	bool force, raw;
+	bool merge_threads; /* of struct export_opts; no option of this group */
 	uint64_t split_events; /* 0: never */
 };
 

@@ -32,7 +32,8 @@ struct record_opts {
 	struct select_args select;
 	struct output_opts output;
 	struct run_loss loss;
-	bool gil, kernel, native, subprocesses, as_root, keep_capture, quiet, verbose;
+	bool gil, idle, threads, kernel, native, subprocesses, as_root, keep_capture, quiet,
+		verbose;
 	uint64_t duration_ns, rate, ring_bytes, max_cpu;
 	enum mode mode;
 };
@@ -70,6 +71,10 @@ static const struct opt_row capture_rows[] = {
 	  "hold the interpreter's lock, running or not. Default: wall, but cpu with -a",
 	  false, parse_mode },
 	{ 'g', "gil", NULL, OPT_FLAG, AT(gil), NULL, "the same as --mode gil", false, NULL },
+	{ 'i', "idle", NULL, OPT_FLAG, AT(idle), NULL,
+	  "threads that wait, too: the same as --mode wall", false, NULL },
+	{ 't', "threads", NULL, OPT_FLAG, AT(threads), NULL,
+	  "in collapsed stacks and flame graphs each thread has stacks of its own", false, NULL },
 	{ 'n', "native", NULL, OPT_FLAG, AT(native), NULL,
 	  "native frames, too, between the Python frames: of code that was compiled with frame pointers",
 	  false, NULL },
@@ -188,8 +193,13 @@ static int check(struct record_opts *o, const struct opt_rest *rest)
 		return options_usage(&command, "--max-cpu: 1 to %u", MAX_CPU_PCT);
 	if (o->gil && o->mode != MODE_DEFAULT && o->mode != MODE_GIL)
 		return options_usage(&command, "-g means --mode gil");
+	if (o->idle && (o->gil || (o->mode != MODE_DEFAULT && o->mode != MODE_WALL)))
+		return options_usage(&command, "-i means --mode wall");
 	if (o->gil)
 		o->mode = MODE_GIL;
+	if (o->idle)
+		o->mode = MODE_WALL;
+	o->output.merge_threads = !o->threads;
 	if (o->mode == MODE_DEFAULT)
 		o->mode = o->select.all ? MODE_CPU : MODE_WALL;
 	if (!o->rate || o->rate > RATE_MAX)

@@ -41,7 +41,7 @@ static int collapsed__init(void *self, const struct export_opts *opts, const str
 	struct collapsed *c = self;
 	int err;
 
-	err = folding__init(&c->folding, opts, false);
+	err = folding__init(&c->folding, opts, FOLDING_MERGES);
 	err = err ? err : strpool__init(&c->labels);
 	err = err ? err : outbuf__init(&c->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;
@@ -115,6 +115,8 @@ static void put_thread(struct outbuf *b, const struct agg_result *r, uint32_t in
 	put_name(b, &r->strings, process->comm);
 	outbuf__putc(b, '-');
 	json_u64(b, process->pid);
+	if (r->threads_merged)
+		return;
 	outbuf__putc(b, ';');
 	put_name(b, &r->strings, thread->name);
 	outbuf__putc(b, '-');

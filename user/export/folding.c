@@ -7,9 +7,12 @@
 
 #include "base/cleanup.h"
 
-int folding__init(struct folding *f, const struct export_opts *opts, bool lines)
+int folding__init(struct folding *f, const struct export_opts *opts, uint32_t how)
 {
-	const struct aggregate_opts agg_opts = { .raw = opts->raw, .lines = lines };
+	const struct aggregate_opts agg_opts = { .raw = opts->raw,
+						 .merge_threads = opts->merge_threads &&
+								  how & FOLDING_MERGES,
+						 .lines = how & FOLDING_LINES };
 
 	int err = aggregate__new(&f->agg, &agg_opts);
 

@@ -22,8 +22,11 @@ struct folding {
 	bool given; /* @agg is complete, and is not ours */
 };
 
-/* @lines: stacks of samples are told apart by their lines, too. */
-int folding__init(struct folding *f, const struct export_opts *opts, bool lines);
+#define FOLDING_LINES  1u /* stacks of samples are told apart by their lines, too */
+#define FOLDING_MERGES 2u /* the threads of a process can be one, if the options say so */
+
+/* @how: FOLDING_* */
+int folding__init(struct folding *f, const struct export_opts *opts, uint32_t how);
 void folding__done(struct folding *f);
 
 /* folding__give - write an aggregate that is complete already: the consumer's end() then does. Borrowed. */

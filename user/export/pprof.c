@@ -119,7 +119,7 @@ static int pprof__init(void *self, const struct export_opts *opts, const struct 
 
 	p->to = out;
 	p->comments = opts->comments;
-	err = folding__init(&p->folding, opts, true);
+	err = folding__init(&p->folding, opts, FOLDING_LINES);
 	err = err ? err : strpool__init(&p->strings);
 	err = err ? err : strpool__init(&p->functions);
 	err = err ? err : strpool__init(&p->mappings);

@@ -65,7 +65,7 @@ static int pstats__init(void *self, const struct export_opts *opts, const struct
 	struct pstats *p = self;
 	int err;
 
-	err = folding__init(&p->folding, opts, false);
+	err = folding__init(&p->folding, opts, 0);
 	err = err ? err : strpool__init(&p->keys);
 	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;

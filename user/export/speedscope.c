@@ -197,7 +197,7 @@ static int speedscope__init(void *self, const struct export_opts *opts,
 	s->to = out;
 	s->max_events = opts->max_events ? opts->max_events : DEFAULT_MAX_EVENTS;
 	err = timeline__init(&s->timeline, &timeline_ops, s);
-	err = err ? err : folding__init(&s->folding, opts, false);
+	err = err ? err : folding__init(&s->folding, opts, 0);
 	err = err ? err : strpool__init(&s->frames);
 	return err ? err
 		   : gzip_front(&s->gzip, opts->plain, &s->out, BUFFER_BYTES, out->write, out->ctx);

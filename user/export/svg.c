@@ -35,7 +35,7 @@ static int svg__init(void *self, const struct export_opts *opts, const struct ex
 	struct svg *s = self;
 	int err;
 
-	err = folding__init(&s->folding, opts, false);
+	err = folding__init(&s->folding, opts, FOLDING_MERGES);
 	err = err ? err : outbuf__init(&s->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;
 }

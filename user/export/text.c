@@ -55,7 +55,7 @@ static int text__init(void *self, const struct export_opts *opts, const struct e
 	struct text *t = self;
 	int err;
 
-	err = folding__init(&t->folding, opts, false);
+	err = folding__init(&t->folding, opts, 0);
 	err = err ? err : outbuf__init(&t->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;
 }

@@ -46,6 +46,7 @@ int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts)
 	if (!a)
 		return -ENOMEM;
 	a->r.raw = opts && opts->raw;
+	a->merge_threads = opts && opts->merge_threads;
 	a->by_line = opts && opts->lines;
 	a->part = opts && opts->part;
 	a->max_stacks = opts && opts->max_stacks ? opts->max_stacks : DEFAULT_MAX_STACKS;
@@ -68,6 +69,7 @@ static void free_live(struct aggregate *a)
 	a->live_processes = NULL;
 	idmap__done(&a->process_ids);
 	idmap__done(&a->thread_ids);
+	idmap__done(&a->merged);
 	idmap__done(&a->func_ids);
 	idmap__done(&a->frames);
 	idmap__done(&a->children);
@@ -220,6 +222,23 @@ int agg_add_thread(struct aggregate *a, uint32_t id, uint32_t *index)
 	return idmap__set(&a->thread_ids, id, i);
 }
 
+/* Samples of threads of one process: they have no frames that are open, so one can stand for all. */
+static int merge_thread(struct aggregate *a, uint32_t id, uint32_t process)
+{
+	uint32_t i = idmap__find(&a->merged, process);
+	int err;
+
+	a->r.threads_merged = true;
+	if (i != IDMAP_NONE)
+		return idmap__set(&a->thread_ids, id, i);
+	err = agg_add_thread(a, id, &i);
+	err = err ? err : agg_intern(a, "all threads", &a->threads[i].name);
+	if (err)
+		return err;
+	a->threads[i].process = process;
+	return idmap__set(&a->merged, process, i);
+}
+
 static int on_thread(void *self, const struct trace_thread *thread)
 {
 	struct aggregate *a = self;
@@ -230,6 +249,8 @@ static int on_thread(void *self, const struct trace_thread *thread)
 	t.process = idmap__find(&a->process_ids, thread->process);
 	if (t.process == IDMAP_NONE)
 		return -EINVAL;
+	if (a->merge_threads && a->r.sample_ns)
+		return i == IDMAP_NONE ? merge_thread(a, thread->id, t.process) : 0;
 	err = agg_intern(a, thread->name, &t.name);
 	if (!err && i == IDMAP_NONE)
 		err = agg_add_thread(a, thread->id, &i);

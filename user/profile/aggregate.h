@@ -30,6 +30,7 @@ struct aggregate;
 
 struct aggregate_opts {
 	bool raw; /* keep the profiler's own cost in the times */
+	bool merge_threads; /* of samples: those of a process are one */
 	bool lines; /* of samples: stacks whose frames were at different lines are different */
 	bool part; /* only to be merged into another: functions get no total time */
 	uint32_t max_stacks; /* 0: the default, 4 million; past it callers become "[truncated]" */
@@ -94,6 +95,7 @@ struct agg_result {
 	uint64_t gap_cnt;
 	uint64_t cut_cnt; /* calls whose callers are "[truncated]" */
 	bool raw;
+	bool threads_merged; /* each process has one thread: "all threads", tid 0 */
 };
 
 extern const struct trace_consumer aggregate_consumer; /* self is a struct aggregate */

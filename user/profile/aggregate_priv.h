@@ -34,10 +34,11 @@ struct aggregate {
 	struct agg_func *funcs;
 	struct agg_stack *stacks;
 	uint32_t *lines; /* beside stacks, if by_line */
-	bool by_line, part;
+	bool by_line, part, merge_threads;
 	uint32_t process_cap, live_process_cap, thread_cap, live_cap, func_cap, stack_cap, line_cap,
 		frame_cnt;
 	struct idmap process_ids, thread_ids, func_ids; /* ids of the capture -> index */
+	struct idmap merged; /* process -> its thread, if merge_threads */
 	struct idmap frames; /* func, line -> a number, if by_line */
 	struct idmap children; /* parent, func or frame -> stack */
 	struct strpool func_keys; /* id - 1 is the index of the function */

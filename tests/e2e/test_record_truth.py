@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`pyebpf record` on programs that are hard to follow: several interpreters in a process, thousands of threads at once or one
+after the other. What the samples say is compared with what the program says of itself."""
+import collections
+import json
+
+import pytest
+
+import lib
+
+pytestmark = lib.needs_root
+
+PROGRAMS = lib.PROGRAMS / "sampled"
+
+
+def record(name, program, tmp_path, *options, args=()):
+    capture = tmp_path / "s.pyebpf"
+    done = lib.sh([lib.BINARY, "record", *options, "-o", capture, "--", *lib.command(name), PROGRAMS / program, *args])
+    assert done.returncode == 0, lib.text(done.stderr)
+    lines = [json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()]
+    meta, samples = lines[-1], [e for e in lines if e["ev"] == "sample"]
+    assert meta["generated"] == meta["written"] + sum(meta["dropped"].values())
+    return samples, meta, lib.text(done.stdout).splitlines(), capture
+
+
+def own(sample, program):
+    return [f["name"] for f in sample["stack"] if f["file"] == str(PROGRAMS / program) or f["name"].startswith("sub_")]
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_threads_in_interpreters_of_their_own(name, tmp_path):
+    samples, _, said, _ = record(name, "interpreters.py", tmp_path, "-r", "499", args=["0.3"])
+    if said == ["0"]:
+        pytest.skip("%s has no subinterpreters" % name)
+    cpu, threads = collections.Counter(), collections.defaultdict(set)
+    for sample in samples:
+        names = own(sample, "interpreters.py")
+        subs = {n for n in names if n.startswith("sub_")}
+        assert len(subs) <= 1 and not (subs and "main_waits" in names), names
+        if not subs:
+            continue
+        sub = subs.pop()
+        threads[sub].add(sample["tid"])
+        assert names[-1] == sub, names
+        cpu[sub] += sample["weight_ns"] if sample["state"] == "on" else 0
+    assert set(threads) == {"sub_0", "sub_1"} and all(len(t) == 1 for t in threads.values()), threads
+    assert threads["sub_0"] != threads["sub_1"]
+    assert all(0.8 * 3e8 < ns < 1.2 * 3e8 for ns in cpu.values()), cpu
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.14"))
+def test_threads_that_are_started_all_the_time(name, tmp_path):
+    """Each lives for less than a tick of the clock; none gets another one's id, and no CPU time is lost."""
+    samples, meta, said, _ = record(name, "crowd.py", tmp_path, "-r", "1999", args=["starts", "5000"])
+    tids = {int(t) for t in said[1].split()}
+    worked = [s for s in samples if "work" in own(s, "crowd.py")]
+    assert worked and {s["tid"] for s in worked} <= tids and not meta["dropped"]["ring"]
+    spent = sum(s["weight_ns"] for s in samples if s["state"] == "on")
+    assert 0.75 < spent / (float(said[0]) * 1e9) < 1.25, (spent, said[0])
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.12"))
+def test_five_thousand_threads_at_once(name, tmp_path):
+    """Each is there with its own wait."""
+    samples, meta, said, _ = record(name, "crowd.py", tmp_path, args=["alive", "5000"])
+    tids = {int(t) for t in said[1].split()}
+    waited = collections.Counter()
+    for sample in samples:
+        if sample["state"] == "off" and "waiting" in own(sample, "crowd.py"):
+            waited[sample["tid"]] += sample["weight_ns"]
+    assert len(tids) == 5000 and not meta["dropped"]["ring"]
+    # one that came to its wait late did not have to wait any more
+    assert set(waited) <= tids <= {s["tid"] for s in samples} and len(waited) > 0.98 * len(tids), len(waited)
+    spun = sum(s["weight_ns"] for s in samples if s["state"] == "on" and "spinning" in own(s, "crowd.py"))
+    assert 0.75 * 3e8 < spun < 1.25 * 3e8
+
+
+def stacks(name, tmp_path, *options):
+    out = tmp_path / "x.folded"
+    done = lib.sh([lib.BINARY, "record", *options, "--force", "-o", out, "--", *lib.command(name), PROGRAMS / "crowd.py",
+                   "alive", "20"])
+    assert done.returncode == 0, lib.text(done.stderr)
+    found = [line.rsplit(" ", 1) for line in out.read_text().splitlines()]
+    return [(stack.split(";"), int(ns)) for stack, ns in found]
+
+
+def test_threads_together_or_each_alone(tmp_path):
+    name = lib.pick("3.11")[0]
+    merged = stacks(name, tmp_path)
+    waiting = [s for s, _ in merged if any(f.startswith("waiting ") for f in s)]
+    assert len({s[0] for s, _ in merged}) == 1 and len({tuple(s) for s in waiting}) == len(waiting)
+    assert all(s[1].startswith(("<module>", "Thread.", "[", "_", "main")) for s, _ in merged), merged
+    roots = {s[1] for s, _ in stacks(name, tmp_path, "-t") if any(f.startswith("waiting ") for f in s)}
+    assert len(roots) == 20, roots
+
+
+def test_idle_threads(tmp_path):
+    """-i is --mode wall; what contradicts it is refused."""
+    name = lib.pick("3.11")[0]
+    samples, _, _, _ = record(name, "crowd.py", tmp_path, "-i", args=["alive", "5"])
+    assert len({s["tid"] for s in samples if s["state"] == "off" and "waiting" in own(s, "crowd.py")}) == 5
+    for options in (["-i", "--mode", "cpu"], ["-i", "-g"], ["-i", "--mode", "offcpu"]):
+        done = lib.sh([lib.BINARY, "record", *options, "-p", "1"])
+        assert done.returncode == 2 and "-i means --mode wall" in lib.text(done.stderr)
