@@ -87,7 +87,10 @@ static struct {
 	uint8_t entry[256] __attribute__((aligned(16))), code[512] __attribute__((aligned(32)));
 	uint8_t texts[3][256] __attribute__((aligned(16)));
 	uint8_t instr[4];
+	uint8_t kinds[IL_PATCH_MAX]; /* of the patches */
 } t;
+
+#define REGION_BYTES (IL_FUNCS + IL_COUNT_BYTES)
 
 static uint64_t address(const void *p)
 {
@@ -133,8 +136,8 @@ static void make_objects(void)
 static int set_up(void **state)
 {
 	(void)state;
-	t.base = mmap(NULL, IL_RING + RING_BYTES, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	t.base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
 	assert_true(t.base != MAP_FAILED);
 	t.private = (void *)(t.base + IL_PRIVATE);
 	t.shared = (void *)(t.base + IL_SHARED);
@@ -144,15 +147,16 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
-	return munmap(t.base, IL_RING + RING_BYTES);
+	return munmap(t.base, REGION_BYTES);
 }
 
 static const uint8_t table_kinds[] = { INLINE_ENTRY, INLINE_YIELD, INLINE_CAUGHT };
 static const uint8_t call_kinds[] = { INLINE_RETURN, INLINE_UNWIND, INLINE_CLOSE, INLINE_DEALLOC };
 
-/* The code page, with one stub of each kind. */
-static const struct il_header *build(const struct inline_plan *plan)
+/* The code page, with one stub of each kind that is wanted. */
+static const struct il_header *build_how(const struct inline_plan *plan, const struct stub_how *how)
 {
+	const struct il_header *h = (const void *)t.base;
 	struct inline_plan *p = &t.plan;
 	struct err e;
 
@@ -167,9 +171,18 @@ static const struct il_header *build(const struct inline_plan *plan)
 					      .target = address(cpu_land),
 					      .kind = call_kinds[i] };
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
-	assert_int_equal(stub_image(p, &t.layout, 0, address(t.base), t.base, &e), 0);
+	assert_int_equal(stub_image(p, &t.layout, 0, address(t.base), how, t.base, &e), 0);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
-	return (const void *)t.base;
+	for (uint32_t n = 0; n < h->patch_cnt; n++)
+		t.kinds[n] = h->patches[n].size == 8
+				     ? table_kinds[h->patches[n].at / 8]
+				     : call_kinds[(h->patches[n].at - p->calls[0].at) / 16];
+	return h;
+}
+
+static const struct il_header *build(const struct inline_plan *plan)
+{
+	return build_how(plan, NULL);
 }
 
 static void fresh(void)
@@ -189,7 +202,7 @@ static uint64_t stub_of(const struct il_header *h, uint32_t n)
 
 static uint8_t kind_of(uint32_t n)
 {
-	return n < sizeof(table_kinds) ? table_kinds[n] : call_kinds[n - sizeof(table_kinds)];
+	return t.kinds[n];
 }
 
 static bool is_call(uint8_t kind)
@@ -443,6 +456,174 @@ static void test_stubs__a_code_object_that_is_freed(void **state)
 	expect_definition(at(head));
 }
 
+/* --- --count --- */
+
+static void fresh_tables(bool time, bool locked)
+{
+	fresh();
+	inline_describe_tables(address(t.base), time, t.private);
+	t.private->locked = locked;
+	memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
+	if (time)
+		memset(t.base + IL_NODES, 0, IL_COUNT_BYTES - (IL_NODES - IL_FUNCS));
+}
+
+static const struct il_func *func_of_code(void)
+{
+	return (const struct il_func *)(const void *)(t.base + IL_FUNCS) + slot_of_code();
+}
+
+static void run_kind(const struct il_header *h, uint8_t kind)
+{
+	uint32_t n = 0;
+
+	while (n < h->patch_cnt && kind_of(n) != kind)
+		n++;
+	assert_true(n < h->patch_cnt);
+	run(h, n);
+}
+
+/* New, known, resumed, freed, in a forked child; no event. */
+static void count_plan(const struct inline_plan *plan, bool locked)
+{
+	const struct il_header *h = build_how(plan, &(struct stub_how){ true, false, locked });
+	const struct il_func *f = func_of_code();
+	uint64_t head;
+
+	assert_int_equal(h->patch_cnt, 2);
+	fresh_tables(false, locked);
+	t.instr[1] = 0;
+	run_kind(h, INLINE_ENTRY);
+	expect_definition(at(0));
+	head = t.shared->head;
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(f->code, address(t.code));
+	assert_int_equal(f->calls, 2);
+	assert_int_equal(f->resumes, 0);
+	t.instr[1] = 1;
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(f->resumes, 1);
+	assert_int_equal(t.shared->slow, 1);
+	assert_int_equal(t.shared->head, head);
+
+	run_kind(h, INLINE_DEALLOC);
+	assert_int_equal(f->code | f->calls | f->resumes, 0);
+	assert_int_equal(((const struct il_retired *)at(head))->calls, 2);
+	t.private->head = *(locked ? &t.private->room : &t.private->limit) = RING_BYTES;
+	run_kind(h, INLINE_ENTRY); /* no room for its name */
+	assert_int_equal(f->code, 0);
+	assert_int_equal(t.shared->lost_other, 1);
+
+	memset(t.private, 0, sizeof(*t.private));
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(f->calls, 0);
+}
+
+static void test_count__every_register(void **state)
+{
+	(void)state;
+	for (unsigned int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		for (uint8_t frame = 0; frame < 16; frame++)
+			for (uint8_t instr = 0; instr < 16; instr++) {
+				struct inline_plan plan = { .frame_in_slot = minor % 2,
+							    .frame_reg = frame,
+							    .frame_disp = instr % 2 ? 0 : 8,
+							    .instr_reg = instr,
+							    .instr_disp = frame % 2 ? 0 : 2 };
+
+				if (frame != instr && instr != PREG_RSP &&
+				    (plan.frame_in_slot || frame != PREG_RSP))
+					count_plan(&plan, frame % 2);
+			}
+	}
+}
+
+/* An address that is full of others is not lost, up to the eighth. */
+static void test_count__neighbours(void **state)
+{
+	struct il_func *f = (void *)(uintptr_t)func_of_code();
+	const struct il_header *h;
+
+	(void)state;
+	use_version(FIRST_MINOR);
+	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
+		      &(struct stub_how){ .count = true });
+	for (uint32_t taken = 1; taken <= 8; taken++) {
+		fresh_tables(false, false);
+		for (uint32_t i = 0; i < taken; i++)
+			f[i].code = 64 * (i + 1);
+		t.instr[1] = 0;
+		run_kind(h, INLINE_ENTRY);
+		run_kind(h, INLINE_ENTRY);
+		assert_int_equal(f[taken].calls, taken < 8 ? 2 : 0);
+		assert_int_equal(t.shared->lost_other, taken < 8 ? 0 : 2);
+	}
+}
+
+static struct il_active *active_of(const void *frame)
+{
+	return (struct il_active *)(void *)(t.base + IL_ACTIVE) +
+	       (address(frame) >> 3 & (IL_ACTIVE_CNT - 1));
+}
+
+static uint32_t number_of(const struct il_node *n)
+{
+	return (uint32_t)(n - (const struct il_node *)(const void *)(t.base + IL_NODES));
+}
+
+static struct il_node *only_node(const struct il_node *but)
+{
+	struct il_node *nodes = (void *)(t.base + IL_NODES), *found = NULL;
+
+	for (uint32_t i = 1; i < IL_NODE_CNT; i++) {
+		if (!nodes[i].key || &nodes[i] == but)
+			continue;
+		assert_null(found);
+		found = &nodes[i];
+	}
+	assert_non_null(found);
+	return found;
+}
+
+/* A caller that waits for what it called: the time of that is not its own. */
+static void test_count__times(void **state)
+{
+	const uint64_t *spans = (const void *)(t.base + IL_SPANS);
+	const struct il_node *outer, *inner;
+	uint64_t runs = 0, before, all;
+	const struct il_header *h;
+
+	(void)state;
+	use_version(FIRST_MINOR);
+	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
+		      &(struct stub_how){ true, true, false });
+	fresh_tables(true, false);
+	t.instr[1] = 0;
+	before = tsc_now();
+	run_kind(h, INLINE_ENTRY);
+	outer = only_node(NULL);
+	/* the same function calls itself: its frame is now the one that called */
+	active_of(t.frame)->frame = 0;
+	*active_of(t.caller) = (struct il_active){ .frame = address(t.caller),
+						   .start = before,
+						   .node = number_of(outer),
+						   .func = (uint32_t)slot_of_code() };
+	run_kind(h, INLINE_ENTRY);
+	inner = only_node(outer);
+	run_kind(h, INLINE_RETURN);
+	all = tsc_now() - before;
+	assert_int_equal(inner->key >> 32, number_of(outer));
+	assert_int_equal(inner->calls, 1);
+	assert_int_equal(outer->calls, 1);
+	assert_int_equal(outer->self, 0);
+	assert_in_range(inner->self, 1, all);
+	assert_int_equal(active_of(t.caller)->inner, inner->self);
+	for (uint32_t i = 0; i < IL_SPAN_BUCKETS; i++)
+		runs += spans[i];
+	assert_int_equal(runs, 1);
+}
+
 /* --- detours: every register and flag is live --- */
 
 #define ALL_FLAGS  0x8d5ull /* OF SF ZF AF PF CF */
@@ -503,7 +684,7 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 	put_way(sizeof(moved), !taken);
 	put_way(TAKEN_AT, taken);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
-	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), t.base, &e), 0);
+	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), NULL, t.base, &e), 0);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
 	fresh();
 	t.private->tstate_current = address(&det.tstate);
@@ -615,6 +796,9 @@ int main(void)
 		cmocka_unit_test(test_stubs__what_is_no_entry),
 		cmocka_unit_test(test_stubs__what_is_left_out),
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
+		cmocka_unit_test(test_count__every_register),
+		cmocka_unit_test(test_count__neighbours),
+		cmocka_unit_test(test_count__times),
 		cmocka_unit_test(test_detours__leave_all_as_it_is),
 		cmocka_unit_test(test_slow__stands_alone),
 	};

@@ -249,24 +249,33 @@ static void send_definition(struct cap_inline *c, const struct il_def *d, uint32
 	}
 }
 
-/* A definition; its size, or 0 when it is none. @in: in the ring, can change under us. */
-static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uint64_t room)
+const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
+				     struct inline_def_copy *copy)
 {
-	_Alignas(8) uint8_t copy[sizeof(struct il_def) + 3UL * IL_STR_MAX + 16];
-	const struct il_def *d = (const void *)copy;
-	uint32_t total = in->total, id;
+	const struct il_def *d = (const void *)copy->bytes;
+	uint32_t total = in->total;
 	uint64_t bytes = sizeof(*d);
-	bool is_new;
 
-	if (total < sizeof(*d) || total > sizeof(copy) || total > room || total % 16)
-		return 0;
-	memcpy(copy, in, total);
+	if (total < sizeof(*d) || total > sizeof(copy->bytes) || total > room || total % 16)
+		return NULL;
+	memcpy(copy->bytes, in, total);
 	for (int i = 0; i < PYE_STR_CNT; i++) {
 		if (d->str[i].bytes > IL_STR_MAX || d->str[i].status > PYE_STR_CUT)
-			return 0;
+			return NULL;
 		bytes += d->str[i].bytes;
 	}
-	if (bytes > total || d->slot >= IL_CACHE_CNT)
+	return bytes > total || d->total != total || d->slot >= IL_CACHE_CNT ? NULL : d;
+}
+
+/* A definition; its size, or 0 when it is none. */
+static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uint64_t room)
+{
+	struct inline_def_copy copy;
+	const struct il_def *d = inline_def_copy(in, room, &copy);
+	bool is_new;
+	uint32_t id;
+
+	if (!d)
 		return 0;
 	id = cap_inline__code(c, d->code, &is_new);
 	if (!id)
@@ -274,7 +283,7 @@ static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uin
 	c->slots[d->slot] = id;
 	if (is_new)
 		send_definition(c, d, id);
-	return total;
+	return d->total;
 }
 
 static void on_retire(struct cap_inline *c, uint64_t address)

@@ -57,6 +57,15 @@ struct cap_inline {
 	uint64_t dropped; /* exits of frames that never ran */
 };
 
+struct inline_def_copy {
+	_Alignas(8) uint8_t bytes[sizeof(struct il_def) + 3UL * IL_STR_MAX + 16];
+};
+
+/* inline_def_copy - a definition out of the ring, where it can change under us; NULL: it is none. @room: bytes up to
+ * the ring's head */
+const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
+				     struct inline_def_copy *copy);
+
 #define FRAME_HASH(frame) ((uint32_t)((frame) >> 3 & 0xffff))
 
 /* inline_put - room for a record of the batch; NULL: no memory. */

@@ -3,31 +3,21 @@
 #include "cmd/session_inline.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "assemble/assemble.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "capture/cap_inline.h"
-#include "capture/launch.h"
-#include "cmd/run.h"
+#include "cmd/inline_target.h"
 #include "cpython/code_read.h"
-#include "cpython/interp.h"
 #include "cpython/walk_outside.h"
-#include "inline/engine.h"
-#include "proc/info.h"
 #include "proc/mem.h"
-#include "proc/pid.h"
 
 #define RING_BYTES   ((size_t)16 << 20)
 #define PASS_BATCHES 64 /* batches between two looks at signals */
@@ -39,28 +29,19 @@
 #define PIX	     1
 
 struct run {
-	const struct session_opts *opts;
+	struct inline_target t;
 	int fd; /* of the capture */
-	struct proc_pid pid;
-	struct interp in;
-	struct inline_engine engine;
 	struct cap_inline *cap;
 	struct capw *capw;
 	struct assembler *as;
 	struct proc_mem mem;
-	bool mem_open, attached, ended, dump_asked;
+	bool mem_open, attached;
 	uint64_t flushed_ns, adjust_ns, adjust_step;
-	int signal_fd;
-	unsigned int interrupts, torn;
+	unsigned int torn;
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
-	struct session_result *result;
-	struct launch launch;
-	struct held held;
-	bool child_reaped, jit_checked;
-	int child_status;
+	bool jit_checked;
 	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
-	struct err *e;
 };
 
 static int open_capture(struct run *r, int fd)
@@ -77,19 +58,19 @@ static int open_capture(struct run *r, int fd)
 		.kernel = uts.release,
 		.cpu = "",
 		.cpu_cnt = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
-		.arguments = r->opts->arguments ? r->opts->arguments : "",
+		.arguments = r->t.opts->arguments ? r->t.opts->arguments : "",
 	};
 	int err;
 
 	uname(&uts);
 	r->start_ns = info.start_ns;
 	r->start_unix_ns = info.start_unix_ns;
-	limits_writer(&r->opts->limits, &writer);
+	limits_writer(&r->t.opts->limits, &writer);
 	err = capw__new(&r->capw, fd, &writer, &info);
 	err = err ? err : assembler__new(&r->as, r->capw);
-	if (err || !filters_any(&r->opts->filter))
+	if (err || !filters_any(&r->t.opts->filter))
 		return err;
-	filters_assembler(&r->opts->filter, &filter);
+	filters_assembler(&r->t.opts->filter, &filter);
 	return assembler__filter(r->as, &filter);
 }
 
@@ -99,21 +80,16 @@ static int tell_process(struct run *r)
 	char python[16];
 	struct assembler_process p;
 
-	if (proc_info__read(r->pid.pid, &info))
-		memset(&info, 0, sizeof(info));
-	snprintf(python, sizeof(python), "3.%u%s", r->in.plan.minor,
-		 r->in.plan.free_threaded ? "t" : "");
-	memcpy(r->result->comm, info.comm, sizeof(r->result->comm));
-	r->result->pid = r->pid.given;
+	inline_target__describe(&r->t, &info, python, sizeof(python));
 	p = (struct assembler_process){ .trace = { .id = PIX,
-						   .pid = (uint32_t)r->pid.given,
+						   .pid = (uint32_t)r->t.pid.given,
 						   .start_ns = r->start_ns,
 						   .comm = info.comm,
 						   .exe = info.exe,
 						   .python = python,
 						   .prefix = "" },
-					.layout = &r->in.layout,
-					.proc_pid = r->pid.pid };
+					.layout = &r->t.in.layout,
+					.proc_pid = r->t.pid.pid };
 	return assembler__process(r->as, &p);
 }
 
@@ -129,9 +105,9 @@ static uint32_t define(struct run *r, uint64_t address, struct code_names *names
 	func.id = cap_inline__code(r->cap, address, &is_new);
 	if (!is_new || !func.id)
 		return func.id;
-	if (code_read(&r->mem, &r->in.layout, address, names))
+	if (code_read(&r->mem, &r->t.in.layout, address, names))
 		return func.id; /* shown as unreadable */
-	if (names->flags & r->in.layout.co_hidden) {
+	if (names->flags & r->t.in.layout.co_hidden) {
 		r->shim = address; /* there is one: that of `__init__` */
 		return 0;
 	}
@@ -167,7 +143,7 @@ static int take_thread(struct run *r, const struct outside_thread *t, struct cod
 {
 	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
 	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
-	pid_t tid = tid_of(&r->engine, t->thread_id);
+	pid_t tid = tid_of(&r->t.engine, t->thread_id);
 	uint32_t cnt = 0;
 	char comm[32];
 	int err;
@@ -188,7 +164,7 @@ static int take_thread(struct run *r, const struct outside_thread *t, struct cod
 	err = cap_inline__stack(r->cap, t->thread_id, tid, frames, cnt);
 	if (err || r->attached || !cnt)
 		return err;
-	read_comm(r->pid.pid, tid, comm, sizeof(comm));
+	read_comm(r->t.pid.pid, tid, comm, sizeof(comm));
 	return assembler__idle(r->as,
 			       &(struct assembler_idle){ .id = cap_inline__new_thread(r->cap),
 							 .pix = PIX,
@@ -204,7 +180,7 @@ static bool is_torn(const struct run *r, const struct outside_stacks *stacks)
 {
 	for (size_t i = 0; i < stacks->cnt; i++)
 		if (stacks->threads[i].status == OUTSIDE_MOVED &&
-		    tid_of(&r->engine, stacks->threads[i].thread_id))
+		    tid_of(&r->t.engine, stacks->threads[i].thread_id))
 			return true;
 	return false;
 }
@@ -220,7 +196,7 @@ static int take_stacks(void *ctx, struct inline_engine *e)
 	(void)e;
 	if (!names)
 		return -ENOMEM;
-	err = walk_outside(&r->mem, &r->in, &stacks);
+	err = walk_outside(&r->mem, &r->t.in, &stacks);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
 	if (is_torn(r, &stacks) && r->torn++ < TORN_TRIES)
@@ -242,7 +218,7 @@ static int drain(struct run *r, unsigned int batches)
 		/* what it cannot keep, for want of memory or disk, it counts */
 		assembler__feed(r->as, &batch);
 		any = 1;
-		inline__alive(&r->engine);
+		inline__alive(&r->t.engine);
 	}
 	return got < 0 ? got : any;
 }
@@ -253,7 +229,7 @@ static int recover_from_loss(struct run *r)
 	int err;
 
 	do {
-		err = inline__stop_outside(&r->engine);
+		err = inline__stop_outside(&r->t.engine);
 		if (err) /* it has ended; or it is so busy that we try again */
 			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
 		do
@@ -261,56 +237,22 @@ static int recover_from_loss(struct run *r)
 		while (err > 0);
 		if (!err) {
 			cap_inline__recount(r->cap);
-			err = take_stacks(r, &r->engine);
+			err = take_stacks(r, &r->t.engine);
 		}
 		if (!err)
-			err = inline__restart(&r->engine);
-		remote__resume(&r->engine.remote);
+			err = inline__restart(&r->t.engine);
+		remote__resume(&r->t.engine.remote);
 		if (err == -EAGAIN)
 			usleep(TORN_US);
 	} while (err == -EAGAIN);
 	return err;
 }
 
-static void reap(struct run *r)
-{
-	int status;
-
-	if (r->opts->files.child)
-		r->opts->files.child(r->opts->files.ctx);
-	if (r->opts->command && !r->child_reaped && r->engine.remote.ended) {
-		r->child_reaped = true;
-		r->child_status = r->engine.remote.status;
-	}
-	if (r->opts->command && !r->child_reaped &&
-	    waitpid(r->launch.pid, &status, WNOHANG) == r->launch.pid) {
-		r->child_reaped = true;
-		r->child_status = status;
-	}
-}
-
-static void read_signals(struct run *r, int timeout)
-{
-	struct signalfd_siginfo info;
-	struct pollfd fds[] = { { .fd = r->signal_fd, .events = POLLIN },
-				{ .fd = r->pid.fd, .events = POLLIN } };
-
-	poll(fds, r->pid.fd >= 0 ? 2 : 1, timeout);
-	while (read(r->signal_fd, &info, sizeof(info)) == sizeof(info))
-		if (info.ssi_signo == SIGUSR1)
-			r->dump_asked = true;
-		else if (info.ssi_signo != SIGCHLD)
-			r->interrupts++;
-	reap(r);
-	if (r->child_reaped || !proc_pid__alive(&r->pid))
-		r->ended = true;
-}
-
 static bool time_is_up(const struct run *r, uint64_t now)
 {
-	const struct session_opts *o = r->opts;
+	const struct session_opts *o = r->t.opts;
 
-	return r->interrupts || (o->duration_ns && now - r->attached_ns >= o->duration_ns) ||
+	return r->t.interrupts || (o->duration_ns && now - r->attached_ns >= o->duration_ns) ||
 	       (o->limits.max_events && capw__written(r->capw) >= o->limits.max_events);
 }
 
@@ -335,21 +277,21 @@ static void flush(struct run *r, uint64_t now)
 /* The flight recorder: its chunks are small beside what it keeps; and its file when SIGUSR1 asks for it. */
 static void record_flight(struct run *r, uint64_t now)
 {
-	uint64_t keep_ns = r->opts->limits.keep_ns;
+	uint64_t keep_ns = r->t.opts->limits.keep_ns;
 	int err;
 
 	if (keep_ns && now - r->flushed_ns >= (keep_ns < 8 * SECOND_NS ? keep_ns / 8 : SECOND_NS))
 		flush(r, now);
-	if (!r->dump_asked)
+	if (!r->t.dump_asked)
 		return;
-	r->dump_asked = false;
+	r->t.dump_asked = false;
 	if (!keep_ns) {
 		log_warn("SIGUSR1 is for --flight-recorder: nothing is written");
 		return;
 	}
 	flush(r, now);
-	err = r->opts->files.dump(r->opts->files.ctx, r->capw);
-	r->dump_asked = err == -EBUSY; /* when the one before is written */
+	err = r->t.opts->files.dump(r->t.opts->files.ctx, r->capw);
+	r->t.dump_asked = err == -EBUSY; /* when the one before is written */
 	if (err && err != -EBUSY)
 		log_warn("the flight recorder cannot be written: %s", err_str(err));
 }
@@ -372,9 +314,9 @@ static void every_second(struct run *r, uint64_t now)
 	double events = (double)capw__written(r->capw);
 
 	cap_inline__reap(r->cap);
-	if (!r->opts->limits.keep_ns)
+	if (!r->t.opts->limits.keep_ns)
 		flush(r, now);
-	if (!r->opts->quiet && isatty(STDERR_FILENO))
+	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u threads | ring %u%%\033[K",
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
 			(unsigned int)((now - r->start_ns) / SECOND_NS % 60), events / 1e6,
@@ -386,10 +328,10 @@ static int check_jit(struct run *r)
 {
 	int err;
 
-	if (!r->opts->command || r->jit_checked || !capw__written(r->capw))
+	if (!r->t.opts->command || r->jit_checked || !capw__written(r->capw))
 		return 0;
 	r->jit_checked = true;
-	err = interp__check_jit(r->pid.pid, &r->in, r->e);
+	err = interp__check_jit(r->t.pid.pid, &r->t.in, r->t.e);
 	return err == -PYE_EPLAN ? err : 0;
 }
 
@@ -398,10 +340,10 @@ static int loop(struct run *r)
 	uint64_t next = r->start_ns + SECOND_NS;
 	int any = 0, err = 0;
 
-	while (!r->ended) {
+	while (!r->t.ended) {
 		uint64_t now = now_ns();
 
-		inline__alive(&r->engine);
+		inline__alive(&r->t.engine);
 		any = drain(r, PASS_BATCHES);
 		if (any >= 0)
 			err = check_jit(r);
@@ -419,10 +361,10 @@ static int loop(struct run *r)
 		if (now >= next) {
 			every_second(r, now);
 			next = now + SECOND_NS;
-			if (inline__is_shared(&r->engine))
+			if (inline__is_shared(&r->t.engine))
 				return -EILSEQ;
 		}
-		read_signals(r, any ? 0 : POLL_MS);
+		inline_target__signals(&r->t, any ? 0 : POLL_MS);
 	}
 	return 0;
 }
@@ -434,23 +376,11 @@ static void take_final(void *ctx, uint32_t tix, uint32_t seq)
 	assembler__final(r->as, tix, seq);
 }
 
-static void say_stops(const struct run *r)
-{
-	const struct remote *remote = &r->engine.remote;
-
-	if (r->opts->quiet)
-		return;
-	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",
-		remote->stops, remote->longest_us / 1000.0);
-	if (r->engine.left_mapped)
-		fprintf(stderr, "pyebpf: the stubs stay mapped: a thread is inside\n");
-}
-
 static int finish(struct run *r, int err)
 {
-	struct session_result *result = r->result;
+	struct session_result *result = r->t.result;
 
-	inline__detach(&r->engine);
+	inline__detach(&r->t.engine);
 	while (!err && drain(r, PASS_BATCHES) > 0)
 		;
 	cap_inline__recount(r->cap);
@@ -461,11 +391,11 @@ static int finish(struct run *r, int err)
 	result->totals.complete = !err;
 	result->duration_ns = result->totals.end_ns - r->start_ns;
 	result->start_unix_ns = r->start_unix_ns;
-	if (!r->opts->quiet && isatty(STDERR_FILENO))
+	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
-	say_stops(r);
-	if (!r->opts->quiet)
-		filters_report(&r->opts->filter, r->as, 0);
+	inline_target__say_stops(&r->t);
+	if (!r->t.opts->quiet)
+		filters_report(&r->t.opts->filter, r->as, 0);
 	if (err == -EILSEQ)
 		log_warn(
 			"the ring was damaged, by the target itself or by two interpreters that ran "
@@ -473,7 +403,7 @@ static int finish(struct run *r, int err)
 	else if (err)
 		log_warn("the capture ends early: %s", err_str(err));
 	err = capw__finish(r->capw, &result->totals);
-	return r->opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;
+	return r->t.opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;
 }
 
 static void report_oddities(const struct run *r)
@@ -486,8 +416,8 @@ static void report_oddities(const struct run *r)
 			 (unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
 			 (unsigned long long)odd->unnamed);
 	log_debug("slow path %llu times, waited %llu times",
-		  (unsigned long long)r->engine.shared->slow,
-		  (unsigned long long)r->engine.shared->waits);
+		  (unsigned long long)r->t.engine.shared->slow,
+		  (unsigned long long)r->t.engine.shared->waits);
 }
 
 static int check_options(const struct session_opts *o, struct err *e)
@@ -509,138 +439,55 @@ static int check_options(const struct session_opts *o, struct err *e)
 	return 0;
 }
 
-static int find_interpreter(void *ctx)
-{
-	struct run *r = ctx;
-	struct err e = { 0 };
-	int err = interp__find(r->pid.pid, "uprobe", &r->in, &e);
-
-	if (err)
-		*r->e = e;
-	/* a shell, or env, on its way to Python */
-	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
-}
-
-static int never_python(struct run *r)
-{
-	char shown[256];
-	int failed = launch__failed(&r->launch);
-
-	r->child_reaped = true;
-	text_escape(shown, sizeof(shown), r->opts->command[0], strlen(r->opts->command[0]));
-	if (failed)
-		return err_set(r->e, failed, "cannot execute %s: %s", shown, strerror(-failed));
-	return err_set(r->e, -PYE_ENOTPYTHON, "%s is not Python: no interpreter was seen in it",
-		       shown);
-}
-
-/* Our child, up to the entry point of the interpreter. */
-static int start_command(struct run *r)
-{
-	int err = launch__fork(&r->launch, r->opts->command, r->opts->as_root, r->e);
-
-	if (!err)
-		err = proc_pid__open(r->launch.pid, &r->pid, r->e);
-	if (!err)
-		err = hold__seize(r->launch.pid);
-	if (err)
-		return err;
-	launch__go(&r->launch);
-	err = hold__find(r->launch.pid, find_interpreter, r, &r->held, &r->child_status);
-	return err == -ECHILD ? never_python(r) : err;
-}
-
-static int start_process(struct run *r)
-{
-	int err = proc_pid__open(r->opts->pids[0], &r->pid, r->e);
-	struct inline_found found;
-
-	if (!err)
-		err = inline__recover(r->pid.pid, &found, r->e);
-	if (err)
-		return err;
-	if (found.taken_out)
-		log_info("took out what a pyebpf that was killed had left in process %d",
-			 r->pid.given);
-	return interp__find(r->pid.pid, "uprobe", &r->in, r->e);
-}
-
 static int begin(struct run *r, int fd)
 {
-	struct inline_opts io = { .ring_bytes = r->opts->ring_bytes ? r->opts->ring_bytes
-								    : RING_BYTES,
-				  .wait = r->opts->wait_when_full,
-				  .held = r->opts->command ? &r->held : NULL,
+	struct inline_opts io = { .ring_bytes = r->t.opts->ring_bytes ? r->t.opts->ring_bytes
+								      : RING_BYTES,
+				  .wait = r->t.opts->wait_when_full,
+				  .held = r->t.opts->command ? &r->t.held : NULL,
 				  .stopped = take_stacks,
 				  .ctx = r };
 	int err;
 
-	r->signal_fd = run_signals(true);
-	err = r->signal_fd < 0 ? r->signal_fd : 0;
-	if (!err)
-		err = r->opts->command ? start_command(r) : start_process(r);
+	err = inline_target__start(&r->t);
 	if (err)
 		return err;
-	err = proc_mem__open(r->pid.pid, &r->mem);
+	err = proc_mem__open(r->t.pid.pid, &r->mem);
 	r->mem_open = !err;
 	if (!err)
 		err = open_capture(r, fd);
 	if (!err)
 		err = tell_process(r);
 	if (!err)
-		err = cap_inline__new(&r->cap, PIX, r->pid.pid);
+		err = cap_inline__new(&r->cap, PIX, r->t.pid.pid);
 	if (err)
 		return err;
-	cap_inline__use(r->cap, &r->engine);
-	err = inline__attach(&r->engine, r->pid.pid, &r->in, &io, r->e);
+	cap_inline__use(r->cap, &r->t.engine);
+	err = inline__attach(&r->t.engine, r->t.pid.pid, &r->t.in, &io, r->t.e);
 	r->attached = !err;
 	r->attached_ns = now_ns();
 	return err;
 }
 
-/* A command that cannot be traced must not run. */
-static void abandon_command(struct run *r)
-{
-	if (!r->opts->command || r->launch.pid <= 0 || r->child_reaped)
-		return;
-	kill(r->launch.pid, SIGKILL);
-	waitpid(r->launch.pid, &r->child_status, __WALL);
-	r->child_reaped = true;
-}
-
-static void wait_for_child(struct run *r)
-{
-	while (r->opts->command && !r->child_reaped && r->interrupts < 2)
-		read_signals(r, 100);
-}
-
 static void done(struct run *r)
 {
-	inline__done(&r->engine);
 	cap_inline__free(r->cap);
 	assembler__free(r->as);
 	capw__free(r->capw);
 	if (r->mem_open)
 		proc_mem__close(&r->mem);
-	interp__done(&r->in);
-	if (r->signal_fd >= 0)
-		close(r->signal_fd);
-	launch__close(&r->launch);
-	proc_pid__close(&r->pid);
+	inline_target__done(&r->t);
 }
 
 int session_inline(const struct session_opts *opts, int fd, struct session_result *result,
 		   struct err *e)
 {
-	struct run r = { .opts = opts, .fd = fd, .signal_fd = -1, .result = result, .e = e };
+	struct run r = { .fd = fd };
 	int err = check_options(opts, e);
 
 	if (err)
 		return err;
-	memset(result, 0, sizeof(*result));
-	r.pid.fd = -1;
-	r.in.fd = -1;
-	r.launch.go_fd = r.launch.failed_fd = -1;
+	inline_target__init(&r.t, opts, result, e);
 	err = begin(&r, fd);
 	if (!err) {
 		int ended = loop(&r);
@@ -650,10 +497,10 @@ int session_inline(const struct session_opts *opts, int fd, struct session_resul
 		report_oddities(&r);
 	}
 	if (err)
-		abandon_command(&r);
+		inline_target__abandon(&r.t);
 	else
-		wait_for_child(&r);
-	result->child_status = r.child_status;
+		inline_target__wait(&r.t);
+	result->child_status = r.t.child_status;
 	done(&r);
 	return err;
 }

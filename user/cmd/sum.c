@@ -123,6 +123,8 @@ int sum__write(const struct sum *s, const struct output_opts *output, const stru
 	err = exporter__new(format, &self, &opts, &out);
 	err = err ? err : write_format(s, format, self);
 	exporter__free(format, self);
+	if (!err && s->tail.fn)
+		err = s->tail.fn(s->tail.ctx, write_out, file);
 	if (err)
 		return err == -ENOMEM ? err : outfile__explain(file, e);
 	err = outfile__commit(file, e);

@@ -15,10 +15,17 @@ enum {
 	SUM_STACKS_MAX = 2 << 20 /* 80 bytes each; callers of what is more become "[truncated]" */
 };
 
+/* What comes after the text of a file. @fn: 0 or an error */
+struct sum_tail {
+	int (*fn)(void *ctx, int (*write)(void *to, const void *data, size_t len), void *to);
+	void *ctx;
+};
+
 struct sum {
 	struct aggregate *all;
 	unsigned int cnt; /* added */
 	bool raw, lines;
+	struct sum_tail tail; /* may be zero */
 };
 
 /* sum__init - @lines: samples are told apart by their lines. 0 or -ENOMEM. sum__done - a zeroed one is fine. */

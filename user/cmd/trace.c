@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/filters.h"
+#include "cmd/inline_calls.h"
 #include "cmd/latency.h"
 #include "cmd/outputs.h"
 #include "cmd/run.h"
@@ -30,6 +31,7 @@ struct trace_opts {
 	struct filter_opts filter;
 	const char *engine;
 	bool wait, subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
+	bool count, time;
 	uint64_t duration_ns, ring_bytes, table_max;
 	const char *record_rings;
 };
@@ -78,6 +80,10 @@ static const struct opt_row capture_rows[] = {
 	  "auto, uprobe or usdt: where the probes sit; inline: as said above", false, parse_engine },
 	{ 0, "on-full", "WHAT", OPT_CUSTOM, AT(wait), "drop",
 	  "inline engine, when the ring is full: drop (and count), or wait", false, parse_full },
+	{ 0, "count", NULL, OPT_FLAG, AT(count), NULL,
+	  "inline engine: no events, calls are counted; SIGUSR1 has the sums written", false, NULL },
+	{ 0, "time", NULL, OPT_FLAG, AT(time), NULL,
+	  "with --count: how long calls take, too, and who made them", false, NULL },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), NULL,
@@ -282,6 +288,10 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	bool inlined = !strcmp(o->engine, "inline");
 	int err;
 
+	if (o->count) {
+		so.files = (struct limit_files){ 0 };
+		return inline_calls(&so, &o->output, o->time, run, e);
+	}
 	if (o->filter.latency)
 		return latency(o, &so, run, e);
 	err = open_files(&files, o, rest, e);
@@ -334,6 +344,14 @@ int cmd_trace(int argc, char **argv)
 		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (opts.ring_bytes > RUN_RING_BYTES_MAX)
 		return run_refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
+	if (opts.time && !opts.count)
+		return run_refusal_code(&rest, options_usage(&command, "--time goes with --count"));
+	if (opts.count && (strcmp(opts.engine, "inline") != 0 || opts.keep_capture))
+		return run_refusal_code(
+			&rest,
+			options_usage(&command, "%s",
+				      opts.keep_capture ? "--count makes no capture"
+							: "--count goes with --engine inline"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = trace(&opts, &rest, arguments, &run, &e);

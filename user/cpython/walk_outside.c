@@ -226,7 +226,7 @@ static int status_of(int err, enum outside_status *status)
 static int walk_thread(struct reader *r, struct outside_thread *t)
 {
 	struct stack first = { 0 }, second = { 0 };
-	struct outside_thread again;
+	struct outside_thread again = { 0 };
 	uint64_t next;
 	int err;
 

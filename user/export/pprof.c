@@ -197,7 +197,9 @@ static void put_head(struct pprof *p, const struct agg_result *r)
 		put_value_type(p, PROFILE_SAMPLE_TYPE, "off_cpu", "nanoseconds");
 	}
 	proto__u64(proto, PROFILE_DEFAULT_SAMPLE_TYPE,
-		   string_id(p, r->sample_ns && !r->off_ns ? "cpu" : "wall"));
+		   string_id(p, r->sample_ns && !r->off_ns ? "cpu"
+				: r->self_ns		   ? "wall"
+							   : "calls"));
 	proto__i64(proto, PROFILE_TIME_NANOS, r->start_unix_ns);
 	proto__u64(proto, PROFILE_DURATION_NANOS, end_ns > r->start_ns ? end_ns - r->start_ns : 0);
 	put_value_type(p, PROFILE_PERIOD_TYPE, r->sample_ns ? "cpu" : "wall", "nanoseconds");

@@ -88,6 +88,8 @@ static int most_self_first(const void *left, const void *right)
 		return l->sums.self_ns < r->sums.self_ns ? 1 : -1;
 	if (l->sums.total_ns != r->sums.total_ns)
 		return l->sums.total_ns < r->sums.total_ns ? 1 : -1;
+	if (l->sums.calls != r->sums.calls)
+		return l->sums.calls < r->sums.calls ? 1 : -1;
 	return l->func < r->func ? -1 : l->func > r->func;
 }
 
@@ -209,6 +211,7 @@ static void put_head(struct outbuf *b, const struct agg_result *r, const struct 
 	if (!t->complete)
 		outbuf__puts(b, "the capture ends before its proper end\n");
 	outbuf__puts(b, r->self_ns ? "times in seconds, most tottime first\n"
+			: calls	   ? "calls alone were counted, no times; most calls first\n"
 				   : "no Python function was on a stack\n");
 }
 

@@ -10,11 +10,13 @@
 
 #include "cpython/plan.h"
 #include "inline/region.h"
+#include "inline/stub.h"
 
 struct out {
 	uint8_t *image;
 	uint32_t at, slow; /* offsets in the image */
 	bool full;
+	struct stub_how how;
 };
 
 /* How instructions number the registers. */

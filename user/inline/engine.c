@@ -258,10 +258,10 @@ static int fill_code(const struct inline_engine *e, int fd)
 /* Our own view: head and threads, then the ring twice. */
 static int map_ring(struct inline_engine *e, int fd)
 {
-	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes;
+	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes + e->table_bytes;
 	uint8_t *at;
 
-	if (ftruncate(fd, (off_t)(IL_SHARED_HEAD + e->ring_bytes)) ||
+	if (ftruncate(fd, (off_t)(IL_SHARED_HEAD + e->ring_bytes + e->table_bytes)) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		return -errno;
 	at = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -269,8 +269,10 @@ static int map_ring(struct inline_engine *e, int fd)
 		return -errno;
 	if (mmap(at, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED ||
-	    mmap(at + IL_SHARED_HEAD + e->ring_bytes, e->ring_bytes, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, (off_t)IL_SHARED_HEAD) == MAP_FAILED) {
+	    mmap(at + IL_SHARED_HEAD + e->ring_bytes, e->ring_bytes + e->table_bytes,
+		 PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED | (e->table_bytes ? 0 : MAP_POPULATE), fd,
+		 (off_t)IL_SHARED_HEAD) == MAP_FAILED) {
 		int err = -errno;
 
 		munmap(at, all);
@@ -293,8 +295,9 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 		  { e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd, 0 } },
 		{ SYS_mmap,
-		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes, PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd, IL_SHARED_HEAD } },
+		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes + e->table_bytes,
+		    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd,
+		    IL_SHARED_HEAD } },
 		{ SYS_close, { (uint64_t)code_fd } },
 		{ SYS_close, { (uint64_t)ring_fd } },
 	};
@@ -343,6 +346,14 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.cframe_frame = l->cframe_frame,
 		.state_is_byte = l->flags & PYE_LAYOUT_FRAME_STATE,
 	};
+}
+
+void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
+{
+	p->funcs = base + IL_FUNCS;
+	p->nodes = timed ? base + IL_NODES : 0;
+	p->active_frames = timed ? base + IL_ACTIVE : 0;
+	p->spans = timed ? base + IL_SPANS : 0;
 }
 
 static int redirect(struct inline_engine *e)
@@ -395,13 +406,14 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 
 static int map_all(struct inline_engine *e, const struct inline_plan *plan, struct err *err)
 {
+	const struct stub_how how = { e->table_bytes != 0, e->timed, e->locked };
 	auto_close int code = -1, ring = -1;
 	uint64_t empty;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
 
 	if (!ret)
-		ret = stub_image(plan, &e->in->layout, e->in->bias, e->base, (void *)e->header,
-				 err);
+		ret = stub_image(plan, &e->in->layout, e->in->bias, e->base, &how,
+				 (void *)e->header, err);
 	if (ret)
 		return ret;
 	e->header->magic = IL_MAGIC;
@@ -436,10 +448,12 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (ret)
 		return ret;
 	e->remote.held = opts->held ? pid : 0;
-	while (ring < opts->ring_bytes)
+	while (ring < (opts->count ? IL_COUNT_RING : opts->ring_bytes))
 		ring *= 2;
 	e->ring_bytes = ring;
-	e->region_bytes = IL_RING + 2 * ring;
+	e->table_bytes = opts->count ? (IL_COUNT_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
+	e->timed = opts->time;
+	e->region_bytes = IL_RING + 2 * ring + e->table_bytes;
 	e->header = calloc(1, IL_CODE_BYTES);
 	if (!e->header)
 		return -ENOMEM;
@@ -474,6 +488,8 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 		private.locked = e->locked;
 		/* all take the way where the lock is */
 		private.limit = e->locked ? 0 : private.limit;
+		if (e->table_bytes)
+			inline_describe_tables(e->base, e->timed, &private);
 		private.tstate_current = in->plan.tstate_current + in->bias;
 		inline__alive(e);
 		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
@@ -556,7 +572,7 @@ void inline__done(struct inline_engine *e)
 	if (e->remote.pid)
 		inline__detach(e);
 	if (e->shared)
-		munmap(e->shared, IL_SHARED_HEAD + 2 * e->ring_bytes);
+		munmap(e->shared, IL_SHARED_HEAD + 2 * e->ring_bytes + e->table_bytes);
 	free(e->header);
 	if (e->remote.pid)
 		remote__close(&e->remote);

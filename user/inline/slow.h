@@ -15,6 +15,9 @@
  */
 void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind);
 
+/* pye_inline_count - the same with --count, where nothing but definitions is written to the ring. */
+void pye_inline_count(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind);
+
 /* Its bytes, made by the linker, which has these names; position-independent. */
 /* NOLINTNEXTLINE(bugprone-reserved-identifier) */
 extern const uint8_t __start_pye_inline[], __stop_pye_inline[];

@@ -3,21 +3,31 @@
 #ifndef PYEBPF_INLINE_STUB_H
 #define PYEBPF_INLINE_STUB_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "abi/pylayout.h"
 #include "base/err.h"
 #include "cpython/inline_plan.h"
 #include "inline/region.h"
+
+struct stub_how {
+	bool count; /* calls, instead of events */
+	bool time; /* with durations */
+	bool locked; /* several threads can run at once */
+};
 
 /**
  * stub_image - make the contents of the code page
  * @plan: what is redirected
  * @bias: run-time address = vaddr + bias
  * @base: where the region will lie; within 2 GiB of every redirected call
+ * @how:  what the stubs do; NULL: they write events
  * @out:  IL_CODE_BYTES; begins with struct il_header, whose patches are filled in
  *
  * Return: 0; -PYE_EPLAN when the plan cannot be served.
  */
 int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
-	       uint64_t base, uint8_t *out, struct err *e);
+	       uint64_t base, const struct stub_how *how, uint8_t *out, struct err *e);
 
 #endif

@@ -239,6 +239,67 @@ static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32
 	back(o, done);
 }
 
+/* --count: the code object's place, and one more there. Changes rax, rdx. */
+static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
+{
+	uint32_t skip = 0, child, other, done;
+
+	enter(o, f, true);
+	BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
+	B(o, "\x83\xe0"); /* and eax, mask */
+	byte(o, f->l->resume_mask);
+	if (f->l->resume_skip != 0xff) {
+		B(o, "\x83\xf8"); /* cmp eax, skip */
+		byte(o, f->l->resume_skip);
+		skip = jump(o, JE);
+	}
+	B(o, "\x83\xf8\x01" /* cmp eax, 1 */
+	     "\x19\xc0" /* sbb eax, eax */
+	     "\xff\xc0" /* inc eax: 0 for a call, 1 for a resume */);
+	GET(o, f->head, PRIVATE(funcs));
+	both(o, "\x85", 1, f->head, f->head); /* test */
+	child = jump(o, JE);
+	LOAD(o, f->other, f->frame, f->l->f_code);
+	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
+	MOVE(o, PREG_RDX, f->other);
+	B(o, "\x81\xe2"); /* and edx: (code >> 5) * sizeof(struct il_func) */
+	imm32(o, 32 * (IL_FUNC_CNT - 1));
+	both(o, "\x03", 1, PREG_RDX, f->head); /* add */
+	mem(o, true, "\x39", 1, f->other, PREG_RDX, 0); /* cmp [rdx], other */
+	other = jump(o, JNE);
+	if (locked)
+		byte(o, 0xf0);
+	B(o, "\x48\xff\x44\xc2\x08"); /* inc qword [rdx + rax * 8 + 8] */
+	done = o->at;
+	land(o, child);
+	if (skip)
+		land(o, skip);
+	leave(o, f, n);
+	land(o, other);
+	slow_in_table(o, f, INLINE_ENTRY);
+	back(o, done);
+}
+
+/* --count, all else: the slow path does it. */
+static void count_in_table(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
+{
+	uint32_t skip = 0;
+
+	enter(o, f, kind == INLINE_ENTRY);
+	if (kind == INLINE_ENTRY && f->l->resume_skip != 0xff) {
+		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
+		B(o, "\x83\xe0");
+		byte(o, f->l->resume_mask);
+		B(o, "\x83\xf8");
+		byte(o, f->l->resume_skip);
+		skip = jump(o, JE);
+	}
+	slow_in_table(o, f, kind);
+	if (skip)
+		land(o, skip);
+	leave(o, f, n);
+}
+
 /* At the beginning of a function: its second argument is the frame, or its first one. */
 static void slow_in_call(struct out *o, unsigned int kind)
 {
@@ -270,6 +331,19 @@ static void return_stub(struct out *o, uint32_t n)
 	jump_original(o, n);
 }
 
+/* Of those that --count needs. */
+static void count_stub(struct out *o, struct frame *f, unsigned int kind, bool handler, uint32_t n)
+{
+	if (handler && kind == INLINE_ENTRY && !o->how.time) {
+		count_call(o, f, o->how.locked, n);
+	} else if (handler && kind != INLINE_DEALLOC) {
+		count_in_table(o, f, kind, n);
+	} else {
+		slow_in_call(o, kind);
+		jump_original(o, n);
+	}
+}
+
 static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
 		     unsigned int kind, bool handler, uint32_t n)
 {
@@ -280,6 +354,10 @@ static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct
 		byte(o, 0xcc);
 	start = o->at;
 	B(o, "\xf3\x0f\x1e\xfa"); /* endbr64 */
+	if (o->how.count) {
+		count_stub(o, &f, kind, handler, n);
+		return start;
+	}
 	switch (kind) {
 	case INLINE_ENTRY:
 	case INLINE_CAUGHT:
@@ -303,14 +381,15 @@ static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct
 
 static int copy_slow(struct out *o, struct err *e)
 {
+	const void *slow = o->how.count ? (const void *)(uintptr_t)pye_inline_count
+					: (const void *)(uintptr_t)pye_inline_slow;
 	size_t size = (size_t)(__stop_pye_inline - __start_pye_inline);
 
 	o->at = (uint32_t)((sizeof(struct il_header) + 63) & ~63ul);
 	if (size > IL_CODE_BYTES - o->at)
 		return err_set(e, -PYE_EPLAN, "the inline engine's code does not fit");
 	memcpy(o->image + o->at, __start_pye_inline, size);
-	o->slow = o->at +
-		  (uint32_t)((const uint8_t *)(uintptr_t)pye_inline_slow - __start_pye_inline);
+	o->slow = o->at + (uint32_t)((const uint8_t *)slow - __start_pye_inline);
 	o->at += (uint32_t)size;
 	return 0;
 }
@@ -358,30 +437,56 @@ static int patch_detour(struct il_header *h, const struct inline_detour *d, uint
 	return 0;
 }
 
+/* --count needs no more than where a frame begins, and with --time where it ends. */
+static bool is_wanted(const struct stub_how *how, unsigned int kind)
+{
+	switch (kind) {
+	case INLINE_ENTRY:
+	case INLINE_EVAL_ENTRY:
+	case INLINE_DEALLOC:
+		return true;
+	case INLINE_YIELD:
+	case INLINE_RETURN:
+	case INLINE_UNWIND:
+	case INLINE_EVAL_EXIT:
+		return !how->count || how->time;
+	default:
+		return !how->count;
+	}
+}
+
 int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
-	       uint64_t base, uint8_t *out, struct err *e)
+	       uint64_t base, const struct stub_how *how, uint8_t *out, struct err *e)
 {
 	struct il_header *h = (void *)out;
 	struct out o = { .image = out };
 	int err;
 
+	if (how)
+		o.how = *how;
 	memset(out, 0xcc, IL_CODE_BYTES);
 	memset(h, 0, sizeof(*h));
 	err = copy_slow(&o, e);
 	for (uint32_t i = 0; !err && i < plan->word_cnt; i++) {
 		const struct inline_word *w = &plan->words[i];
 
+		if (!is_wanted(&o.how, w->kind))
+			continue;
 		patch_word(h, w, bias, base, stub(&o, plan, layout, w->kind, true, h->patch_cnt));
 	}
 	for (uint32_t i = 0; !err && i < plan->call_cnt; i++) {
 		const struct inline_call *c = &plan->calls[i];
 
+		if (!is_wanted(&o.how, c->kind))
+			continue;
 		err = patch_call(h, c, bias, base,
 				 stub(&o, plan, layout, c->kind, false, h->patch_cnt), e);
 	}
 	for (uint32_t i = 0; !err && i < plan->detour_cnt; i++) {
 		const struct inline_detour *d = &plan->detours[i];
 
+		if (!is_wanted(&o.how, d->kind))
+			continue;
 		err = patch_detour(h, d, bias, base, detour_stub(&o, d, bias, base, h->patch_cnt),
 				   e);
 	}

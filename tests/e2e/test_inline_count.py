@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`trace --engine inline --count`: calls per function without events, against what the program counted itself."""
+import json
+import marshal
+import os
+import re
+import signal
+import time
+
+import pytest
+
+import lib
+from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
+
+COUNTED = lib.PROGRAMS / "counted.py"
+COUNT = [*INLINE, "--count"]
+
+
+def counted(out):
+    return json.loads(out.read_text())
+
+
+def short(name):
+    """To 3.10 a code object has no qualified name."""
+    return name.rsplit(".", 1)[-1]
+
+
+def sums(path, file=COUNTED):
+    """{function: (primitive calls, calls, self, total)} of one file, from what pstats reads."""
+    stats = marshal.loads(path.read_bytes())
+    return {short(name): figures[:4] for (at, _, name), figures in stats.items() if at == str(file)}
+
+
+def calls(path, file=COUNTED):
+    return {name: figures[1] for name, figures in sums(path, file).items()}
+
+
+def check_calls(path, out):
+    want = {short(name): n for name, n in counted(out)["calls"].items()}
+    got = calls(path)
+    assert {name: got.get(name) for name in want} == want
+    assert not [name for name in got if name not in want and name[0] != "<" and name != "Thing"]
+
+
+def table_of(path):
+    """{file:line(function): calls} of the table by function, and the calls that were lost."""
+    lines = path.read_text().splitlines()
+    table = {}
+    for line in lines[next(i for i, line in enumerate(lines) if line.endswith("filename:lineno(function)")) + 1:]:
+        if not line:
+            break
+        table[line.split()[-1]] = int(line.split()[0].split("/")[0])
+    return table, int(re.search(r"lost: (\d+)", lines[1]).group(1))
+
+
+def count(cmd, path, *options):
+    return lib.sh([lib.BINARY, "trace", "-o", path, *COUNT, *options, "--", *map(str, cmd)])
+
+
+@pytest.mark.parametrize("name", lib.every())
+def test_every_call_is_counted(name, tmp_path):
+    """From the first one, of all threads, however it ends; a child's are not its parent's."""
+    out, path = tmp_path / "out", tmp_path / "t.pstats"
+    done = count(lib.command(name) + [COUNTED, out, 500], path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    check_calls(path, out)
+    assert all(figures[2] == figures[3] == 0 for figures in sums(path).values())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_times(name, tmp_path):
+    """How long nap() took is more than it saw itself, and less than its caller saw; a caller's total has it."""
+    out, path = tmp_path / "out", tmp_path / "t.pstats"
+    done = count(lib.command(name) + [COUNTED, out, 100], path, "--time")
+    assert done.returncode == 0, lib.text(done.stderr)
+    check_calls(path, out)
+    took, got = counted(out)["nap"], sums(path)
+    clocks = 1 + 1e-3  # one is calibrated against the other
+    assert took["inside"] / clocks <= got["nap"][2] * 1e9 <= took["outside"] * clocks
+    assert got["<module>"][3] >= got["nap"][3] >= got["nap"][2]
+    assert got["recurse"][0] == got["recurse"][1] // 10, "of ten calls nine are its own"
+    assert got["branch"][3] >= got["branch"][2]
+
+
+@pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.12", "3.13t"))])
+def test_a_running_process(name, options, tmp_path):
+    """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""
+    out, flag, path = tmp_path / "out", tmp_path / "flag", tmp_path / "t.pstats"
+    with lib.started(lib.command(name) + [COUNTED, out, 2000, flag]) as target:
+        with lib.started([lib.BINARY, "trace", "-o", path, *COUNT, *options, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            tracer.send_signal(signal.SIGUSR1)
+            lib.until((tmp_path / "t-1.pstats").exists, "the first sums")
+            flag.touch()
+            time.sleep(0.05)
+            tracer.send_signal(signal.SIGUSR1)
+            lib.until((tmp_path / "t-2.pstats").exists, "the second sums")
+            lib.until(out.exists, "the end")
+            lib.finish(tracer)
+    check_calls(path, out)
+    series = [calls(tmp_path / f).get("leaf", 0) for f in ("t-1.pstats", "t-2.pstats", "t.pstats")]
+    assert series[0] == 0 and series == sorted(series)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.12", "3.15"))
+def test_detach(name, tmp_path):
+    path = tmp_path / "t.pstats"
+    with lib.started(lib.command(name) + ["-c", "import time\ndef f(): pass\nprint(flush=True)\nwhile 1: f()"]) as target:
+        target.stdout.readline()
+        for options in ((), ("--time",), ()):
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", path, *COUNT, *options, "-d", "50ms", "-p", target.pid])
+            assert done.returncode == 0, lib.text(done.stderr)
+            assert calls(path, "<string>")["f"] > 0 and memfds(target.pid) == 0
+        assert target.poll() is None
+
+
+@pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(FAMILIES)])
+def test_code_that_comes_and_goes(name, options, tmp_path):
+    """Addresses of code objects come again and again; no call is taken for another function's, none is forgotten: one for
+    whose name the ring had no room, on a machine that gives pyebpf no time, is counted as lost."""
+    path, prog = tmp_path / "t.txt", tmp_path / "names.py"
+    prog.write_text("def stays(): pass\n"
+                    "for i in range(3000):\n"
+                    "    ns, k = {}, i % 7\n"
+                    "    exec(compile('def f%d(): return %d' % (k, i), 'made', 'exec'), ns)\n"
+                    "    for _ in range(k): ns['f%d' % k]()\n"
+                    "    stays()\n")
+    done = count(lib.command(name) + [prog], path, *options)
+    assert done.returncode == 0, lib.text(done.stderr)
+    table, lost = table_of(path)
+    assert table["%s:1(stays)" % prog] == 3000
+    want = {"made:1(f%d)" % k: k * len(range(k, 3000, 7)) for k in range(1, 7)}
+    want["made:1(<module>)"] = 3000
+    got = {f: n for f, n in table.items() if f in want}
+    assert all(n <= want[f] for f, n in got.items()) and not [f for f in table if f.startswith("made") and f not in want]
+    assert sum(got.values()) + lost == sum(want.values())
+
+
+def test_no_more_than_the_table_holds(tmp_path):
+    """What finds no room is counted, and the rest is right."""
+    path, prog = tmp_path / "t.txt", tmp_path / "many.py"
+    prog.write_text("import types\n"
+                    "def one(): pass\n"
+                    "for _ in range(9): one()\n"
+                    "kept = [types.FunctionType(one.__code__.replace(co_name='n%d' % i, co_qualname='n%d' % i), {}) for i in range(70000)]\n"
+                    "for f in kept: f()\n")
+    done = count(lib.command(ONE) + [prog], path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    table, lost = table_of(path)
+    assert lost > 70000 - 65536 + 100, "those of the start-up have their places, too"
+    got = {f: n for f, n in table.items() if f.startswith("%s:2(" % prog)}
+    assert sum(got.values()) + lost in range(70009, 70100), "and a few calls of other functions"
+    assert got["%s:2(one)" % prog] == 9
+
+
+def test_as_text(tmp_path):
+    out = tmp_path / "out"
+    done = lib.sh([lib.BINARY, "trace", "-q", *COUNT, "--time", "--", *lib.command(ONE), COUNTED, out, "50"])
+    assert done.returncode == 0, lib.text(done.stderr)
+    table = lib.text(done.stdout)
+    assert re.search(r"^ +20 +\S+ +\S+ +\S+ +\S+ +.*counted\.py:\d+\(nap\)$", table, re.M), "calls and seconds"
+    naps = re.search(r"^ +20 +(\S+ ms) .*counted\.py:\d+\(nap\)$", table, re.M)
+    assert naps and float(naps.group(1).split()[0]) >= 1.5, "most took more than 2 ms, in buckets of half a power of two"
+    done = lib.sh([lib.BINARY, "trace", "-q", *COUNT, "--", *lib.command(ONE), COUNTED, out, "50"])
+    assert "calls alone were counted" in lib.text(done.stdout) and "nap" in lib.text(done.stdout)
+
+
+@pytest.mark.parametrize("form", ["pprof", "collapsed", "svg"])
+def test_other_formats(form, tmp_path):
+    path, out = tmp_path / "t", tmp_path / "out"
+    done = count(lib.command(ONE) + [COUNTED, out, 50], path, "--time", "-f", form)
+    assert done.returncode == 0, lib.text(done.stderr)
+    if form == "pprof":
+        back = lib.sh([lib.BINARY, "convert", "-f", "collapsed", "-o", "-", path])
+        assert back.returncode == 0, lib.text(back.stderr)
+        assert re.search(r"work.*;.*branch.*;.*leaf", lib.text(back.stdout))
+    else:
+        assert "branch" in path.read_text()
+
+
+@pytest.mark.parametrize("options, reason", [
+    (["--count"], "--engine inline"), ([*INLINE, "--time"], "--count"), ([*COUNT, "-f", "firefox"], "in time"),
+    ([*COUNT, "--include", "x"], "goes with"), ([*COUNT, "-s"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
+def test_what_does_not_go_together(options, reason):
+    done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
+    assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)
+
+
+def test_a_killed_pyebpf_leaves_it_running(tmp_path):
+    """It goes on counting for nobody, and the next one takes it out."""
+    with lib.started(lib.command(ONE) + ["-c", "def f(): pass\nprint(flush=True)\nwhile 1: f()"]) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pstats", *COUNT, "-p", target.pid]) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            tracer.kill()
+            tracer.wait()
+        time.sleep(0.2)
+        assert target.poll() is None and memfds(target.pid)
+        lib.until(lambda: lib.sh([lib.BINARY, "detach", target.pid]).returncode == 0, "the way out")
+        assert memfds(target.pid) == 0 and target.poll() is None

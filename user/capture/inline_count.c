@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capture/inline_count.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/idmap.h"
+#include "capture/inline_priv.h"
+#include "cpython/interp.h"
+#include "cpython/pystr.h"
+
+#define FUNCS_MAX      (1u << 20) /* of different names; what comes then is one more */
+#define DEAD_MAX       (1u << 20) /* numbers of code objects that are kept after their end */
+#define PATH_MAX_NODES 256u
+
+struct inline_count {
+	struct inline_engine *e;
+	uint64_t tail;
+	struct strpool strings, keys;
+	struct inline_count_func *funcs; /* beside keys, from its number 1 on */
+	uint32_t func_cnt, func_cap;
+	struct idmap ids; /* il_func.id -> func */
+	uint32_t dead; /* of these, that were freed since the map was made anew */
+	uint32_t ids_of[IL_FUNC_CNT]; /* func + 1 of the code object in each slot; 0: none */
+	struct inline_count_func *shown; /* of the snapshot */
+	struct inline_count_node *nodes;
+	uint64_t *inner; /* beside the frames that run */
+};
+
+static struct il_func *table(const struct inline_count *c)
+{
+	return (void *)((uint8_t *)c->e->shared + (IL_FUNCS - IL_SHARED));
+}
+
+static const struct il_node *node_table(const struct inline_count *c)
+{
+	return (const void *)((uint8_t *)c->e->shared + (IL_NODES - IL_SHARED));
+}
+
+static const struct il_active *active_table(const struct inline_count *c)
+{
+	return (const void *)((uint8_t *)c->e->shared + (IL_ACTIVE - IL_SHARED));
+}
+
+/* Durations of a slot; NULL: it has none. */
+static uint64_t *spans_of(const struct inline_count *c, const struct il_func *f)
+{
+	uint32_t span = f->span;
+
+	if (!c->e->timed || !span || span > IL_SPAN_CNT)
+		return NULL;
+	return (uint64_t *)(void *)((uint8_t *)c->e->shared + (IL_SPANS - IL_SHARED)) +
+	       (uint64_t)IL_SPAN_BUCKETS * (span - 1);
+}
+
+int inline_count__new(struct inline_count **out, struct inline_engine *e)
+{
+	struct inline_count *c = calloc(1, sizeof(*c));
+	int err = c ? strpool__init(&c->strings) : -ENOMEM;
+
+	if (!err)
+		err = strpool__init(&c->keys);
+	if (err) {
+		inline_count__free(c);
+		return err;
+	}
+	c->e = e;
+	*out = c;
+	return 0;
+}
+
+static void free_spans(struct inline_count_func *funcs, uint32_t cnt)
+{
+	for (uint32_t i = 0; funcs && i < cnt; i++)
+		free(funcs[i].spans);
+	free(funcs);
+}
+
+void inline_count__free(struct inline_count *c)
+{
+	if (!c)
+		return;
+	strpool__done(&c->strings);
+	strpool__done(&c->keys);
+	idmap__done(&c->ids);
+	free_spans(c->shown, c->func_cnt);
+	free_spans(c->funcs, c->func_cnt);
+	free(c->nodes);
+	free(c->inner);
+	free(c);
+}
+
+static int add_func(struct inline_count *c, const struct inline_count_func *f, uint32_t *index)
+{
+	const uint32_t key[4] = { f->file, f->name, f->qualname, f->line };
+	uint32_t id = 0;
+	int err = strpool__add(&c->keys, (const char *)key, sizeof(key), &id);
+
+	if (err)
+		return err;
+	*index = id - 1;
+	if (*index < c->func_cnt)
+		return 0;
+	if (c->func_cnt == c->func_cap) {
+		uint32_t cap = c->func_cap ? 2 * c->func_cap : 1024;
+		void *more = reallocarray(c->funcs, cap, sizeof(*c->funcs));
+
+		if (!more)
+			return -ENOMEM;
+		c->funcs = more;
+		c->func_cap = cap;
+	}
+	/* those shown go with the number of them */
+	free_spans(c->shown, c->func_cnt);
+	c->shown = NULL;
+	c->funcs[c->func_cnt++] = *f;
+	return 0;
+}
+
+static int add_text(struct inline_count *c, const struct il_str *str, const uint8_t *data,
+		    uint32_t *id)
+{
+	char text[PYSTR_SIZE];
+	size_t len = pystr_decode(&c->e->in->layout, str->state, str->length, data, str->bytes,
+				  text, sizeof(text));
+
+	return strpool__add(&c->strings, text, len, id);
+}
+
+static int name_func(struct inline_count *c, const struct il_def *d, uint32_t *index)
+{
+	struct inline_count_func f = { .line = d->line };
+	const uint8_t *data = d->data;
+	uint32_t ids[PYE_STR_CNT] = { 0 };
+	int err = 0;
+
+	if (c->func_cnt >= FUNCS_MAX) {
+		err = strpool__add(&c->strings, "[more functions]", 16, &f.name);
+		f.line = 0;
+		f.qualname = f.name;
+		return err ? err : add_func(c, &f, index);
+	}
+	for (uint32_t i = 0; !err && i < PYE_STR_CNT; i++) {
+		if (!d->str[i].addr)
+			continue; /* to 3.10 there are no qualified names */
+		err = add_text(c, &d->str[i], data, &ids[i]);
+		data += d->str[i].bytes;
+	}
+	f.file = ids[PYE_STR_FILE];
+	f.name = ids[PYE_STR_NAME];
+	f.qualname = ids[PYE_STR_QUALNAME] ? ids[PYE_STR_QUALNAME] : f.name;
+	return err ? err : add_func(c, &f, index);
+}
+
+/* Its size, or an error. */
+static int on_definition(struct inline_count *c, const struct il_def *in, uint64_t room)
+{
+	struct inline_def_copy copy;
+	const struct il_def *d = inline_def_copy(in, room, &copy);
+	uint32_t index = 0;
+	int err;
+
+	if (!d)
+		return -EILSEQ;
+	err = name_func(c, d, &index);
+	if (!err && c->e->timed)
+		err = idmap__set(&c->ids, (uint32_t)d->head.time, index);
+	if (err)
+		return err;
+	c->ids_of[d->slot] = index + 1;
+	return (int)d->total;
+}
+
+static int add_spans(const uint64_t *spans, struct inline_count_func *to)
+{
+	if (!spans)
+		return 0;
+	if (!to->spans)
+		to->spans = calloc(IL_SPAN_BUCKETS, sizeof(*to->spans));
+	if (!to->spans)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < IL_SPAN_BUCKETS; i++)
+		to->spans[i] += spans[i];
+	return 0;
+}
+
+/* What a code object that was freed had; its size. */
+static int on_retired(struct inline_count *c, const struct il_retired *r, uint64_t room)
+{
+	uint32_t slot = r->slot, total = r->total, func;
+	struct inline_count_func *to;
+
+	if (room < sizeof(*r) || total < sizeof(*r) || total > room || total % 16 ||
+	    slot >= IL_FUNC_CNT)
+		return -EILSEQ;
+	func = c->ids_of[slot];
+	if (!func)
+		return -EILSEQ;
+	to = &c->funcs[func - 1];
+	to->calls += r->calls;
+	to->resumes += r->resumes;
+	c->ids_of[slot] = 0;
+	c->dead++;
+	if (total < sizeof(*r) + IL_SPAN_BUCKETS * sizeof(uint64_t))
+		return (int)total;
+	return add_spans(r->spans, to) ?: (int)total;
+}
+
+/* The same of one for which the ring had no room: the slot is free then. */
+static int harvest(struct inline_count *c, uint32_t slot)
+{
+	struct il_func *f = &table(c)[slot];
+	uint32_t func = c->ids_of[slot];
+	uint64_t *spans = spans_of(c, f);
+	int err;
+
+	if (!func || __atomic_load_n(&f->code, __ATOMIC_ACQUIRE) != IL_FREED)
+		return 0; /* done already */
+	c->funcs[func - 1].calls += f->calls;
+	c->funcs[func - 1].resumes += f->resumes;
+	err = add_spans(spans, &c->funcs[func - 1]);
+	f->calls = f->resumes = 0;
+	if (spans)
+		memset(spans, 0, IL_SPAN_BUCKETS * sizeof(*spans));
+	c->ids_of[slot] = 0;
+	c->dead++;
+	__atomic_store_n(&f->code, 0, __ATOMIC_RELEASE);
+	return err;
+}
+
+/* Code objects that are freed again and again: keep the numbers that a node has, or a live one. */
+static int forget_dead(struct inline_count *c)
+{
+	struct idmap kept = { 0 };
+	int err = 0;
+
+	c->dead = 0;
+	for (uint32_t i = 0; !err && i < IL_NODE_CNT; i++) {
+		uint32_t id = (uint32_t)node_table(c)[i].key, func = idmap__find(&c->ids, id);
+
+		if (func != IDMAP_NONE)
+			err = idmap__set(&kept, id, func);
+	}
+	for (uint32_t i = 0; !err && i < IL_FUNC_CNT; i++)
+		if (c->ids_of[i])
+			err = idmap__set(&kept, table(c)[i].id, c->ids_of[i] - 1);
+	idmap__done(err ? &kept : &c->ids);
+	c->ids = err ? c->ids : kept;
+	return err;
+}
+
+static int on_record(struct inline_count *c, const struct il_more_rec *r, uint64_t room)
+{
+	uint64_t what = r->head.what;
+
+	if (room < sizeof(*r) || (what & 7) != IL_MORE)
+		return -EILSEQ;
+	if (what >> 48 == IL_DEF)
+		return on_definition(c, (const void *)r, room);
+	return what >> 48 == IL_RETIRE ? on_retired(c, (const void *)r, room) : -EILSEQ;
+}
+
+int inline_count__read(struct inline_count *c)
+{
+	struct il_shared *h = c->e->shared;
+	uint64_t head = __atomic_load_n(&h->head, __ATOMIC_ACQUIRE), begun = c->tail;
+	uint64_t left = __atomic_exchange_n(&h->retire_lost, 0, __ATOMIC_ACQ_REL);
+	int err = 0;
+
+	if (head - c->tail > c->e->ring_bytes || head % 16)
+		return -EILSEQ;
+	while (c->tail < head) {
+		int size = on_record(
+			c, (const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1))),
+			head - c->tail);
+
+		if (size < 0)
+			return size;
+		c->tail += (uint64_t)size;
+	}
+	__atomic_store_n(&h->tail, c->tail, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; !err && left && i < IL_FUNC_CNT; i++)
+		err = harvest(c, i);
+	if (!err && c->dead > DEAD_MAX)
+		err = forget_dead(c);
+	return err ? err : c->tail != begun;
+}
+
+static uint64_t ns_of(const struct inline_count *c, uint64_t ticks)
+{
+	return (uint64_t)((unsigned __int128)ticks * 1000000000u / c->e->tsc_hz);
+}
+
+static int show_funcs(struct inline_count *c)
+{
+	free_spans(c->shown, c->func_cnt);
+	c->shown = calloc(c->func_cnt + 1ul, sizeof(*c->shown));
+	if (!c->shown)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->func_cnt; i++) {
+		c->shown[i] = c->funcs[i];
+		c->shown[i].spans = NULL;
+		if (!c->funcs[i].spans)
+			continue;
+		c->shown[i].spans = malloc(IL_SPAN_BUCKETS * sizeof(uint64_t));
+		if (!c->shown[i].spans)
+			return -ENOMEM;
+		memcpy(c->shown[i].spans, c->funcs[i].spans, IL_SPAN_BUCKETS * sizeof(uint64_t));
+	}
+	for (uint32_t i = 0; i < IL_FUNC_CNT; i++) {
+		const struct il_func *f = &table(c)[i];
+		struct inline_count_func *to;
+
+		if (!c->ids_of[i])
+			continue;
+		to = &c->shown[c->ids_of[i] - 1];
+		to->calls += __atomic_load_n(&f->calls, __ATOMIC_RELAXED);
+		to->resumes += __atomic_load_n(&f->resumes, __ATOMIC_RELAXED);
+		if (add_spans(spans_of(c, f), to))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The nodes from the outermost one on, each after its caller. */
+static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt)
+{
+	const struct il_node *from = node_table(c);
+
+	for (uint32_t i = 0; i < IL_NODE_CNT; i++)
+		index_of[i] = INLINE_COUNT_NONE;
+	*cnt = 0;
+	for (uint32_t i = 1; i < IL_NODE_CNT; i++) {
+		uint32_t path[PATH_MAX_NODES], depth = 0, caller = INLINE_COUNT_NONE;
+
+		for (uint32_t at = i; at && at < IL_NODE_CNT && depth < PATH_MAX_NODES;
+		     at = (uint32_t)(from[at].key >> 32)) {
+			caller = index_of[at];
+			if (caller != INLINE_COUNT_NONE || !from[at].key)
+				break;
+			path[depth++] = at;
+		}
+		while (depth-- > 0) {
+			uint32_t at = path[depth];
+			uint32_t func = idmap__find(&c->ids, (uint32_t)from[at].key);
+
+			if (func == IDMAP_NONE || index_of[at] != INLINE_COUNT_NONE)
+				continue; /* its name is not here yet, or the target writes there */
+			c->nodes[*cnt] = (struct inline_count_node){ .caller = caller,
+								     .func = func,
+								     .calls = from[at].calls,
+								     .resumes = from[at].resumes,
+								     .self_ns = from[at].self };
+			caller = index_of[at] = (*cnt)++;
+		}
+	}
+}
+
+/* What runs has not added its time yet. */
+static void add_running(struct inline_count *c, const uint32_t *index_of)
+{
+	const struct il_active *from = active_table(c);
+	uint64_t now = tsc_now();
+
+	memset(c->inner, 0, IL_ACTIVE_CNT * sizeof(*c->inner));
+	for (uint32_t pass = 0; pass < 2; pass++) {
+		for (uint32_t i = 0; i < IL_ACTIVE_CNT; i++) {
+			struct il_active a = from[i];
+			uint64_t ticks = now - a.start, inner;
+
+			if (!a.frame || (int64_t)ticks < 0 || a.node >= IL_NODE_CNT ||
+			    a.caller_at >= IL_ACTIVE_CNT || from[i].frame != a.frame)
+				continue;
+			if (!pass) {
+				if (a.caller && from[a.caller_at].frame == a.caller)
+					c->inner[a.caller_at] += ticks;
+				continue;
+			}
+			inner = a.inner + c->inner[i];
+			if (index_of[a.node] != INLINE_COUNT_NONE && inner < ticks)
+				c->nodes[index_of[a.node]].self_ns += ticks - inner;
+		}
+	}
+}
+
+int inline_count__snapshot(struct inline_count *c, struct inline_count_view *view)
+{
+	auto_free uint32_t *index_of = malloc(IL_NODE_CNT * sizeof(*index_of));
+	uint32_t cnt = 0;
+	int err;
+
+	do
+		err = inline_count__read(c);
+	while (err > 0);
+	if (!err)
+		err = show_funcs(c);
+	if (!err && c->e->timed && !c->nodes) {
+		c->nodes = calloc(IL_NODE_CNT, sizeof(*c->nodes));
+		c->inner = calloc(IL_ACTIVE_CNT, sizeof(*c->inner));
+	}
+	if (err || !index_of || (c->e->timed && (!c->nodes || !c->inner)))
+		return err ? err : -ENOMEM;
+	if (c->e->timed) {
+		show_nodes(c, index_of, &cnt);
+		add_running(c, index_of);
+	}
+	for (uint32_t i = 0; i < cnt; i++) {
+		c->nodes[i].self_ns = ns_of(c, c->nodes[i].self_ns);
+		c->shown[c->nodes[i].func].calls += c->nodes[i].calls;
+		c->shown[c->nodes[i].func].resumes += c->nodes[i].resumes;
+	}
+	*view = (struct inline_count_view){ .strings = &c->strings,
+					    .funcs = c->shown,
+					    .nodes = c->nodes,
+					    .func_cnt = c->func_cnt,
+					    .node_cnt = cnt,
+					    .lost = c->e->shared->lost_other,
+					    .ticks_per_second = c->e->tsc_hz };
+	return 0;
+}

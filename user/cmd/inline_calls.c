@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "inline"
+#include "cmd/inline_calls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/outbuf.h"
+#include "base/text.h"
+#include "capture/inline_count.h"
+#include "cmd/cmd.h"
+#include "cmd/inline_target.h"
+#include "cmd/outputs.h"
+#include "cmd/sum.h"
+#include "export/summary.h"
+
+#define QUIET_MS  20 /* between two looks when nothing new came: only names come */
+#define SECOND_NS 1000000000ull
+
+struct calls {
+	struct inline_target t;
+	struct inline_count *count;
+	const struct output_opts *output;
+	const struct exporter *format;
+	const char *path;
+	bool time, jit_checked;
+	uint64_t start_ns, attached_ns;
+	int64_t start_unix_ns;
+	unsigned int number; /* of the last snapshot */
+	struct inline_count_view view;
+};
+
+/* The sums as if they had been collected from a trace. */
+struct shape {
+	struct agg_result r;
+	struct agg_process process;
+	struct agg_thread thread;
+	struct agg_func *funcs;
+	struct agg_stack *stacks;
+};
+
+static void shape_done(struct shape *s)
+{
+	strpool__done(&s->r.strings);
+	free(s->funcs);
+	free(s->stacks);
+}
+
+static int text(struct shape *s, const char *from, uint32_t *id)
+{
+	return strpool__add(&s->r.strings, from, strlen(from), id);
+}
+
+static int shape_head(struct calls *c, struct shape *s)
+{
+	struct utsname uts = { 0 };
+	struct proc_info info;
+	char python[16];
+	int err = strpool__init(&s->r.strings);
+
+	uname(&uts);
+	inline_target__describe(&c->t, &info, python, sizeof(python));
+	err = err ? err : text(s, "inline", &s->r.engine);
+	err = err ? err : text(s, PYEBPF_VERSION, &s->r.version);
+	err = err ? err : text(s, uts.nodename, &s->r.hostname);
+	err = err ? err : text(s, uts.release, &s->r.kernel);
+	err = err ? err
+		  : text(s, c->t.opts->arguments ? c->t.opts->arguments : "", &s->r.arguments);
+	err = err ? err : text(s, info.comm, &s->process.comm);
+	err = err ? err : text(s, info.exe, &s->process.exe);
+	err = err ? err : text(s, python, &s->process.python);
+	s->process.pid = s->thread.tid = (uint32_t)c->t.pid.given;
+	s->thread.name = s->process.comm;
+	s->thread.is_main = true;
+	s->r.processes = &s->process;
+	s->r.threads = &s->thread;
+	s->r.process_cnt = s->r.thread_cnt = 1;
+	s->r.start_ns = c->start_ns;
+	s->r.start_unix_ns = c->start_unix_ns;
+	return err;
+}
+
+static int shape_funcs(struct calls *c, struct shape *s)
+{
+	const struct inline_count_view *v = &c->view;
+	int err = 0;
+
+	s->funcs = calloc(v->func_cnt + 1ul, sizeof(*s->funcs));
+	s->stacks = calloc(1ul + v->func_cnt + v->node_cnt, sizeof(*s->stacks));
+	if (!s->funcs || !s->stacks)
+		return -ENOMEM;
+	for (uint32_t i = 0; !err && i < v->func_cnt; i++) {
+		const struct inline_count_func *f = &v->funcs[i];
+		struct agg_func *to = &s->funcs[i];
+
+		to->line = f->line;
+		err = text(s, strpool__get(v->strings, f->file), &to->file);
+		err = err ? err : text(s, strpool__get(v->strings, f->name), &to->name);
+		err = err ? err : text(s, strpool__get(v->strings, f->qualname), &to->qualname);
+		to->short_file = to->file;
+		s->r.totals.written += f->calls + f->resumes;
+	}
+	s->r.funcs = s->funcs;
+	s->r.func_cnt = v->func_cnt;
+	return err;
+}
+
+static void shape_stacks(struct calls *c, struct shape *s)
+{
+	const struct inline_count_view *v = &c->view;
+	uint32_t cnt = 1;
+
+	s->stacks[0] = (struct agg_stack){ .parent = AGG_NONE, .func = AGG_NONE };
+	for (uint32_t i = 0; c->time && i < v->node_cnt; i++) {
+		const struct inline_count_node *n = &v->nodes[i];
+
+		s->stacks[cnt++] = (struct agg_stack){
+			.parent = n->caller == INLINE_COUNT_NONE ? 0 : n->caller + 1,
+			.func = n->func,
+			.calls = n->calls,
+			.self_ns = n->self_ns,
+		};
+	}
+	for (uint32_t i = 0; !c->time && i < v->func_cnt; i++)
+		if (v->funcs[i].calls)
+			s->stacks[cnt++] =
+				(struct agg_stack){ .func = i, .calls = v->funcs[i].calls };
+	s->r.stacks = s->stacks;
+	s->r.stack_cnt = cnt;
+	s->r.totals.lost[LOSS_MAP] = v->lost;
+	s->r.totals.generated = s->r.totals.written + v->lost;
+	s->r.totals.end_ns = now_ns();
+	s->r.totals.complete = true;
+}
+
+/* The middle of a bucket. */
+static uint64_t bucket_ns(const struct calls *c, uint32_t bucket)
+{
+	double low = (double)(1ull << bucket / 2) * (bucket % 2 ? 1.5 : 1.0);
+
+	return (uint64_t)(low * (bucket % 2 ? 7.0 / 6 : 1.25) * 1e9 /
+			  (double)c->view.ticks_per_second);
+}
+
+static uint64_t share_ns(const struct calls *c, const uint64_t *spans, uint64_t cnt, double share)
+{
+	uint64_t rank = (uint64_t)(share * (double)cnt), seen = 0;
+	uint32_t i = 0;
+
+	for (; i < IL_SPAN_BUCKETS - 1; i++) {
+		seen += spans[i];
+		if (seen > rank || seen == cnt)
+			break;
+	}
+	return bucket_ns(c, i);
+}
+
+static void put_shares(struct outbuf *b, const struct calls *c, const struct inline_count_func *f)
+{
+	static const double shares[] = { 0.5, 0.9, 0.99, 1 };
+	char shown[1024], duration[16];
+	const char *name = strpool__get(c->view.strings, f->qualname);
+	const char *file = strpool__get(c->view.strings, f->file);
+	uint64_t cnt = 0;
+
+	for (uint32_t i = 0; i < IL_SPAN_BUCKETS; i++)
+		cnt += f->spans[i];
+	if (!cnt)
+		return;
+	outbuf__printf(b, "%17llu", (unsigned long long)cnt);
+	for (size_t i = 0; i < sizeof(shares) / sizeof(*shares); i++)
+		outbuf__printf(b, " %10s",
+			       summary_duration(duration, sizeof(duration),
+						share_ns(c, f->spans, cnt, shares[i])));
+	outbuf__printf(b, "  %s", text_escape(shown, sizeof(shown), file, strlen(file)));
+	outbuf__printf(b, ":%u(%s)\n", f->line,
+		       text_escape(shown, sizeof(shown), name, strlen(name)));
+}
+
+static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, size_t len), void *to)
+{
+	const struct calls *c = ctx;
+	struct outbuf b;
+	int err = outbuf__init(&b, 4096, write, to);
+
+	if (err)
+		return err;
+	outbuf__printf(&b, "\n%17s %10s %10s %10s %10s  %s\n", "runs", "p50", "p90", "p99", "max",
+		       "filename:lineno(function)");
+	for (uint32_t i = 0; i < c->view.func_cnt; i++)
+		if (c->view.funcs[i].spans)
+			put_shares(&b, c, &c->view.funcs[i]);
+	err = outbuf__flush(&b);
+	outbuf__done(&b);
+	return err;
+}
+
+static int write_sums(struct calls *c, const char *path, struct err *e)
+{
+	auto_fn(shape_done) struct shape shape = { 0 };
+	auto_fn(sum__done) struct sum sum = { 0 };
+	struct output_opts output = *c->output;
+	struct emit_result result = { 0 };
+	int err = inline_count__snapshot(c->count, &c->view);
+
+	output.path = path;
+	err = err ? err : shape_head(c, &shape);
+	err = err ? err : shape_funcs(c, &shape);
+	if (err)
+		return err;
+	shape_stacks(c, &shape);
+	c->t.result->totals = shape.r.totals;
+	err = sum__init(&sum, false, false);
+	err = err ? err : aggregate__merge(sum.all, &shape.r);
+	err = err ? err : sum__close(&sum);
+	if (c->time && c->format == &export_text)
+		sum.tail = (struct sum_tail){ put_durations, c };
+	err = err ? err : sum__write(&sum, &output, c->format, &result, e);
+	if (!err && !c->t.opts->quiet && strcmp(path, "-") != 0)
+		emit_report(stderr, path, c->format, &result);
+	return err;
+}
+
+static void take_snapshot(struct calls *c)
+{
+	struct outputs from = { .opts = c->output, .verb = "trace", .capture_only = true }, to;
+	struct err e = { 0 };
+	int err = 0;
+
+	c->t.dump_asked = false;
+	c->number++;
+	snprintf(from.capture, sizeof(from.capture), "%s", c->path);
+	if (strcmp(c->path, "-") != 0)
+		err = outputs_number(&from, &c->number, &to, &e);
+	err = err ? err : write_sums(c, strcmp(c->path, "-") ? to.capture : "-", &e);
+	if (err)
+		cmd_fail("trace", err, &e);
+}
+
+static bool is_over(const struct calls *c, uint64_t now)
+{
+	const struct session_opts *o = c->t.opts;
+
+	return c->t.ended || c->t.interrupts ||
+	       (o->duration_ns && now - c->attached_ns >= o->duration_ns);
+}
+
+/* As of events: what was found before its start-up is looked at again once it runs. */
+static int check_jit(struct calls *c)
+{
+	int err;
+
+	if (!c->t.opts->command || c->jit_checked)
+		return 0;
+	c->jit_checked = true;
+	err = interp__check_jit(c->t.pid.pid, &c->t.in, c->t.e);
+	return err == -PYE_EPLAN ? err : 0;
+}
+
+static int loop(struct calls *c)
+{
+	uint64_t next = c->start_ns + SECOND_NS;
+	int got = 0;
+
+	while (got >= 0) {
+		uint64_t now = now_ns();
+
+		inline__alive(&c->t.engine);
+		got = inline_count__read(c->count);
+		if (got > 0 && check_jit(c))
+			return -PYE_EPLAN;
+		if (got < 0 || is_over(c, now))
+			break;
+		if (c->t.dump_asked)
+			take_snapshot(c);
+		if (now >= next && inline__is_shared(&c->t.engine))
+			return -EILSEQ;
+		if (now >= next)
+			next = now + SECOND_NS;
+		inline_target__signals(&c->t, got ? 1 : QUIET_MS);
+	}
+	return got < 0 ? got : 0;
+}
+
+static int check_options(const struct session_opts *o, struct err *e)
+{
+	const struct limit_opts *l = &o->limits;
+
+	if (!o->command && o->pid_cnt != 1)
+		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
+	if (o->select || o->subprocesses || o->record_rings || filters_any(&o->filter) ||
+	    l->max_events || l->max_bytes || l->split.events || l->split.bytes || l->keep_ns ||
+	    l->triggers.cnt || l->overhead_pct || o->wait_when_full)
+		return err_set(
+			e, -PYE_EUSAGE,
+			"--count goes with -p or -- CMD, -d and what says where the sums go");
+	return 0;
+}
+
+static int choose_output(struct calls *c, struct err *e)
+{
+	struct output_opts output = *c->output;
+	int err;
+
+	c->path = output.path ? output.path : "-";
+	output.path = c->path;
+	if (!output.format && !strcmp(c->path, "-"))
+		output.format = "text";
+	err = sum_format(&output, &c->format, e);
+	if (!err && !c->format->folds)
+		err = err_set(e, -PYE_EUSAGE,
+			      "%s shows calls in time, and --count has sums: text, pstats, pprof, "
+			      "collapsed and svg show them",
+			      c->format->name);
+	return err ? err : emit_check(&output, c->path, c->format, e);
+}
+
+static int run(struct calls *c)
+{
+	struct inline_opts io = { .count = true,
+				  .time = c->time,
+				  .held = c->t.opts->command ? &c->t.held : NULL };
+	int err = inline_target__start(&c->t), ended;
+
+	err = err ? err : inline_count__new(&c->count, &c->t.engine);
+	c->start_ns = now_ns();
+	c->start_unix_ns = wall_ns();
+	if (!err)
+		err = inline__attach(&c->t.engine, c->t.pid.pid, &c->t.in, &io, c->t.e);
+	c->attached_ns = now_ns();
+	if (err)
+		return err;
+	ended = loop(c);
+	inline__detach(&c->t.engine);
+	inline_target__say_stops(&c->t);
+	if (ended == -EILSEQ)
+		return err_set(
+			c->t.e, -PYE_ETARGET,
+			"the tables were damaged, by the target itself or by two interpreters "
+			"that ran at once: what was counted cannot be trusted");
+	if (ended == -PYE_EPLAN)
+		inline_target__abandon(&c->t);
+	err = ended ? ended : write_sums(c, c->path, c->t.e);
+	c->t.result->duration_ns = now_ns() - c->start_ns;
+	c->t.result->start_unix_ns = c->start_unix_ns;
+	return err;
+}
+
+int inline_calls(const struct session_opts *opts, const struct output_opts *output, bool time,
+		 struct session_result *result, struct err *e)
+{
+	struct calls c = { .output = output, .time = time };
+	int err = check_options(opts, e);
+
+	err = err ? err : choose_output(&c, e);
+	if (err)
+		return err;
+	inline_target__init(&c.t, opts, result, e);
+	err = run(&c);
+	if (err && !c.t.engine.shared)
+		inline_target__abandon(&c.t);
+	else
+		inline_target__wait(&c.t);
+	result->child_status = c.t.child_status;
+	inline_count__free(c.count);
+	inline_target__done(&c.t);
+	return err;
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "inline"
+#include "cmd/inline_target.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cmd/run.h"
+
+void inline_target__init(struct inline_target *t, const struct session_opts *opts,
+			 struct session_result *result, struct err *e)
+{
+	memset(t, 0, sizeof(*t));
+	memset(result, 0, sizeof(*result));
+	t->opts = opts;
+	t->result = result;
+	t->e = e;
+	t->pid.fd = t->in.fd = t->signal_fd = -1;
+	t->launch.go_fd = t->launch.failed_fd = -1;
+}
+
+void inline_target__describe(struct inline_target *t, struct proc_info *info, char *python,
+			     size_t size)
+{
+	if (proc_info__read(t->pid.pid, info))
+		memset(info, 0, sizeof(*info));
+	snprintf(python, size, "3.%u%s", t->in.plan.minor, t->in.plan.free_threaded ? "t" : "");
+	memcpy(t->result->comm, info->comm, sizeof(t->result->comm));
+	t->result->pid = t->pid.given;
+}
+
+static void reap(struct inline_target *t)
+{
+	int status;
+
+	if (t->opts->files.child)
+		t->opts->files.child(t->opts->files.ctx);
+	if (t->opts->command && !t->child_reaped && t->engine.remote.ended) {
+		t->child_reaped = true;
+		t->child_status = t->engine.remote.status;
+	}
+	if (t->opts->command && !t->child_reaped &&
+	    waitpid(t->launch.pid, &status, WNOHANG) == t->launch.pid) {
+		t->child_reaped = true;
+		t->child_status = status;
+	}
+}
+
+void inline_target__signals(struct inline_target *t, int timeout)
+{
+	struct signalfd_siginfo info;
+	struct pollfd fds[] = { { .fd = t->signal_fd, .events = POLLIN },
+				{ .fd = t->pid.fd, .events = POLLIN } };
+
+	poll(fds, t->pid.fd >= 0 ? 2 : 1, timeout);
+	while (read(t->signal_fd, &info, sizeof(info)) == sizeof(info))
+		if (info.ssi_signo == SIGUSR1)
+			t->dump_asked = true;
+		else if (info.ssi_signo != SIGCHLD)
+			t->interrupts++;
+	reap(t);
+	if (t->child_reaped || !proc_pid__alive(&t->pid))
+		t->ended = true;
+}
+
+void inline_target__say_stops(const struct inline_target *t)
+{
+	const struct remote *remote = &t->engine.remote;
+
+	if (t->opts->quiet)
+		return;
+	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",
+		remote->stops, remote->longest_us / 1000.0);
+	if (t->engine.left_mapped)
+		fprintf(stderr, "pyebpf: the stubs stay mapped: a thread is inside\n");
+}
+
+static int find_interpreter(void *ctx)
+{
+	struct inline_target *t = ctx;
+	struct err e = { 0 };
+	int err = interp__find(t->pid.pid, "uprobe", &t->in, &e);
+
+	if (err)
+		*t->e = e;
+	/* a shell, or env, on its way to Python */
+	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
+}
+
+static int never_python(struct inline_target *t)
+{
+	char shown[256];
+	int failed = launch__failed(&t->launch);
+
+	t->child_reaped = true;
+	text_escape(shown, sizeof(shown), t->opts->command[0], strlen(t->opts->command[0]));
+	if (failed)
+		return err_set(t->e, failed, "cannot execute %s: %s", shown, strerror(-failed));
+	return err_set(t->e, -PYE_ENOTPYTHON, "%s is not Python: no interpreter was seen in it",
+		       shown);
+}
+
+/* Our child, up to the entry point of the interpreter. */
+static int start_command(struct inline_target *t)
+{
+	int err = launch__fork(&t->launch, t->opts->command, t->opts->as_root, t->e);
+
+	if (!err)
+		err = proc_pid__open(t->launch.pid, &t->pid, t->e);
+	if (!err)
+		err = hold__seize(t->launch.pid);
+	if (err)
+		return err;
+	launch__go(&t->launch);
+	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &t->child_status);
+	return err == -ECHILD ? never_python(t) : err;
+}
+
+static int start_process(struct inline_target *t)
+{
+	int err = proc_pid__open(t->opts->pids[0], &t->pid, t->e);
+	struct inline_found found;
+
+	if (!err)
+		err = inline__recover(t->pid.pid, &found, t->e);
+	if (err)
+		return err;
+	if (found.taken_out)
+		log_info("took out what a pyebpf that was killed had left in process %d",
+			 t->pid.given);
+	return interp__find(t->pid.pid, "uprobe", &t->in, t->e);
+}
+
+/* A command that cannot be traced must not run. */
+void inline_target__abandon(struct inline_target *t)
+{
+	if (!t->opts->command || t->launch.pid <= 0 || t->child_reaped)
+		return;
+	kill(t->launch.pid, SIGKILL);
+	waitpid(t->launch.pid, &t->child_status, __WALL);
+	t->child_reaped = true;
+}
+
+void inline_target__wait(struct inline_target *t)
+{
+	while (t->opts->command && !t->child_reaped && t->interrupts < 2)
+		inline_target__signals(t, 100);
+}
+int inline_target__start(struct inline_target *t)
+{
+	t->signal_fd = run_signals(true);
+	if (t->signal_fd < 0)
+		return t->signal_fd;
+	return t->opts->command ? start_command(t) : start_process(t);
+}
+
+void inline_target__done(struct inline_target *t)
+{
+	inline__done(&t->engine);
+	interp__done(&t->in);
+	if (t->signal_fd >= 0)
+		close(t->signal_fd);
+	launch__close(&t->launch);
+	proc_pid__close(&t->pid);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The process that the inline engine is put into: found or started, watched, and let go. */
+#ifndef PYEBPF_CMD_INLINE_TARGET_H
+#define PYEBPF_CMD_INLINE_TARGET_H
+
+#include <stdbool.h>
+
+#include "capture/launch.h"
+#include "cmd/session.h"
+#include "cpython/interp.h"
+#include "inline/engine.h"
+#include "proc/info.h"
+#include "proc/pid.h"
+
+struct inline_target {
+	const struct session_opts *opts;
+	struct proc_pid pid;
+	struct interp in;
+	struct inline_engine engine;
+	struct launch launch;
+	struct held held;
+	int signal_fd;
+	unsigned int interrupts;
+	bool ended, dump_asked; /* by SIGUSR1 */
+	bool child_reaped;
+	int child_status;
+	struct session_result *result;
+	struct err *e;
+};
+
+/* inline_target__init - all borrowed; inline_target__done() can follow at once */
+void inline_target__init(struct inline_target *t, const struct session_opts *opts,
+			 struct session_result *result, struct err *e);
+
+/* inline_target__start - find the process, or start it and hold it where its interpreter begins. 0, or an error with
+ * its sentence. */
+int inline_target__start(struct inline_target *t);
+
+/* inline_target__describe - read what the target is, also into the result. @python: "3.12" */
+void inline_target__describe(struct inline_target *t, struct proc_info *info, char *python,
+			     size_t size);
+
+/* inline_target__signals - wait so many ms for a signal, or the end of the target. */
+void inline_target__signals(struct inline_target *t, int timeout);
+
+/* inline_target__say_stops - how often it was stopped, and for how long. */
+void inline_target__say_stops(const struct inline_target *t);
+
+/* inline_target__abandon - a command that cannot be traced must not run. */
+void inline_target__abandon(struct inline_target *t);
+
+/* inline_target__wait - until a command has ended. */
+void inline_target__wait(struct inline_target *t);
+void inline_target__done(struct inline_target *t);
+
+#endif

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the stubs of --count do, where there is more to do than to add one: a code object that is new is
+ * defined in the ring and gets its place in the tables that pyebpf shares; with --time every event comes
+ * here. As slow.c it runs in the target, and stands alone.
+ */
+#include "inline/slow.h"
+#include "inline/slow_parts.h"
+
+#define FUNC_PROBES   8u
+#define NODE_PROBES   16u
+#define ACTIVE_PROBES 4u
+#define DEPTH_MAX \
+	128u /* deeper calls begin a new stack, or the table would be full of recursions */
+#define CALLERS_MAX 3 /* frames of the interpreter's own between one and its caller */
+
+PART struct il_func *func_at(const struct il_private *p, uint64_t i)
+{
+	return (struct il_func *)(uintptr_t)p->funcs + (i & (IL_FUNC_CNT - 1));
+}
+
+PART struct il_node *node_at(const struct il_private *p, uint64_t i)
+{
+	return (struct il_node *)(uintptr_t)p->nodes + (i & (IL_NODE_CNT - 1));
+}
+
+PART struct il_active *active_at(const struct il_private *p, uint64_t i)
+{
+	return (struct il_active *)(uintptr_t)p->active_frames + (i & (IL_ACTIVE_CNT - 1));
+}
+
+PART struct il_func *find_func(const struct il_private *p, uint64_t code)
+{
+	for (uint32_t i = 0; i < FUNC_PROBES; i++) {
+		struct il_func *f = func_at(p, (code >> 5) + i);
+
+		if (f->code == code)
+			return f;
+	}
+	return 0;
+}
+
+/* 0: no room in the table, or in the ring for its name; it is tried again at the next call. */
+PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_t code)
+{
+	for (uint32_t i = 0; i < FUNC_PROBES; i++) {
+		struct il_func *f = func_at(p, (code >> 5) + i);
+
+		if (f->code)
+			continue;
+		if (p->head >= *limit_of(p) && !refill(p, h))
+			return 0;
+		f->id = ++p->func_last;
+		if (p->spans && !f->span && p->span_last < IL_SPAN_CNT)
+			f->span = ++p->span_last;
+		put_definition(p, code, ((code >> 5) + i) & (IL_FUNC_CNT - 1), f->id);
+		__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+		__atomic_store_n(&f->code, code, __ATOMIC_RELEASE);
+		return f;
+	}
+	return 0;
+}
+
+/* Its counts go through the ring, and the slot is free at once: the next code object will have the same address. */
+PART void put_retired(struct il_private *p, struct il_shared *h, struct il_func *f)
+{
+	struct il_retired *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+	uint32_t spans = p->spans && f->span ? IL_SPAN_BUCKETS : 0;
+	uint64_t *from = (uint64_t *)(uintptr_t)p->spans + IL_SPAN_BUCKETS * (f->span - 1ull);
+
+	r->head.time = 0;
+	r->head.what = IL_MORE | (uint64_t)IL_RETIRE << 48;
+	r->slot = (uint32_t)(f - func_at(p, 0));
+	r->total = (uint32_t)(sizeof(*r) + 8ul * spans + 15) & ~15u;
+	r->calls = f->calls;
+	r->resumes = f->resumes;
+	for (uint32_t i = 0; i < spans; i++) {
+		r->spans[i] = from[i];
+		from[i] = 0;
+	}
+	f->calls = f->resumes = 0;
+	p->head += r->total;
+	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+}
+
+PART void free_func(struct il_private *p, struct il_shared *h, uint64_t code)
+{
+	struct il_func *f = find_func(p, code);
+
+	if (!f)
+		return;
+	if (p->head < *limit_of(p) || refill(p, h)) {
+		put_retired(p, h, f);
+		__atomic_store_n(&f->code, 0, __ATOMIC_RELEASE);
+	} else {
+		__atomic_store_n(&f->code, IL_FREED, __ATOMIC_RELEASE);
+		h->retire_lost = 1;
+	}
+}
+
+/* That of a caller and a function; 0: the table is full. */
+PART uint32_t find_node(const struct il_private *p, uint32_t caller, uint32_t func)
+{
+	uint64_t key = (uint64_t)caller << 32 | func;
+	uint64_t hash = (key * 0x9e3779b97f4a7c15ull) >> 40;
+
+	for (uint32_t i = 0; i < NODE_PROBES; i++) {
+		struct il_node *n = node_at(p, hash + i);
+
+		if (n == node_at(p, 0))
+			continue; /* stands for no caller */
+		if (!n->key)
+			n->key = key;
+		if (n->key == key)
+			return (uint32_t)(n - node_at(p, 0));
+	}
+	return 0;
+}
+
+PART struct il_active *find_active(const struct il_private *p, uint64_t frame)
+{
+	for (uint32_t i = 0; i < ACTIVE_PROBES; i++) {
+		struct il_active *a = active_at(p, (frame >> 3) + i);
+
+		if (a->frame == frame)
+			return a;
+	}
+	return 0;
+}
+
+/* A place for one more; the oldest one gives way: most likely it has ended unseen. */
+PART struct il_active *new_active(const struct il_private *p, uint64_t frame)
+{
+	struct il_active *best = find_active(p, frame);
+
+	for (uint32_t i = 0; !best && i < ACTIVE_PROBES; i++)
+		if (!active_at(p, (frame >> 3) + i)->frame)
+			best = active_at(p, (frame >> 3) + i);
+	if (best)
+		return best;
+	best = active_at(p, frame >> 3);
+	for (uint32_t i = 1; i < ACTIVE_PROBES; i++)
+		if (active_at(p, (frame >> 3) + i)->start < best->start)
+			best = active_at(p, (frame >> 3) + i);
+	return best;
+}
+
+PART uint64_t caller_of(const struct il_private *p, uint64_t frame)
+{
+	uint64_t at = AT(uint64_t, frame + p->f_previous);
+
+	for (int i = 0; at && i < CALLERS_MAX && is_hidden(p, at); i++)
+		at = AT(uint64_t, at + p->f_previous);
+	return at;
+}
+
+PART void enter(struct il_private *p, struct il_shared *h, struct il_func *f, uint64_t frame,
+		int resumed)
+{
+	uint64_t caller = caller_of(p, frame);
+	struct il_active *from = caller ? find_active(p, caller) : 0, *a;
+	uint32_t slot = (uint32_t)(f - func_at(p, 0)), depth = from ? from->depth + 1u : 0, node;
+	int again = from && from->func == slot;
+
+	if (again && from->again) /* one place for all depths of a recursion */
+		node = from->node;
+	else
+		node = find_node(p, from && depth < DEPTH_MAX ? from->node : 0, f->id);
+	if (!node)
+		node = find_node(p, 0, f->id);
+	if (!node) {
+		h->lost_other++;
+		return;
+	}
+	if (resumed)
+		node_at(p, node)->resumes++;
+	else
+		node_at(p, node)->calls++;
+	a = new_active(p, frame);
+	a->caller = from ? caller : 0;
+	a->caller_at = from ? (uint32_t)(from - active_at(p, 0)) : 0;
+	a->inner = 0;
+	a->node = node;
+	a->func = slot;
+	a->depth = (uint16_t)(depth < DEPTH_MAX ? depth : 0);
+	a->again = (uint16_t)again;
+	a->start = tsc();
+	__atomic_store_n(&a->frame, frame, __ATOMIC_RELEASE);
+}
+
+PART void leave(const struct il_private *p, uint64_t frame)
+{
+	struct il_active *a = find_active(p, frame), *caller;
+	uint64_t ticks = tsc(), inner;
+	uint32_t span;
+
+	if (!a)
+		return; /* it began before the attach, or never */
+	ticks -= a->start;
+	inner = a->inner < ticks ? a->inner : ticks;
+	node_at(p, a->node)->self += ticks - inner;
+	span = func_at(p, a->func)->span;
+	if (span && span <= IL_SPAN_CNT)
+		AT(uint64_t,
+		   p->spans + 8ull * (IL_SPAN_BUCKETS * (span - 1ull) + il_span_bucket(ticks)))
+	++;
+	caller = active_at(p, a->caller_at);
+	if (a->caller && caller->frame == a->caller)
+		caller->inner += ticks;
+	__atomic_store_n(&a->frame, 0, __ATOMIC_RELEASE);
+}
+
+PART int is_resumed(const struct il_private *p, uint64_t frame, uint32_t oparg, uint32_t kind)
+{
+	if (kind == INLINE_EVAL_ENTRY)
+		return AT(int32_t, frame + p->f_instr) >= 0;
+	return (oparg & p->resume_mask) != 0;
+}
+
+PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame, int resumed)
+{
+	uint64_t code = code_of(p, frame);
+	struct il_func *f = find_func(p, code);
+
+	if (!f)
+		f = new_func(p, h, code);
+	if (!f)
+		h->lost_other++;
+	else if (p->nodes)
+		enter(p, h, f, frame, resumed);
+	else if (resumed)
+		__atomic_fetch_add(&f->resumes, 1, __ATOMIC_RELAXED);
+	else
+		__atomic_fetch_add(&f->calls, 1, __ATOMIC_RELAXED);
+}
+
+STUB void pye_inline_count(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+{
+	struct il_shared *h;
+
+	if (!p->active)
+		return; /* a forked child */
+	h = (void *)(uintptr_t)p->shared;
+	lock(p);
+	h->slow++;
+	if (kind == INLINE_DEALLOC)
+		free_func(p, h, object);
+	else if (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY)
+		count_entry(p, h, object, is_resumed(p, object, oparg, kind));
+	else
+		leave(p, object);
+	unlock(p);
+}

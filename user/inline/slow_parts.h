@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What slow.c and slow_count.c share. It runs in the target: see slow.c. */
+#ifndef PYEBPF_INLINE_SLOW_PARTS_H
+#define PYEBPF_INLINE_SLOW_PARTS_H
+
+#include "abi/event.h"
+#include "abi/pylayout.h"
+#include "inline/region.h"
+
+#define STUB	   __attribute__((section("pye_inline"), used, noinline))
+#define PART	   __attribute__((always_inline)) static inline
+#define AT(T, a)   (*(T *)(uintptr_t)(a))
+#define NR_yield   24
+#define NR_gettid  186
+#define CLOSE_OVER 3
+#define SPINS	   64
+
+PART uint64_t tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+PART long call0(long nr)
+{
+	long result;
+
+	__asm__ volatile("syscall" : "=a"(result) : "a"(nr) : "rcx", "r11", "memory");
+	return result;
+}
+
+/* Without a GIL. Whoever has it may have been taken off its CPU. */
+PART void lock(struct il_private *p)
+{
+	for (unsigned int i = 1; p->locked && __atomic_exchange_n(&p->lock, 1, __ATOMIC_ACQUIRE);
+	     i++) {
+		if (i % SPINS)
+			__asm__ volatile("pause");
+		else
+			call0(NR_yield);
+	}
+}
+
+PART void unlock(struct il_private *p)
+{
+	__atomic_store_n(&p->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Not memcpy(): there is none in the page. */
+PART void copy(void *to, uint64_t from, uint64_t n)
+{
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
+}
+
+PART uint64_t *limit_of(struct il_private *p)
+{
+	return p->locked ? &p->room : &p->limit;
+}
+
+/* Is there room again? */
+PART int refill(struct il_private *p, struct il_shared *h)
+{
+	uint64_t used = p->head - __atomic_load_n(&h->tail, __ATOMIC_ACQUIRE);
+
+	if (used > p->size || used + 2 * (uint64_t)IL_SLACK > p->size)
+		return 0;
+	*limit_of(p) = p->head - used + p->size - IL_SLACK;
+	return 1;
+}
+
+PART uint64_t code_of(const struct il_private *p, uint64_t frame)
+{
+	return AT(uint64_t, frame + p->f_code) & ~7ull;
+}
+
+/* Entered from C: no Python frame. To 3.10 there are none. */
+PART int is_from_c(const struct il_private *p, uint64_t frame)
+{
+	return p->f_owner != PYE_NO_FIELD && AT(uint8_t, frame + p->f_owner) >= CLOSE_OVER;
+}
+
+PART int is_hidden(const struct il_private *p, uint64_t frame)
+{
+	if (is_from_c(p, frame))
+		return 1;
+	return p->co_hidden && AT(uint32_t, code_of(p, frame) + p->co_flags) & p->co_hidden;
+}
+
+PART uint64_t put_text(const struct il_private *p, uint64_t str, struct il_str *out, uint8_t *data)
+{
+	uint32_t state = AT(uint32_t, str + p->str_state);
+	uint64_t length = AT(uint64_t, str + p->str_length), from, bytes;
+	uint64_t kind = (state & p->str_kind_mask) >> p->str_kind_shift;
+
+	if (state & p->str_compact_mask)
+		from = str + (state & p->str_ascii_mask ? p->str_ascii_data : p->str_data);
+	else
+		from = AT(uint64_t, str + p->str_data);
+	bytes = length * kind;
+	out->addr = str;
+	out->length = length;
+	out->state = state;
+	out->status = PYE_STR_OK;
+	if (length > IL_STR_MAX || bytes > IL_STR_MAX) {
+		/* head and tail, half each */
+		out->status = PYE_STR_CUT;
+		copy(data, from, IL_STR_MAX / 2);
+		copy(data + IL_STR_MAX / 2, from + bytes - IL_STR_MAX / 2, IL_STR_MAX / 2);
+		bytes = IL_STR_MAX;
+	} else {
+		copy(data, from, bytes);
+	}
+	out->bytes = (uint32_t)bytes;
+	return bytes;
+}
+
+PART void put_definition(struct il_private *p, uint64_t code, uint64_t slot, uint64_t time)
+{
+	struct il_def *d = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+	uint8_t *data = d->data;
+
+	d->head.time = time;
+	d->head.what = IL_MORE | (uint64_t)IL_DEF << 48;
+	d->code = code;
+	d->slot = (uint32_t)slot;
+	d->line = AT(uint32_t, code + p->co_firstlineno);
+	d->flags = AT(uint32_t, code + p->co_flags);
+	data += put_text(p, AT(uint64_t, code + p->co_filename), &d->str[PYE_STR_FILE], data);
+	data += put_text(p, AT(uint64_t, code + p->co_name), &d->str[PYE_STR_NAME], data);
+	if (p->co_qualname == PYE_NO_FIELD)
+		d->str[PYE_STR_QUALNAME] = (struct il_str){ 0 };
+	else
+		data += put_text(p, AT(uint64_t, code + p->co_qualname), &d->str[PYE_STR_QUALNAME],
+				 data);
+	d->total = (uint32_t)((uint64_t)(data - (uint8_t *)d) + 15) & ~15u;
+	p->head += d->total;
+}
+
+PART void put_more(struct il_private *p, uint64_t time, uint64_t what, uint64_t w2, uint64_t w3)
+{
+	struct il_more_rec *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+
+	r->head.time = time;
+	r->head.what = what;
+	r->w2 = w2;
+	r->w3 = w3;
+	p->head += sizeof(*r);
+}
+
+/* Is an exception on its way? */
+PART int is_raising(const struct il_private *p)
+{
+	return AT(uint64_t, AT(uint64_t, p->tstate_current) + p->ts_exception) != 0;
+}
+
+#endif
