@@ -63,7 +63,7 @@ def test_only_stacks_that_can_be(name, jit, tmp_path):
     has_jit = lib.sh([*lib.command(name), "-c", "import sys; sys._jit.is_enabled() or sys.exit(1)"], env=dict(os.environ, PYTHON_JIT="1"))
     if jit == "1" and has_jit.returncode:
         pytest.skip("it has no JIT")
-    samples, path, _ = record(name, "legal.py", tmp_path, "--mode", "cpu", "-r", "4999", args=["2"],
+    samples, path, _ = record(name, "legal.py", tmp_path, "--mode", "cpu", "-r", "5003", args=["2"],
                               env=dict(os.environ, PYTHON_JIT=jit))
     chains = [["red0", "red1", "red2"], ["green0", "green1", "green2"], ["blue0", "gen_blue"]]
     seen = collections.Counter()

@@ -369,6 +369,30 @@ static const char *ended(unsigned int status)
 	}
 }
 
+static struct asm_code *code_of_frame(struct assembler *a, struct asm_process *p,
+				      const struct pye_sample_rec *rec, uint32_t n)
+{
+	uint64_t code = frame_of(rec, n)->code & ~PYE_FRAME_ENTRY;
+
+	return code ? code_get(a, p, code, rec->head.ts_ns) : NULL;
+}
+
+#define GENERATOR_FLAGS \
+	(0x20 | 0x80 | 0x200) /* of co_flags: generator, coroutine, asynchronous generator */
+
+/* A generator that yields forgets its caller some instructions before, as compilers order them, the thread
+ * does: a generator at the root has lost its caller. Frame objects are not treated so. */
+static bool is_torn(struct stack *s, const struct pye_sample_rec *rec)
+{
+	const struct asm_code *c;
+
+	if (rec->head.sub != PYE_SAMPLE_OK || !rec->cnt ||
+	    s->p->layout.flags & PYE_LAYOUT_FRAME_OBJECT)
+		return false;
+	c = code_of_frame(s->a, s->p, rec, rec->cnt - 1);
+	return c && c->mark.flags & GENERATOR_FLAGS;
+}
+
 static void fill(struct stack *s, struct asm_thread *t, const struct pye_sample_rec *rec)
 {
 	uint32_t half = PYE_SAMPLE_FRAMES / 2, cut = rec->cnt;
@@ -376,6 +400,8 @@ static void fill(struct stack *s, struct asm_thread *t, const struct pye_sample_
 
 	if (why)
 		add(s, asm_mark(s->a, s->p, rec->head.sub, why), 0);
+	else if (is_torn(s, rec))
+		add(s, asm_mark(s->a, s->p, MARK_TORN, "[unreadable: caller of a generator]"), 0);
 	for (uint32_t n = rec->cnt; n-- > 0;) {
 		/* the outer half ends where the slots repeat; what they held before is the middle */
 		if (rec->cnt > PYE_SAMPLE_FRAMES && n >= half && n < rec->cnt - half) {
@@ -462,9 +488,7 @@ static void tell_lock(struct assembler *a, struct asm_process *p, const struct p
 	size_t cnt = 0;
 
 	for (uint32_t n = 0; n < rec->cnt && n < PYE_SAMPLE_FRAMES / 2 && cnt < LOCK_ROLES; n++) {
-		const struct pye_sample_frame *frame = frame_of(rec, n);
-		struct asm_code *c = frame->code ? code_get(a, p, frame->code, rec->head.ts_ns)
-						 : NULL;
+		const struct asm_code *c = code_of_frame(a, p, rec, n);
 
 		if (c && !c->hidden)
 			roles[cnt++] = c->role;
