@@ -14,9 +14,10 @@ import agent
 import growth
 import limits
 import rows
-from common import ALLOWED, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
+import samplers
+from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent"]
+PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "record"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 
 
@@ -150,6 +151,48 @@ def part_agent(args, found, report):
             m["lost"], "%.2f" % m["start_cpu_s"]] for m in r])
 
 
+def show_samplers(block):
+    table("Samplers, %s on %s; slowdown without any: %.2f (%.2f-%.2f)" % (
+        block["workload"], block["python"], block["base_noise"][1], block["base_noise"][0], block["base_noise"][2]),
+          ["tool", "Hz", "its CPU", "slowdown (least-most)", "own CPU", "got of asked", "samples", "wrong"],
+          [[r["tool"], r["rate"], r["cpu"], "%.2f (%.2f-%.2f)" % (r["slowdown"], r["slowdowns"][0], r["slowdowns"][-1]),
+            "%.1f %%" % (100 * r["own_cpu"]), "%.0f %%" % (100 * r["got_of_asked"]), r["got"], "%.2f %%" % r["wrong_pct"]]
+           for r in block["rows"]])
+
+
+def part_record(args, found, report):
+    r = report["record"] = {"blocks": []}
+    bin_folder, later = samplers.peers(), choose(found, "3.15")
+    ours = samplers.Pyebpf(args.pyebpf, None)
+    here = [ours]
+    if bin_folder:
+        spy, austin = (os.path.join(bin_folder, name) for name in ("py-spy", "austin"))
+        here += [samplers.PySpy(spy, None), samplers.PySpyNonblocking(spy, None), samplers.Austin(austin, None)]
+    blocks = [(args.python, here, "calls", [100, 1000, 10000], [CPU_TARGET, CPU_TOOL]),
+              (args.python, here, "nbody", [100, 1000], [CPU_TOOL])]
+    if later:
+        there = [ours] + [t(None, later) for t in (samplers.Tachyon, samplers.TachyonBlocking)]
+        blocks.append((later, there, "calls", [100, 1000, 10000], [CPU_TARGET, CPU_TOOL]))
+    for argv, tools, workload, rates, cpus in blocks:
+        block = samplers.measure(argv, tools, workload, rates, cpus, args.rounds, args.sample_seconds, args.work)
+        block["python"] = version(argv)
+        r["blocks"].append(block)
+        show_samplers(block)
+    os.sched_setaffinity(0, ALLOWED)
+    r["start"] = samplers.starts(args.pyebpf, args.python, args.work, args.repeats)
+    r["attach"] = samplers.attach_each(args.pyebpf, args.python, args.work, 200)
+    r["own"] = samplers.own(args.pyebpf, args.python, args.work, 200, 20, args.seconds)
+    pin(CPU_TOOL)()
+    table("pyebpf record", ["", "measured", "target"], [
+        ["start to a flame graph of 0.5 s", "%.2f s" % r["start"]["flame_graph_s"], "2 s"],
+        ["start to the first sample", "%.2f s" % r["start"]["to_first_sample_s"], ""],
+        ["the same, %d processes by -p" % r["attach"]["processes"], "%.2f s" % r["attach"]["all_s"], "3 s"],
+        ["a process more", "%.1f ms" % r["attach"]["each_ms"], "100 ms"],
+        ["own CPU, -a at 99 Hz, %d processes, %d busy" % (r["own"]["processes"], r["own"]["busy"]),
+         "%.2f %% of a CPU" % r["own"]["cpu_pct"], "0.5 %"],
+        ["own memory", "%.0f MB" % r["own"]["rss_mb"], "80 MB"]])
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/bench", add_help=False)
     parser.add_argument("parts", nargs="*")
@@ -157,6 +200,7 @@ def parse():
     parser.add_argument("--columns", type=lambda s: s.split(","), default=rows.COLUMNS)
     parser.add_argument("--python", type=lambda s: s.split(), default=None)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--sample-seconds", type=float, default=1)
     parser.add_argument("--probe-rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", required=True)
