@@ -2,6 +2,7 @@
 """What is owed to a server comes there: through outages, errors of every kind and kills, each window once, and all are
 counted. The servers here are doubles; test_clickhouse.py has real ones."""
 import collections
+import json
 import os
 import random
 import re
@@ -9,9 +10,11 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
+import clickhouse
 import double
 import lib
 import rowbinary
@@ -339,6 +342,15 @@ def test_refusals(sink, said, tmp_path):
 
 # --- the agent ---
 
+def status(socket):
+    return json.loads(subprocess.run([lib.BINARY, "agent", "status", "--json", "--socket", socket], stdout=subprocess.PIPE, encoding="utf-8",
+                                     check=True).stdout)
+
+
+def settled(state):
+    return state if state["sinks"][0]["sent_total"] and not state["sinks"][0]["owed"] and state["sinks"][0]["state"] == "idle" else None
+
+
 @lib.needs_root
 def test_the_agent_sends(any_python, tmp_path):
     """Through an outage of the server, a reload and its own end; what fleet sees in the store is what came."""
@@ -347,10 +359,22 @@ def test_the_agent_sends(any_python, tmp_path):
     config = tmp_path / "agent.yaml"
     with double.Double(double.sequence(503)) as server, lib.started([*any_python.command, program]):
         config.write_text("window: 10s\nsinks:\n  - type: clickhouse\n    url: %s\n    max-backoff: 1s\n" % server.url)
-        with lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--config", config, "-r", "99"], stderr=subprocess.PIPE) as agent:
+        listen = "127.0.0.1:%d" % clickhouse.free_port()
+        with lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--config", config, "-r", "99", "--listen", listen,
+                          "--socket", tmp_path / "socket"], stderr=subprocess.PIPE) as agent:
             lib.until(lambda: sums(server.taken)[0], "a profile", 60)
             with open("/proc/%d/task/%d/children" % (agent.pid, agent.pid), encoding="utf-8") as children:
                 sender = int(children.read().split()[0])
+            socket = tmp_path / "socket"
+            state = lib.until(lambda: settled(status(socket)), "everything sent", 60)
+            (sink,) = state["sinks"]
+            assert (sink["name"], sink["type"], sink["state"], sink["owed"], sink["last_error"]) == ("clickhouse", "clickhouse", "idle", 0, "")
+            assert sink["seen_total"] == sink["sent_total"] > 0 and sink["retries_total"] == 1 and not any(sink["dropped"].values())
+            text = subprocess.run([lib.BINARY, "agent", "status", "--socket", socket], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+            assert re.search(r"^sink      clickhouse: (idle|sending), \d+ sent, \d+ wait", text, re.M)
+            metrics = urllib.request.urlopen("http://%s/metrics" % listen, timeout=10).read().decode()
+            assert re.search(r'^pyebpf_sink_sent_total{sink="clickhouse"} [1-9]', metrics, re.M)
+            assert 'pyebpf_sink_requests_total{sink="clickhouse",code="5xx"} 1\n' in metrics
             assert lib.status_field(sender, "CapEff") == lib.status_field(sender, "CapPrm") == "0" * 16
             said = lib.stop(agent, number=signal.SIGTERM)
     assert not os.path.exists("/proc/%d" % sender)

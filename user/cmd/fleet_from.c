@@ -128,25 +128,27 @@ static int sum_stores(const struct fleet_choice *choice, struct sum *sum, uint64
 
 struct asking {
 	const struct ask *ask;
-	uint64_t *profiles;
+	uint64_t profiles;
 };
 
 static int push_answer(void *ctx, const struct trace_consumer *consumer, void *self, struct err *e)
 {
-	const struct asking *a = ctx;
-	int err = ask_sum(a->ask, consumer, self, a->profiles, e);
+	struct asking *a = ctx;
+	int err = ask_sum(a->ask, consumer, self, &a->profiles, e);
 
-	return err || *a->profiles ? err : -PYE_ETARGET;
+	return err || a->profiles ? err : -PYE_ETARGET;
 }
 
 static int sum_server(const struct fleet_choice *choice, struct sum *sum, uint64_t *profiles,
 		      struct err *e)
 {
 	auto_fn(from_done) struct from f = { 0 };
-	struct asking asking = { &f.ask, profiles };
+	struct asking asking = { .ask = &f.ask };
 	int err = from_open(&f, choice, NULL, ASK_TYPE_DEFAULT, e);
 
-	return err ? err : sum__take(sum, push_answer, &asking, "the server", e);
+	err = err ? err : sum__take(sum, push_answer, &asking, "the server", e);
+	*profiles = asking.profiles;
+	return err;
 }
 
 int fleet_sum(const struct fleet_choice *choice, struct sum *sum, uint64_t *profiles, struct err *e)

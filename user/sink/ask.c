@@ -317,6 +317,8 @@ static int add_total(struct totals *t, uint64_t stack, enum value which, int64_t
 			return -ENOMEM;
 		t->v[t->cnt++] = (struct total){ .stack = stack };
 	}
+	if (!t->v)
+		return -ENOMEM;
 	t->v[at].values[which] += value;
 	t->any[which] = true;
 	return 0;

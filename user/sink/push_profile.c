@@ -113,6 +113,8 @@ int push_profile_strip(const struct sink_window *w, struct membuf *out, struct e
 	struct gzip *gzip = NULL;
 	int err = read_all(w, &raw, e);
 
+	if (!err && !raw.data)
+		return err_set(e, -PYE_EFORMAT, "it is empty");
 	err = err ? err : gzip__new(&gzip, GZIP_FASTEST, membuf__write, out);
 	err = err ? err : outbuf__init(&b, BUFFER_SIZE, gzip__write, gzip);
 	err = err ? err : strip(&raw, &b, e);

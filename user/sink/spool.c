@@ -17,7 +17,8 @@
 #include "base/clock.h"
 #include "base/grow.h"
 
-#define SECOND 1000000000ll
+#define SECOND	     1000000000ll
+#define WINDOW_MAX_S 86400
 
 static const char window_end[] = ".pb.gz";
 
@@ -39,11 +40,12 @@ static int64_t end_by_name(const char *name)
 {
 	struct tm tm = { 0 };
 	const char *rest = strptime(name, "%Y%m%dT%H%M%SZ-", &tm);
-	unsigned int length = 0;
+	char *end = NULL;
+	unsigned long length = rest ? strtoul(rest, &end, 10) : 0;
 
-	if (!rest || sscanf(rest, "%6us-", &length) != 1)
+	if (!rest || end == rest || strncmp(end, "s-", 2) != 0 || length > WINDOW_MAX_S)
 		return wall_ns();
-	return ((int64_t)timegm(&tm) + length) * SECOND;
+	return ((int64_t)timegm(&tm) + (int64_t)length) * SECOND;
 }
 
 /* --- the list --- */
