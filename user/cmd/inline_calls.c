@@ -29,7 +29,7 @@ struct calls {
 	const struct output_opts *output;
 	const struct exporter *format;
 	const char *path;
-	bool time, jit_checked;
+	bool time;
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
 	unsigned int number; /* of the last snapshot */
@@ -251,18 +251,6 @@ static bool is_over(const struct calls *c, uint64_t now)
 	       (o->duration_ns && now - c->attached_ns >= o->duration_ns);
 }
 
-/* As of events: what was found before its start-up is looked at again once it runs. */
-static int check_jit(struct calls *c)
-{
-	int err;
-
-	if (!c->t.opts->command || c->jit_checked)
-		return 0;
-	c->jit_checked = true;
-	err = interp__check_jit(c->t.pid.pid, &c->t.in, c->t.e);
-	return err == -PYE_EPLAN ? err : 0;
-}
-
 static int loop(struct calls *c)
 {
 	uint64_t next = c->start_ns + SECOND_NS;
@@ -273,7 +261,7 @@ static int loop(struct calls *c)
 
 		inline__alive(&c->t.engine);
 		got = inline_count__read(c->count);
-		if (got > 0 && check_jit(c))
+		if (got > 0 && inline_target__check_jit(&c->t))
 			return -PYE_EPLAN;
 		if (got < 0 || is_over(c, now))
 			break;

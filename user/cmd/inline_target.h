@@ -22,7 +22,7 @@ struct inline_target {
 	int signal_fd;
 	unsigned int interrupts;
 	bool ended, dump_asked; /* by SIGUSR1 */
-	bool child_reaped;
+	bool child_reaped, jit_checked;
 	int child_status;
 	struct session_result *result;
 	struct err *e;
@@ -39,6 +39,10 @@ int inline_target__start(struct inline_target *t);
 /* inline_target__describe - read what the target is, also into the result. @python: "3.12" */
 void inline_target__describe(struct inline_target *t, struct proc_info *info, char *python,
 			     size_t size);
+
+/* inline_target__check_jit - a command is found before its start-up, so it is looked at again, once, when it runs: a
+ * JIT's traces pass by the stubs. 0 or -PYE_EPLAN. */
+int inline_target__check_jit(struct inline_target *t);
 
 /* inline_target__signals - wait so many ms for a signal, or the end of the target. */
 void inline_target__signals(struct inline_target *t, int timeout);

@@ -40,7 +40,6 @@ struct run {
 	unsigned int torn;
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
-	bool jit_checked;
 	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
 };
 
@@ -323,18 +322,6 @@ static void every_second(struct run *r, uint64_t now)
 			assembler__threads(r->as), cap_inline__backlog(r->cap));
 }
 
-/* Found before its start-up, so looked at again once it runs: a JIT's traces pass by the stubs. */
-static int check_jit(struct run *r)
-{
-	int err;
-
-	if (!r->t.opts->command || r->jit_checked || !capw__written(r->capw))
-		return 0;
-	r->jit_checked = true;
-	err = interp__check_jit(r->t.pid.pid, &r->t.in, r->t.e);
-	return err == -PYE_EPLAN ? err : 0;
-}
-
 static int loop(struct run *r)
 {
 	uint64_t next = r->start_ns + SECOND_NS;
@@ -345,8 +332,8 @@ static int loop(struct run *r)
 
 		inline__alive(&r->t.engine);
 		any = drain(r, PASS_BATCHES);
-		if (any >= 0)
-			err = check_jit(r);
+		if (any >= 0 && capw__written(r->capw))
+			err = inline_target__check_jit(&r->t);
 		if (any < 0 || err)
 			return any < 0 ? any : err;
 		if (cap_inline__is_lossy(r->cap) && !any) {
