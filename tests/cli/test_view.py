@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import pytest
 
@@ -303,6 +304,40 @@ def test_through_sudo_it_is_the_user_who_serves(capture):
         assert set(status["Gid"].split()) == {str(NOBODY.pw_gid)}
         assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0 and "0" not in status["Groups"].split()
         assert server.ask(server.own("profile"))[0] == 200
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("verb", ["trace", "record"])
+def test_open_at_the_end(verb, pyebpf, any_python, public_tmp):
+    """The capture of a command is shown when it has ended, by the user who typed sudo; its status comes after that."""
+    fake, out, program = public_tmp / "browser", public_tmp / "out", public_tmp / "program.py"
+    fake.write_text("#!/bin/sh\nprintf '%%s' \"$1\" >%s.tmp && mv %s.tmp %s\n" % (out, out, out))
+    fake.chmod(0o755)
+    program.write_text("import sys, time\ndef shown_function():\n    end = time.time() + 0.3\n    while time.time() < end: pass\n"
+                       "shown_function()\nprint('its own')\nsys.exit(3)\n")
+    env = {k: v for k, v in os.environ.items() if k not in ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY")}
+    env.update(SUDO_UID=str(NOBODY.pw_uid), SUDO_GID=str(NOBODY.pw_gid), BROWSER=str(fake))
+    with pyebpf.started(verb, "--open", "-q", "-o", public_tmp / "x.pb.gz", "--", *any_python.command, "-S", program, env=env,
+                        cwd=public_tmp, stdout=subprocess.PIPE) as process:
+        end = time.monotonic() + 60
+        while not out.exists():
+            assert time.monotonic() < end and process.poll() is None, process.stderr.read()
+            time.sleep(0.02)
+        url = out.read_text()
+        with urllib.request.urlopen(url + "profile", timeout=60) as answer:
+            assert b"shown_function" in gzip.decompress(answer.read())
+        assert (public_tmp / "x.pb.gz").exists() and not (public_tmp / "x.pyebpf").exists()
+        os.killpg(process.pid, signal.SIGINT)
+        stdout, said = process.communicate(timeout=60)
+        assert (process.returncode, stdout) == (3, "its own\n") and url in said
+
+
+@pytest.mark.needs_root
+def test_open_is_refused_before_the_work_where_root_would_serve(pyebpf, any_python, public_tmp):
+    env = {**os.environ, "SUDO_UID": "", "SUDO_GID": ""}
+    done = pyebpf("trace", "--open", "--", *any_python.command, "-c", "print('has run')", env=env, cwd=public_tmp)
+    assert done.returncode == 125 and "does not run as root" in done.stderr and "pyebpf view later" in done.stderr
+    assert done.stdout == "" and not os.listdir(public_tmp)
 
 
 @pytest.mark.parametrize("args, code, words", [

@@ -103,6 +103,8 @@ long host_read(void *to, uint32_t size, const void *from, bool may_sleep)
 	uint64_t addr = (uintptr_t)from;
 
 	memset(to, 0, size); /* the kernel clears what it cannot read */
+	if (host.before_read)
+		host.before_read(host.reads);
 	if (is_time(host.reads++, host.fail_read, host.fail_all_reads))
 		return -EFAULT;
 	if (host.paged_out && !may_sleep)

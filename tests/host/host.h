@@ -34,6 +34,7 @@ struct host {
 	bool fail_all_reads, fail_all_reserves; /* that one and all that follow */
 	uint64_t ring_records; /* records that all rings together hold before they are full */
 	bool paged_out; /* only reads that may sleep find the memory */
+	void (*before_read)(uint64_t number); /* the target runs on; NULL: it stands still */
 	size_t record_cnt;
 	struct host_record **records; /* in order */
 };

@@ -18,7 +18,8 @@ sys.path.insert(0, str(ROOT / "tests/readers"))
 CACHE = pathlib.Path(os.environ.get("PYEBPF_CACHE") or
                      pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "pyebpf")
 SHARED = ["bin/pyebpf", "share/man/man1/pyebpf.1", "share/man/man1/pyebpf-convert.1",
-          "share/bash-completion/completions/pyebpf", "share/fish/vendor_completions.d/pyebpf.fish"]
+          "share/bash-completion/completions/pyebpf", "share/fish/vendor_completions.d/pyebpf.fish",
+          "lib/systemd/system/pyebpf-agent.service"]
 MINUTES = 20 * 60
 
 
@@ -143,7 +144,7 @@ def test_the_sbom(dist):
         sbom = json.load(f)
     assert sbom["spdxVersion"] == "SPDX-2.3" and sbom["dataLicense"] == "CC0-1.0"
     names = {p["name"]: p for p in sbom["packages"]}
-    assert {"pyebpf", "libbpf", "elfutils libelf", "zlib", "zstd", "capstone", "yajl", "sqlite", "ncurses", "libmicrohttpd", "glibc", "speedscope"} <= set(names)
+    assert {"pyebpf", "libbpf", "elfutils libelf", "zlib", "zstd", "capstone", "yajl", "sqlite", "ncurses", "libmicrohttpd", "libyaml", "glibc", "speedscope"} <= set(names)
     idents = [p["SPDXID"] for p in sbom["packages"]]
     assert len(idents) == len(set(idents)) and all(re.fullmatch(r"SPDXRef-[\w.-]+", i) for i in idents)
     known = {*idents, "SPDXRef-DOCUMENT"}
@@ -160,7 +161,7 @@ def test_the_libraries_of_the_sbom_are_those_that_are_linked():
     line = re.search(r"^build pyebpf: C_EXECUTABLE.*?\n\n", ninja, re.M | re.S)[0] + \
         "".join(re.findall(r"^.*-lelf.*$", ninja, re.M))
     linked = {re.sub(r".*/lib|^-l|\.a$", "", word) for word in line.split() if re.match(r"-l\w|/.*/lib\w+\.a$", word)}
-    assert {"bpf", "elf"} <= linked <= {"bpf", "elf", "z", "zstd", "capstone", "yajl_s", "sqlite3", "ncursesw", "tinfo", "microhttpd", "pthread", "m"}, linked
+    assert {"bpf", "elf"} <= linked <= {"bpf", "elf", "z", "zstd", "capstone", "yajl_s", "sqlite3", "ncursesw", "tinfo", "microhttpd", "yaml", "m"}, linked
 
 
 @lib.long_only
@@ -171,9 +172,14 @@ def test_the_debian_package(tmp_path):
     listed = run("dpkg-deb", "-c", path)
     for name in ("./usr/bin/pyebpf", "./usr/share/man/man1/pyebpf-trace.1.gz", "./usr/share/bash-completion/completions/pyebpf",
                  "./usr/share/zsh/vendor-completions/_pyebpf", "./usr/share/fish/vendor_completions.d/pyebpf.fish",
-                 "./usr/share/doc/pyebpf/copyright"):
+                 "./usr/share/doc/pyebpf/copyright", "./lib/systemd/system/pyebpf-agent.service"):
         assert " %s\n" % name in listed, name
     needed = run("dpkg-deb", "-f", path, "Depends")
-    assert "libbpf1" in needed and "libyajl2" in needed and "libcapstone4" in needed
+    assert {"libbpf1", "libyajl2", "libcapstone4", "libsqlite3-0", "libncursesw6", "libmicrohttpd12"} <= set(re.findall(r"[\w.+-]+", needed))
+    # who installs a profiler does not ask for one that always runs
+    run("dpkg-deb", "-e", path, tmp_path / "control")
+    script = (tmp_path / "control/postinst").read_text("utf-8")
+    assert "deb-systemd-helper debian-installed 'pyebpf-agent.service'" in script and "deb-systemd-invoke" not in script
     run("dpkg-deb", "-x", path, tmp_path / "x")
     assert run(tmp_path / "x/usr/bin/pyebpf", "version").startswith("pyebpf ")
+    assert "ExecStart=/usr/bin/pyebpf agent" in (tmp_path / "x/lib/systemd/system/pyebpf-agent.service").read_text("utf-8")

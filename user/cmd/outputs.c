@@ -3,6 +3,7 @@
 #include "cmd/outputs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -123,6 +124,8 @@ int outputs_produce(const struct outputs *o, struct outfile *capture, bool summa
 	else if (!err && !o->quiet)
 		emit_report(stderr, o->output, o->format, &result);
 	aggregate__free(agg);
+	if (!err && o->show_fd)
+		*o->show_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	return err;
 }
 

@@ -22,6 +22,7 @@ struct outputs {
 	const char *verb; /* of default names: pyebpf-VERB-COMM-PID-TIME */
 	bool keep_capture, quiet;
 	bool capture_only; /* the capture is the output */
+	int *show_fd; /* gets another descriptor of the capture, for show_capture(); NULL: not wanted */
 	const struct exporter *format;
 	char output[PATH_MAX];
 	char capture[PATH_MAX];

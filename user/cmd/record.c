@@ -14,6 +14,7 @@
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session.h"
+#include "cmd/show.h"
 
 #define RATE_MAX    10000u
 #define MAX_CPU_PCT 100000u
@@ -32,6 +33,8 @@ struct record_opts {
 	struct select_args select;
 	struct output_opts output;
 	struct run_loss loss;
+	struct show_opts show;
+	int show_fd; /* of the capture, for show_capture(); -1: none */
 	bool gil, idle, threads, kernel, native, subprocesses, as_root, keep_capture, quiet,
 		verbose;
 	uint64_t duration_ns, rate, ring_bytes, max_cpu;
@@ -100,6 +103,7 @@ static const struct opt_group groups[] = {
 	{ "More targets", select_rows, AT(select) },
 	{ "Sampling", capture_rows, 0 },
 	{ "Output", output_rows, AT(output) },
+	{ NULL, show_rows, AT(show) },
 	{ "Other", loss_rows, AT(loss) },
 	{ NULL, other_rows, 0 },
 	{ 0 },
@@ -158,7 +162,8 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 	struct outputs out = { .opts = &o->output,
 			       .verb = "record",
 			       .keep_capture = o->keep_capture,
-			       .quiet = o->quiet };
+			       .quiet = o->quiet,
+			       .show_fd = o->show.open ? &o->show_fd : NULL };
 	auto_fn(session__freep) struct session *session = NULL;
 	auto_fn(outfile__freep) struct outfile *capture = NULL;
 	int err = choose(&out, o, rest, e);
@@ -211,7 +216,7 @@ static int check(struct record_opts *o, const struct opt_rest *rest)
 
 int cmd_record(int argc, char **argv)
 {
-	struct record_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS };
+	struct record_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS, .show_fd = -1 };
 	struct session_result run = { 0 };
 	char arguments[1024];
 	struct opt_rest rest;
@@ -227,6 +232,8 @@ int cmd_record(int argc, char **argv)
 		return run_refusal_code(&rest, err);
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
-	err = record(&opts, &rest, arguments, &run, &e);
+	err = show_check(&opts.show, &e);
+	err = err ? err : record(&opts, &rest, arguments, &run, &e);
+	show_capture(opts.show_fd);
 	return run_finish(&command, &rest, &run, &opts.loss, err, &e);
 }

@@ -21,12 +21,15 @@
 #include "cmd/select.h"
 #include "cmd/session.h"
 #include "cmd/session_inline.h"
+#include "cmd/show.h"
 
 struct trace_opts {
 	struct pid_list pids;
 	struct select_args select;
 	struct output_opts output;
 	struct run_loss loss;
+	struct show_opts show;
+	int show_fd; /* of the capture, for show_capture(); -1: none */
 	struct limit_opts limits;
 	struct filter_opts filter;
 	const char *engine;
@@ -110,6 +113,7 @@ static const struct opt_group groups[] = {
 	{ "Filters", filter_rows, AT(filter) },
 	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
+	{ NULL, show_rows, AT(show) },
 	{ "Other", loss_rows, AT(loss) },
 	{ NULL, other_rows, 0 },
 	{ 0 },
@@ -144,6 +148,7 @@ struct files {
 	struct outputs before_outputs;
 	unsigned int number;
 	struct background *background;
+	int *show_fd; /* of the last capture, or NULL */
 };
 
 static void files_done(struct files *f)
@@ -236,6 +241,7 @@ static int finish_files(struct files *f, const struct session_result *run, struc
 		outputs_say_kept(&f->outputs, "interrupted; what was captured is in");
 		return 0;
 	}
+	f->outputs.show_fd = f->show_fd;
 	err = outputs_produce(&f->outputs, f->capture, true, e);
 	outputs_discard(&f->outputs, f->capture, err);
 	if (!err && failed)
@@ -248,8 +254,8 @@ static int latency(const struct trace_opts *o, const struct session_opts *so,
 {
 	const struct limit_opts *l = &o->limits;
 
-	if (o->output.path || o->output.format || o->keep_capture || l->keep_ns || l->max_bytes ||
-	    l->split.events || l->split.bytes || l->triggers.cnt)
+	if (o->output.path || o->output.format || o->keep_capture || o->show.open || l->keep_ns ||
+	    l->max_bytes || l->split.events || l->split.bytes || l->triggers.cnt)
 		return err_set(e, -PYE_EUSAGE, "--latency records nothing that could be written");
 	if (!strcmp(o->engine, "inline"))
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --latency");
@@ -259,7 +265,7 @@ static int latency(const struct trace_opts *o, const struct session_opts *so,
 static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *arguments,
 		 struct session_result *run, struct err *e)
 {
-	auto_fn(files_done) struct files files = { 0 };
+	auto_fn(files_done) struct files files = { .show_fd = o->show.open ? &o->show_fd : NULL };
 	struct session_opts so = {
 		.engine = o->engine,
 		.pids = o->pids.pids,
@@ -323,7 +329,7 @@ static int check_targets(const struct trace_opts *o, const struct opt_rest *rest
 
 int cmd_trace(int argc, char **argv)
 {
-	struct trace_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS };
+	struct trace_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS, .show_fd = -1 };
 	struct session_result run = { 0 };
 	char arguments[1024];
 	struct opt_rest rest;
@@ -354,6 +360,8 @@ int cmd_trace(int argc, char **argv)
 							: "--count goes with --engine inline"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
-	err = trace(&opts, &rest, arguments, &run, &e);
+	err = show_check(&opts.show, &e);
+	err = err ? err : trace(&opts, &rest, arguments, &run, &e);
+	show_capture(opts.show_fd);
 	return run_finish(&command, &rest, &run, &opts.loss, err, &e);
 }
