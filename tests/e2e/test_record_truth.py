@@ -70,8 +70,8 @@ def test_five_thousand_threads_at_once(name, tmp_path):
         if sample["state"] == "off" and "waiting" in own(sample, "crowd.py"):
             waited[sample["tid"]] += sample["weight_ns"]
     assert len(tids) == 5000 and not meta["dropped"]["ring"]
-    # one that came to its wait late did not have to wait any more; and the kernel may have no memory at hand for a thread
-    # that loses the CPU for the first time
+    # one that came to its wait late did not have to wait any more; 2 to 7 of them have been seen to have no sample at all,
+    # without anything that was counted as lost: why is not known yet
     assert set(waited) <= tids and len(waited) > 0.98 * len(tids), (len(waited), meta["dropped"])
     spun = sum(s["weight_ns"] for s in samples if s["state"] == "on" and "spinning" in own(s, "crowd.py"))
     assert 0.75 * 3e8 < spun < 1.25 * 3e8
