@@ -75,8 +75,7 @@ def agent(tmp_path_factory):
         made = Agent(folder, program)
         made.process = process
         lib.until(lambda: made.status(), "an answer", 60)
-        made.port = next(int(x.split()[1].split(":")[1], 16) for x in pathlib.Path("/proc/%d/net/tcp" % process.pid).read_text().splitlines()[1:]
-                         if x.split()[3] == "0A" and x.split()[9] in inodes(process.pid))
+        made.port = port_of(process.pid)
         made.url = "http://127.0.0.1:%d" % made.port
         yield made
         process.send_signal(signal.SIGTERM)
@@ -91,6 +90,13 @@ def inodes(pid):
         if m:
             out.add(m[1])
     return out
+
+
+def port_of(pid):
+    """That it listens on."""
+    own = inodes(pid)
+    return next(int(r[1].split(":")[1], 16) for r in (x.split() for x in pathlib.Path("/proc/%d/net/tcp" % pid).read_text().splitlines()[1:])
+                if r[3] == "0A" and r[9] in own)
 
 
 def listening(pid):
@@ -158,6 +164,20 @@ def test_a_socket_and_a_port_that_are_taken(agent, tmp_path):
     done = run("agent", "--store", tmp_path / "c", "--listen", "", "--socket", tmp_path / "file", "-d", "1s")
     assert done.returncode == 6 and (tmp_path / "file").read_text() == "mine"
     assert json.loads(agent.status("--json"))["state"] == "running"
+
+
+@lib.needs_root
+def test_waits_above_a_threshold(tmp_path):
+    """Time off the CPU is in the same profiles, where it was asked for: nap() takes 50 ms and no CPU."""
+    path = tmp_path / "agent_napping.py"
+    path.write_text("import time\ndef nap():\n    time.sleep(0.05)\ndef burn():\n    return sum(range(10000))\nwhile True: nap(); burn()\n")
+    with lib.started([*lib.any_python(), path]), \
+         lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--listen", "", "--socket", "", "--any-window", "--window", "1s",
+                      "--off-cpu", "20ms"], stderr=subprocess.PIPE) as process:
+        lib.until(lambda: len(list((tmp_path / "store").glob("*-agent_napping-*"))) >= 3, "windows", 60)
+        lib.stop(process, number=signal.SIGTERM)
+    top = json.loads(run("fleet", "top", "--store", tmp_path / "store", "--service", "agent_napping", "--json").stdout)
+    assert {r["function"]: r["self_ns"] for r in top["rows"]}["nap"] > 20e6, top["rows"]
 
 
 CAPABILITIES = (2, 19, 38, 39, 40)  # dac_read_search, sys_ptrace, perfmon, bpf, checkpoint_restore

@@ -203,6 +203,16 @@ static int watch_process(void *self, const struct trace_process *process)
 	return !err && process->end_ns ? note_ended(w->window, process->id) : err;
 }
 
+/* Waits of idle threads without end are told by one that is long; a short one tells nothing. */
+static int watch_sample(void *self, const struct trace_sample *sample)
+{
+	const struct watch *w = self;
+
+	if (sample->off_cpu && sample->weight_ns < w->window->opts->off_min_ns)
+		return 0;
+	return forward_sample(self, sample);
+}
+
 static int watch_end(void *self, const struct trace_totals *totals)
 {
 	struct watch *w = self;
@@ -220,7 +230,7 @@ static const struct trace_consumer watch_consumer = {
 	.thread = forward_thread,
 	.func = forward_func,
 	.event = forward_event,
-	.sample = forward_sample,
+	.sample = watch_sample,
 	.gap = forward_gap,
 	.end = watch_end,
 };

@@ -16,6 +16,7 @@ struct window_opts {
 	uint32_t label_cnt;
 	const struct service_rules
 		*rules; /* what services are called, which are wanted; NULL: none */
+	uint64_t off_min_ns; /* shorter waits are left out */
 	bool by_pid; /* services are of another capture: looked up by pid, none is forgotten */
 };
 

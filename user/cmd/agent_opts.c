@@ -62,6 +62,8 @@ static int parse_glob(void *field, const char *arg, struct err *e)
 static const struct opt_row sampling_rows[] = {
 	{ 'r', "rate", "N", OPT_UNSIGNED, AT(rate), "19",
 	  "samples of each CPU per second, up to 1000", false, NULL },
+	{ 0, "off-cpu", "TIME", OPT_DURATION, AT(off_cpu_ns), NULL,
+	  "also what threads wait in, and for what, when that takes so long at least: 10ms", false, NULL },
 	{ 0, "window", "TIME", OPT_DURATION, AT(window_ns), "60s",
 	  "time of a profile, 10s to 5m; they begin at its multiples, the first one ends after 10s",
 	  false, NULL },
@@ -291,6 +293,7 @@ const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_
 	return strcmp(a->store, b->store) != 0	  ? "store"
 	       : a->window_ns != b->window_ns	  ? "window"
 	       : a->rate != b->rate		  ? "rate"
+	       : !a->off_cpu_ns != !b->off_cpu_ns ? "off_cpu"
 	       : a->duration_ns != b->duration_ns ? "duration"
 	       : differ(a->socket, b->socket)	  ? "socket"
 	       : differ(a->listen, b->listen)	  ? "listen"

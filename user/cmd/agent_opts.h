@@ -38,6 +38,7 @@ struct agent_opts {
 	bool check_config;
 	const char *store;
 	bool any_window; /* tests: from 1 s on */
+	uint64_t off_cpu_ns; /* 0: not sampled */
 	uint64_t window_ns, rate, max_age_ns, max_bytes, duration_ns;
 	struct agent_labels labels;
 	struct agent_globs include, exclude;

@@ -45,8 +45,10 @@ void agent_set_labels(struct agent *a)
 					   .include_cnt = o->include.cnt,
 					   .exclude = o->exclude.items,
 					   .exclude_cnt = o->exclude.cnt };
-	a->window =
-		(struct window_opts){ .labels = a->labels, .label_cnt = cnt, .rules = &a->rules };
+	a->window = (struct window_opts){ .labels = a->labels,
+					  .label_cnt = cnt,
+					  .rules = &a->rules,
+					  .off_min_ns = o->off_cpu_ns };
 }
 
 /* A file that is not good changes nothing. */
@@ -144,14 +146,15 @@ static const char *const state_said[AGENT_STATE_CNT] = {
 
 static uint64_t resident_bytes(void)
 {
-	unsigned long pages = 0;
+	char text[128] = "", *pages = text;
 	FILE *f = fopen("/proc/self/statm", "re");
 
-	if (f && fscanf(f, "%*s %lu", &pages) != 1)
-		pages = 0;
+	if (f && !fgets(text, sizeof(text), f))
+		text[0] = '\0';
 	if (f)
 		fclose(f);
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	pages += strcspn(text, " "); /* the second number */
+	return strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static enum agent_state state_now(struct agent *a)

@@ -31,7 +31,8 @@ static void key_of(const struct opt_row *row, char out[NAME_BYTES])
 /* An option about the settings themselves is none of them. */
 static bool is_setting(const struct opt_row *row)
 {
-	return !row->hidden && strcmp(row->name, "config") && strcmp(row->name, "check-config");
+	return !row->hidden && strcmp(row->name, "config") != 0 &&
+	       strcmp(row->name, "check-config") != 0;
 }
 
 static int find_setting(const struct opt_command *cmd, const char *key, struct setting *out)

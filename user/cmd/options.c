@@ -271,7 +271,7 @@ int options_set(const struct opt_group *group, const struct opt_row *row, void *
 	int err;
 
 	if (row->type == OPT_FLAG) {
-		if (strcmp(arg, "true") && strcmp(arg, "false"))
+		if (strcmp(arg, "true") != 0 && strcmp(arg, "false") != 0)
 			return err_set(e, -PYE_EUSAGE, "want true or false");
 		*(bool *)field = !strcmp(arg, "true");
 		return 0;
