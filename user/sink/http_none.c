@@ -9,8 +9,9 @@ int http__new(struct http **out, struct err *e)
 {
 	(void)out;
 	err_hint(e, "the package for Debian has them");
-	return err_set(e, -PYE_EOUTPUT,
-		       "this pyebpf is one file without libraries, and has no sinks");
+	return err_set(
+		e, -PYE_EOUTPUT,
+		"this pyebpf is one file without libraries, and has no sinks and asks no server");
 }
 
 void http__free(struct http *h)
