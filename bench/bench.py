@@ -122,6 +122,13 @@ def part_formats(args, found, report):
           [[what] + sum([["%.2f" % m["cpu_s"], "%.0f" % m["peak_rss_mb"]] for m in pair], []) for what, *pair in r])
 
 
+def per_frame(all_of_them, m):
+    """Bytes for each open frame beyond those of the same threads with few."""
+    few = [x for x in all_of_them if (x["processes"], x["threads"]) == (m["processes"], m["threads"])][0]
+    frames = (m["depth"] - few["depth"]) * m["threads"] * m["processes"]
+    return "%.0f" % ((m["grown_bytes"] - few["grown_bytes"]) / frames) if frames else ""
+
+
 def part_growth(args, found, report):
     r = report["growth"] = []
     capture = os.path.join(args.work, "growth.pyebpf")
@@ -132,10 +139,10 @@ def part_growth(args, found, report):
         r.append(growth.both(args.pyebpf, args.python, shape, calls, capture))
     pin(CPU_TOOL)()
     table("%d calls in all, on all CPUs" % calls,
-          ["processes", "threads", "depth", "ns per call", "lost", "pyebpf MB", "grown kB", "per thread", "pyebpf CPU ms",
+          ["processes", "threads", "depth", "ns per call", "lost", "pyebpf MB", "grown kB", "per thread", "per frame", "pyebpf CPU ms",
            "capture bytes per event", "attach s"],
           [[m["processes"], m["threads"], m["depth"], "%.0f" % m["call_ns"], m["lost"], "%.1f" % (m["memory_bytes"] / 1e6),
-            "%.0f" % (m["grown_bytes"] / 1e3), "%.0f" % (m["grown_bytes"] / m["processes"] / m["threads"]),
+            "%.0f" % (m["grown_bytes"] / 1e3), "%.0f" % (m["grown_bytes"] / m["processes"] / m["threads"]), per_frame(r, m),
             "%.0f" % (m["pyebpf_cpu_s"] * 1e3), "%.2f" % (m["capture_bytes"] / m["events"]), "%.1f" % m["attach_s"]] for m in r])
 
 

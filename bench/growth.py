@@ -94,6 +94,7 @@ def measure(pyebpf, argv, shape, calls, capture):
             time.sleep(0.01)
         attached = time.monotonic() - start
         time.sleep(1.5)  # threads that wait are shown after a second
+        targets.step()
         before, cpu = settled(tracer.pid), cpu_of(tracer.pid)
         targets.step()
         alive = settled(tracer.pid)
@@ -121,6 +122,7 @@ def measure(pyebpf, argv, shape, calls, capture):
 def untraced(argv, shape, calls):
     targets = Targets(argv, shape, calls)
     try:
+        targets.step()
         targets.step()
         seconds = targets.step()
         targets.finish()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""usage: growth_target.py THREADS DEPTH CALLS: a step for each line of its input. Begins that many threads, each that many frames
-deep; makes that many calls in all, from the threads in turn; ends. After each step it prints its CPU seconds of that step."""
+"""usage: growth_target.py THREADS DEPTH CALLS: a step for each line of its input. Makes some calls, so that what all threads share is
+there; begins that many threads, each that many frames deep; makes that many calls in all, from the threads in turn; ends. After each step it prints its CPU seconds of that step."""
 import sys
 import threading
 import time
@@ -47,6 +47,8 @@ def start(_):
 threading.stack_size(min(2 ** 30, 2 ** 18 + DEPTH * 2 ** 11))
 sys.setrecursionlimit(DEPTH + 1000)
 print("ready", flush=True)
+sys.stdin.readline()
+step(lambda k: [leaf(n) for n in range(20000 // THREADS)] and ready.release())
 sys.stdin.readline()
 step(start)
 sys.stdin.readline()

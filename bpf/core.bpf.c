@@ -24,6 +24,7 @@ const volatile char cfg_thread[PYE_FILTER_NAME]; /* PYE_FILTER_THREAD: a pattern
 const volatile char cfg_tail[PYE_FILTER_TAIL]; /* its last bytes, at the end of this */
 const volatile __u32 cfg_tail_of; /* bytes that it has in all */
 const volatile bool cfg_tail_any; /* not ASCII: every name that is not either can be it */
+const volatile bool cfg_hits; /* count hits of probes by process: there is a budget */
 const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");
@@ -35,6 +36,7 @@ struct ends_map ends SEC(".maps");
 struct control_map control SEC(".maps");
 struct defs_map defs SEC(".maps");
 struct paused_map paused SEC(".maps");
+struct hits_map hits SEC(".maps");
 
 __u32 next_tix = 1;
 __u32 next_pix = 1;
@@ -187,6 +189,16 @@ __hidden struct thread *thread_quiet(void)
 	if (stopped == STOPPED_ALL)
 		return NULL;
 	return t ? t : thread_new(task, 0, 0);
+}
+
+__hidden void hits_add(struct thread *t)
+{
+	u32 pix = t->pix;
+	u64 *value = bpf_map_lookup_elem(&hits, &pix);
+
+	if (value)
+		__sync_fetch_and_add(value, t->hits);
+	t->hits = 0;
 }
 
 int is_stopped(void)

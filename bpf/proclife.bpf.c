@@ -37,7 +37,7 @@ static __always_inline int select_again(struct pye_proc *proc, u32 pid)
 	struct pye_proc_rec rec = { .pix = proc->pix, .pid = pid };
 
 	if (proc->flags & PYE_PROC_STAYS) {
-		proc->flags &= ~PYE_PROC_TRACED;
+		__sync_fetch_and_and(&proc->flags, ~(u32)PYE_PROC_TRACED);
 		proc->pix = 0;
 	} else {
 		bpf_map_delete_elem(&procs, &pid);
@@ -66,12 +66,35 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	proc->pix = __sync_fetch_and_add(&next_pix, 1);
 	proc->tstate_current = 0;
 	proc->interpreters = 0;
-	if (proc->flags & PYE_PROC_SAMPLED)
-		proc->flags &=
-			~PYE_PROC_TRACED; /* until user space has found the new interpreter */
+	if (proc->flags & PYE_PROC_SAMPLED) /* until user space has found the new interpreter */
+		__sync_fetch_and_and(&proc->flags, ~(u32)PYE_PROC_TRACED);
 	rec.pix = proc->pix;
 	rec.pid = pid;
 	proc_send(PYE_REC_EXEC, 0, &rec);
+	return 0;
+}
+
+/* For user space: see abi/proc.h. An exec between the two looks at the number wins: what was written for the
+ * program before it is taken back. */
+SEC("syscall")
+int change_proc(struct pye_proc_change *c)
+{
+	u32 pid = c->pid;
+	struct pye_proc *proc = bpf_map_lookup_elem(&procs, &pid);
+
+	if (!proc || (c->pix && proc->pix != c->pix))
+		return 0;
+	if (c->moved) {
+		proc->tstate_current = c->tstate_current;
+		proc->interpreters = c->interpreters;
+		if (c->pix && *(volatile u32 *)&proc->pix != c->pix) {
+			proc->tstate_current = 0;
+			proc->interpreters = 0;
+			return 0;
+		}
+	}
+	__sync_fetch_and_and(&proc->flags, ~c->clear);
+	__sync_fetch_and_or(&proc->flags, c->set);
 	return 0;
 }
 

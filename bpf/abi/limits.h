@@ -22,7 +22,8 @@
 #define PYE_KERNEL_FRAMES  127 /* the kernel's own bound */
 #define PYE_NATIVE_ADDRS   1024 /* room for both, a power of two */
 #define PYE_SAMPLE_THREADS 512 /* thread states that a sample looks through */
-#define PYE_PAUSED_MAX	   64 /* processes whose probes are being switched at once */
+#define PYE_PAUSED_MAX	   16384 /* processes whose probes are being switched at once */
+#define PYE_HITS_STEP	   16 /* hits of a thread that are added to those of its process together */
 #define PYE_COMM	   16
 #define PYE_DEFS_BYTES	   (8 << 20) /* the ring of definitions */
 #define PYE_CONTROL_BYTES  (1 << 20) /* the ring of process records */

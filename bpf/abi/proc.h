@@ -19,10 +19,25 @@
 /* Value of the table of processes; key: its pid in pyebpf's pid namespace. */
 struct pye_proc {
 	__u32 pix; /* number of this process and program in the trace, never reused */
-	__u16 layout; /* index into the table of layouts */
-	__u16 flags; /* PYE_PROC_* */
+	__u32 flags; /* PYE_PROC_*; changed by atomic operations */
 	__u64 tstate_current; /* run-time address of the pointer to the thread state; 0 = none */
 	__u64 interpreters; /* of the pointer to the first PyInterpreterState; 0 = not known */
+	__u16 layout; /* index into the table of layouts */
+	__u16 pad;
+	__u32 pad2;
+};
+
+/*
+ * How user space changes the entry of a process that lives, which may be executing or forking just now: a
+ * program of the kernel side does it in place. An entry that is read, changed and written back would undo
+ * what an exec did to it meanwhile.
+ */
+struct pye_proc_change {
+	__u32 pid;
+	__u32 pix; /* only if it has this number; 0: whatever it has */
+	__u32 set, clear; /* of the flags */
+	__u64 tstate_current, interpreters; /* with `moved` */
+	__u32 moved, pad;
 };
 
 /* The cookie of a probe: bits 0-4 reg, 8-12 value register, 16-20 condition, 24-27 source,
@@ -44,6 +59,7 @@ struct pye_proc {
 	((__u64)(reg) | (__u64)(value) << 8 | (__u64)(cond) << 16 | (__u64)(source) << 24 | \
 	 (__u64)(sub) << 28 | (__u64)(__u32)(disp) << 32)
 
-_Static_assert(sizeof(struct pye_proc) == 24, "ABI");
+_Static_assert(sizeof(struct pye_proc) == 32, "ABI");
+_Static_assert(sizeof(struct pye_proc_change) == 40, "ABI");
 
 #endif

@@ -78,6 +78,8 @@ struct thread {
 	/* verifier: counters of loops lie here and not on the stack, where it would follow each value */
 	u32 walk_sent; /* records of the walk */
 	u32 walk_n; /* frames of the walk */
+	u32 hits; /* of probes, not added to those of its process yet */
+	u32 pad;
 	u64 walk_more; /* where frame_real() ended with FRAME_MORE */
 	u64 tstate_current;
 	u64 frame[FRAME_WORDS]; /* the frame being looked at */
@@ -220,7 +222,20 @@ static __always_inline bool proc_send(u32 kind, u32 sub, const struct pye_proc_r
 #define STOPPED_SOME 2
 extern __u32 stopped;
 
-/* Key: process, by its pid in pyebpf's pid namespace. Written by user space, for some 10 ms each. */
+/* With a budget. Key: number of a process (pix); hits of its probes, those included that record nothing.
+ * Made and deleted by user space. */
+struct hits_map {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PYE_PROCS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u64);
+};
+extern struct hits_map hits SEC(".maps");
+
+extern const volatile bool cfg_hits; /* count them */
+
+/* Key: process, by its pid in pyebpf's pid namespace. Written by user space, for some 50 ms each. */
 struct paused_map {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, PYE_PAUSED_MAX);
@@ -239,6 +254,16 @@ struct thread *thread_quiet(void);
 /* thread_start - the slow part of thread_get(): a thread that is new, or not announced yet. @cookie,
  * @ip: of the probe. */
 struct thread *thread_start(u64 cookie, u64 ip);
+
+/* hits_add - what is counted in a thread goes to its process. */
+void hits_add(struct thread *t);
+
+/* Not each hit goes to the table: that would cost as much as the rest of one that is filtered out. */
+static __always_inline void hits_count(struct thread *t)
+{
+	if (cfg_hits && ++t->hits == PYE_HITS_STEP)
+		hits_add(t);
+}
 
 /* thread_is_other - a filter by names does not want this thread. */
 static __always_inline bool thread_is_other(struct thread *t)
@@ -259,6 +284,8 @@ static __always_inline struct thread *thread_get(u64 cookie, u64 ip)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 
+	if (t)
+		hits_count(t);
 	if (stopped && is_stopped())
 		return NULL;
 	if (t && thread_is_other(t))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the end-to-end tests share: the program under test, the interpreters, traces and their events."""
+import array
 import collections
 import contextlib
 import functools
@@ -271,6 +272,14 @@ def stop(process, expect=0, number=signal.SIGINT):
     """Ctrl-C for a running pyebpf; its stderr."""
     process.send_signal(number)
     return finish(process, expect)
+
+
+@functools.lru_cache(maxsize=4)
+def tick_times(out):
+    """The times in ns that programs/ticks.py has left."""
+    calls = array.array("d")
+    calls.frombytes(pathlib.Path(out).read_bytes())
+    return [int(t * 1e9) for t in calls]
 
 
 def status_field(pid, field):

@@ -317,7 +317,7 @@ def test_losses_are_exact_under_a_filter(name, tmp_path):
 @pytest.mark.parametrize("options", [["--min-duration", "x"], ["--min-duration", "0"], ["--min-duration", "11s"],
                                      ["--thread", ""], ["--thread", "n" * 16], ["--include", ""],
                                      ["--max-depth", "5G"], ["--json"], ["--latency", "f", "--root", "g"],
-                                     ["--latency", "f", "-o", "x"], ["--root", ""], ["--latency", "f", "--engine", "inline"], ["--thread", "x", "--engine", "inline"], ["--include", "x", "--max-overhead", "5"]])
+                                     ["--latency", "f", "-o", "x"], ["--root", ""], ["--latency", "f", "--engine", "inline"], ["--thread", "x", "--engine", "inline"]])
 def test_what_is_no_filter_is_refused(options):
     done = lib.sh([lib.BINARY, "trace"] + options + ["--", "true"])
     assert done.returncode == 125 and b"--help" in done.stderr

@@ -23,10 +23,6 @@ def ticks(seen):
     return [e["ts_ns"] for e in seen.of(TICKS) if e["ev"] == "call" and e["name"] == "tick"]
 
 
-def times(out):
-    return [int(line) for line in pathlib.Path(out).read_text().splitlines()]
-
-
 def check_window(seen, calls, recorder_ns):
     """The capture has each call from its first to its last one, in order, with their leaves; it is exact in itself."""
     seen.whole()
@@ -105,7 +101,7 @@ def test_the_last_second_again_and_again(name, tmp_path):
         os.kill(child_of(tracer.pid), signal.SIGTERM)
         err = lib.finish(tracer)
     assert "were forgotten" in err and "t-1.pyebpf" in err
-    calls = times(out)
+    calls = lib.tick_times(out)
     numbers = [check_window(lib.Trace(tmp_path / f), calls, NS) for f in ("t-1.pyebpf", "t-2.pyebpf", "t.pyebpf")]
     assert numbers[0][-1] < numbers[1][-1] < numbers[2][-1] == len(calls)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "t-1.pyebpf", "t-2.pyebpf", "t.pyebpf"]
@@ -131,7 +127,7 @@ def test_memory_stays_where_it_is(tmp_path):
         interrupt(tracer)
     seen = lib.Trace(tmp_path / "t-1.pyebpf")
     assert seen.meta["before"]["chunks"] > 60
-    check_window(seen, times(out), NS // 5)
+    check_window(seen, lib.tick_times(out), NS // 5)
 
 
 def test_max_size_bounds_what_is_kept(tmp_path):
@@ -251,7 +247,7 @@ def parts_of(folder):
 
 
 def check_parts(parts, out):
-    calls, seen_calls, before, last = times(out), 0, 0, 0
+    calls, seen_calls, before, last = lib.tick_times(out), 0, 0, 0
     for number, part in enumerate(parts, 1):
         seen = lib.Trace(part).whole()
         assert seen.meta["complete"]
@@ -292,7 +288,7 @@ def test_parts_by_size(tmp_path):
     assert all(m["complete"] and m["generated"] == m["written"] for m in metas)
     assert sum(m["generated"] for m in metas[:-1]) == metas[-1]["before"]["events"]
     calls = sum(b'"ev":"call"' in line and b'"name":"tick"' in line for part in lines for line in part)
-    assert calls == len(times(out))
+    assert calls == len(lib.tick_times(out))
 
 
 def test_parts_are_converted_each(tmp_path):
@@ -302,7 +298,7 @@ def test_parts_are_converted_each(tmp_path):
     files = sorted(p.name for p in tmp_path.iterdir() if p != out)
     assert len(files) > 2 and {"t.ndjson", "t-2.ndjson"} < set(files) and all(f.endswith(".ndjson") for f in files)
     lines = [line for f in files for line in (tmp_path / f).read_text().splitlines()]
-    assert sum('"call"' in line and '"name":"tick"' in line for line in lines) == len(times(out))
+    assert sum('"call"' in line and '"name":"tick"' in line for line in lines) == len(lib.tick_times(out))
 
 
 def test_max_size_ends_cleanly(tmp_path):

@@ -9,6 +9,7 @@
 #include "assemble/assemble_priv.h"
 #include "assemble/chosen.h"
 #include "assemble/native.h"
+#include "base/pages.h"
 #include "capfile/format.h"
 
 #define WALK_MAX (PYE_WALK_MAX + PYE_WALK_FRAMES)
@@ -37,7 +38,7 @@ void asm_thread_free(struct assembler *a, struct asm_thread *t)
 		a->idle_cnt--;
 	t->process->thread_cnt--;
 	HASH_DEL(a->threads, t);
-	free(t->stack);
+	pages_free(t->stack, t->size * sizeof(*t->stack));
 	free(t->walk.frames);
 	free(t->off);
 	free(t->native);
@@ -267,9 +268,9 @@ static int prepare(struct assembler *a, struct asm_thread *t, const struct pye_h
 		err = asm_first(err, asm_gap(a, t, head->ts_ns, GAP_LOSS, missing));
 	}
 	t->next_seq += missing;
-	t->process->hits += missing;
 	if (t->walk.pending)
 		err = asm_first(err, apply_walk(a, t, head, missing));
+	asm_walk_trim(t);
 	t->fresh = false;
 	return err;
 }
@@ -352,7 +353,6 @@ static int on_entry(struct assembler *a, const struct pye_entry_rec *rec)
 		a->odd.malformed++;
 		return 0;
 	}
-	t->process->hits++;
 	if (rec->head.seq != (uint32_t)t->next_seq || t->walk.pending || t->held)
 		err = prepare(a, t, &rec->head);
 	t->next_seq++;
@@ -378,7 +378,6 @@ static int on_exit_rec(struct assembler *a, const struct pye_exit_rec *rec)
 		a->odd.malformed++;
 		return 0;
 	}
-	t->process->hits++;
 	if (rec->head.sub == PYE_EXIT_REFUSED && t->held &&
 	    rec->head.seq == (uint32_t)t->next_seq && t->entry.head.frame == rec->head.frame) {
 		t->held = false;

@@ -85,9 +85,6 @@ void assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns);
 void assembler__off(struct assembler *a, uint32_t pix, uint64_t ts_ns);
 int assembler__on(struct assembler *a, uint32_t pix, uint64_t ts_ns);
 
-/* assembler__hits - events of a process so far, the lost ones included. */
-uint64_t assembler__hits(const struct assembler *a, uint32_t pix);
-
 /**
  * assembler__feed - take a batch
  *

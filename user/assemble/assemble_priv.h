@@ -35,7 +35,6 @@ struct asm_process {
 	uint32_t ended_round;
 	bool end_told; /* to the writer */
 	uint32_t thread_cnt;
-	uint64_t hits; /* events, the lost ones included */
 	uint64_t off_ns; /* not recorded since then; 0: it is */
 	uint32_t *codes; /* its code objects, some of those that are gone included */
 	uint32_t *gone; /* those of them */
@@ -166,6 +165,9 @@ int asm_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, uint64_t f
 int asm_leave(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind);
 int asm_gap(struct assembler *a, struct asm_thread *t, uint64_t until, enum trace_gap_reason reason,
 	    uint64_t lost);
+
+/* asm_walk_trim - the room of a walk of a deep stack, which takes twice what that takes, is given back. */
+void asm_walk_trim(struct asm_thread *t);
 
 /* asm_write_enter - the frame that lies outermost of those that are not in the capture gets into it. */
 int asm_write_enter(struct assembler *a, struct asm_thread *t, uint64_t ts, enum trace_kind kind,

@@ -241,13 +241,6 @@ int assembler__on(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 	return err;
 }
 
-uint64_t assembler__hits(const struct assembler *a, uint32_t pix)
-{
-	const struct asm_process *p = process_find(a, pix);
-
-	return p ? p->hits : 0;
-}
-
 static void process_free(struct assembler *a, struct asm_process *p)
 {
 	HASH_DEL(a->processes, p);

@@ -8,8 +8,10 @@
 
 #include "assemble/assemble_priv.h"
 #include "assemble/chosen.h"
+#include "base/pages.h"
 
 #define DEPTH_MAX   (1u << 20)
+#define WALK_KEPT   256u /* frames that a thread may keep room for */
 
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -20,12 +22,21 @@ static int grow(struct asm_thread *t)
 
 	if (size > DEPTH_MAX)
 		return -E2BIG;
-	more = reallocarray(t->stack, size, sizeof(*more));
+	more = pages_resize(t->stack, t->size * sizeof(*more), size * sizeof(*more));
 	if (!more)
 		return -ENOMEM;
 	t->stack = more;
 	t->size = size;
 	return 0;
+}
+
+void asm_walk_trim(struct asm_thread *t)
+{
+	if (t->walk.size <= WALK_KEPT || t->walk.pending)
+		return;
+	free(t->walk.frames);
+	t->walk.frames = NULL;
+	t->walk.size = t->walk.cnt = 0;
 }
 
 /* A code object whose definition did not arrive or found no room keeps its place in the stack. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "capfile/writer_priv.h"
 
 static void process_free(struct capw *w, struct wprocess *p)
@@ -38,7 +39,7 @@ static void func_free(struct capw *w, struct wfunc *f)
 static void thread_free(struct capw *w, struct wthread *t)
 {
 	capw_stack_clear(t);
-	free(t->stack);
+	pages_free(t->stack, t->cap * sizeof(t->stack[0]));
 	capw_sample_forget(w, t);
 	w->stacks_memory -= t->cap * sizeof(t->stack[0]);
 	process_put(w, t->process);
@@ -365,7 +366,7 @@ static void release_thread(void *record, void *arg)
 
 	(void)arg;
 	bytes_done(&t->body);
-	free(t->stack);
+	pages_free(t->stack, t->cap * sizeof(t->stack[0]));
 	free(t->sample);
 	free(t);
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pages.h"
 #include "capfile/writer_priv.h"
 
 #define STACK_TRIM  256u /* frames that a thread may keep room for */
@@ -161,7 +162,8 @@ void capw_stack_clear(struct wthread *t)
 
 static bool resize_stack(struct capw *w, struct wthread *t, uint32_t cap)
 {
-	struct wfunc **stack = reallocarray(t->stack, cap, sizeof(stack[0]));
+	struct wfunc **stack =
+		pages_resize(t->stack, t->cap * sizeof(stack[0]), cap * sizeof(stack[0]));
 
 	if (!stack)
 		return false;

@@ -180,16 +180,19 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 
 void attach_pause(struct attached *a)
 {
-	while (a->fd_cnt > a->stay_cnt)
-		close(a->fds[--a->fd_cnt]);
+	a->closing = closing_begin(a->fds + a->stay_cnt, a->fd_cnt - a->stay_cnt);
+	a->fd_cnt = a->stay_cnt;
 }
 
 int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a)
 {
 	int err = attach_multi(bpf, in, a->pid, false, a);
 
-	if (err)
+	if (err) {
 		attach_pause(a);
+		closing_end(a->closing);
+		a->closing = NULL;
+	}
 	return err;
 }
 
@@ -197,6 +200,8 @@ struct closing *attach_closing(struct attached *a)
 {
 	size_t cnt = a->fd_cnt;
 
+	closing_leave(a->closing);
+	a->closing = NULL;
 	a->fd_cnt = 0;
 	return closing_begin(a->fds, cnt);
 }
@@ -212,6 +217,8 @@ void attach_close_all(struct attached *all, size_t cnt)
 	size_t fd_cnt = 0;
 
 	for (size_t i = 0; i < cnt; i++) {
+		closing_end(all[i].closing);
+		all[i].closing = NULL;
 		if (!fds) {
 			attach_close(&all[i]);
 			continue;

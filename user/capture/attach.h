@@ -21,6 +21,7 @@ struct attached {
 	size_t fd_cnt;
 	int fds[PLAN_SITES_MAX];
 	size_t stay_cnt; /* the first of them: rare probes that stay while the others are switched off */
+	struct closing *closing; /* the others are being switched off; NULL: not now */
 };
 
 /**
@@ -40,8 +41,8 @@ void attach_close_all(struct attached *all, size_t cnt);
 /* attach_closing - the same without waiting: to be ended, or left, by the caller (closing.h). */
 struct closing *attach_closing(struct attached *a);
 
-/* attach_pause - take out all probes but those that tell which code objects are gone. attach_resume - put
- * them in again; only with uprobe_multi. 0 or a negative errno. */
+/* attach_pause - begin to take out all probes but those that tell which code objects are gone: they are out
+ * when closing_done(). attach_resume - put them in again; only with uprobe_multi. 0 or a negative errno. */
 void attach_pause(struct attached *a);
 int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a);
 

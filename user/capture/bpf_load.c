@@ -109,6 +109,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	skel->rodata->cfg_gil_only = opts->gil_only;
 	skel->rodata->cfg_native = opts->native;
 	skel->rodata->cfg_budget = opts->budget;
+	skel->rodata->cfg_hits = opts->hits;
 	skel->rodata->cfg_off_every_ns = opts->sample_ns ? opts->sample_ns / 4 + 1 : 1;
 	bpf_object__for_each_program(prog, skel->obj)
 	{

@@ -30,6 +30,7 @@ struct bpf_load_opts {
 	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
 	bool budget; /* samples: cap_bpf__budget() will be used */
+	bool hits; /* probes: count how often each process runs into them */
 	bool gil_only; /* samples: of threads that hold the interpreter's lock */
 	uint32_t native; /* samples: PYE_TAKE_* of abi/sample.h */
 	bool off_cpu; /* with sample_ns: those of the scheduler, too */

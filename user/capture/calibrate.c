@@ -3,8 +3,11 @@
 #include "capture/calibrate.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <bpf/bpf.h>
@@ -26,6 +29,7 @@
 #define PAUSE_US    300
 #define DATA_BYTES  (16u << 10)
 #define COST_MAX_NS 100000
+#define OTHERS	    16
 
 /* Like the real sites: an entry sits on a conditional jump, an exit on one of three. */
 void calibrate_enter(const void *frame);
@@ -137,7 +141,7 @@ static void site(struct interp *in, uint32_t i, enum probe_kind kind, uint8_t re
 	s->offset = feature_self_offset(addr);
 }
 
-static int place(const struct bpf_loaded *bpf, struct attached *a)
+static int place(const struct bpf_loaded *bpf, pid_t pid, struct attached *a)
 {
 	struct interp *in = calloc(1, sizeof(*in));
 	int err;
@@ -150,7 +154,7 @@ static int place(const struct bpf_loaded *bpf, struct attached *a)
 	site(in, 1, PROBE_CLEAR, PREG_RSI, calibrate_jump_site);
 	site(in, 2, PROBE_CLEAR, PREG_RSI, calibrate_push_site);
 	site(in, 3, PROBE_CLEAR, PREG_RSI, calibrate_call_site);
-	err = attach_plan(bpf, in, (uint32_t)getpid(), 0, a, NULL);
+	err = attach_plan(bpf, in, (uint32_t)pid, 0, a, NULL);
 	free(in);
 	return err;
 }
@@ -297,6 +301,43 @@ static void measure_bare(struct samples *bare)
 	}
 }
 
+/* What each other process with probes at the same places adds: a child has some more that do not concern us. */
+static void measure_others(const struct bpf_loaded *bpf, struct ring *rings,
+			   const struct samples *alone, struct calibration *out)
+{
+	struct samples *all = calloc(2, sizeof(*all));
+	struct attached others[OTHERS] = { 0 };
+	pid_t pid = all ? fork() : -1;
+	int err = pid < 0 ? -ENOMEM : 0;
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	for (int i = 0; !err && i < OTHERS; i++)
+		err = place(bpf, pid, &others[i]);
+	for (unsigned int batch = 0; !err && batch < BATCHES; batch++) {
+		run(calibrate_leave_jump, NULL);
+		all[0].events = 0;
+		read_events(bpf, rings, &all[0]);
+		usleep(PAUSE_US);
+	}
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	if (!err) {
+		all[1] = *alone;
+		out->other_ns =
+			minus(typical(&all[0], ENTRY_ENTRY), typical(&all[1], ENTRY_ENTRY)) /
+			OTHERS;
+	}
+	log_debug("each other process adds %u ns", out->other_ns);
+	attach_close_all(others, OTHERS);
+	free(all);
+}
+
 static uint32_t extra(const struct calibration *c, const char *insn)
 {
 	return !strncmp(insn, "push", 4) ? c->push_ns : !strncmp(insn, "call", 4) ? c->call_ns : 0;
@@ -323,7 +364,7 @@ void calibration_apply(const struct calibration *c, const struct probe_plan *pla
 	}
 }
 
-int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
+int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot, bool others,
 	      struct calibration *out)
 {
 	int procs = bpf_map__fd(bpf->skel->maps.procs),
@@ -343,9 +384,11 @@ int calibrate(const struct bpf_loaded *bpf, struct ring *rings, uint32_t slot,
 	    bpf_map_update_elem(procs, &pid, &proc, BPF_ANY))
 		err = -errno;
 	else
-		err = place(bpf, &a);
+		err = place(bpf, getpid(), &a);
 	if (!err) {
 		measure(bpf, rings, s);
+		if (others)
+			measure_others(bpf, rings, &s[KIND_JUMP], out);
 		attach_close(&a);
 		measure_bare(&s[KIND_CNT]);
 		settle(s, &s[KIND_CNT], out);

@@ -98,6 +98,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.gil_only = opts->gil_only,
 		.native = opts->native,
 		.budget = opts->max_cpu_pct != 0,
+		.hits = opts->budget,
 		.filter = opts->filter,
 	};
 	struct cap_bpf *c;
@@ -117,6 +118,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	c->budget.max_pct = opts->max_cpu_pct;
 	c->budget.keep = 1;
 	c->budget.least = opts->keep_least > BUDGET_LEAST ? opts->keep_least : BUDGET_LEAST;
+	c->hits = opts->budget;
 	err = bpf_load(&c->bpf, &load, e);
 	if (err) {
 		free(c);
@@ -172,7 +174,7 @@ void cap_bpf__calibrate(struct cap_bpf *c)
 
 	if (c->sample_ns)
 		return;
-	err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, &c->calibration);
+	err = calibrate(&c->bpf, c->rings, PYE_LAYOUTS_MAX - 1, c->hits, &c->calibration);
 
 	if (err)
 		log_debug("the cost of an event could not be measured: %s", strerror(-err));
@@ -212,7 +214,7 @@ static int procs_fd(const struct cap_bpf *c)
 int cap_bpf__trace(struct cap_bpf *c, pid_t pid, const struct interp *in, uint32_t flags,
 		   uint32_t *pix)
 {
-	struct pye_proc proc = { .flags = (uint16_t)flags };
+	struct pye_proc proc = { .flags = flags };
 	uint32_t key = (uint32_t)pid;
 	int err;
 
@@ -249,6 +251,8 @@ void cap_bpf__forget(struct cap_bpf *c, pid_t pid)
 void cap_bpf__ended(struct cap_bpf *c, uint32_t pix)
 {
 	sweep__ended(&c->sweep, pix);
+	if (c->hits)
+		bpf_map_delete_elem(bpf_map__fd(c->bpf.skel->maps.hits), &pix);
 }
 
 void cap_bpf__gone(struct cap_bpf *c, pid_t pid)
@@ -256,20 +260,60 @@ void cap_bpf__gone(struct cap_bpf *c, pid_t pid)
 	for (size_t i = c->attached_cnt; i-- > 0;) {
 		if (c->attached[i].pid != (uint32_t)pid)
 			continue;
+		pause_drop(c, &c->attached[i]);
 		closing_leave(attach_closing(&c->attached[i]));
 		c->attached[i] = c->attached[--c->attached_cnt];
 	}
 }
 
+void cap_unstop(struct cap_bpf *c)
+{
+	enum {
+		STOPPED_NONE = 0,
+		STOPPED_SOME = 2 /* as in lib/core.bpf.h */
+	};
+
+	__atomic_store_n(&c->bpf.skel->bss->stopped, c->paused_cnt ? STOPPED_SOME : STOPPED_NONE,
+			 __ATOMIC_RELEASE);
+}
+
+/* Without privilege no program can be run any more, but the table can be written. */
+static void change_by_hand(struct cap_bpf *c, const struct pye_proc_change *what)
+{
+	struct pye_proc proc;
+
+	if (bpf_map_lookup_elem(procs_fd(c), &what->pid, &proc) ||
+	    (what->pix && proc.pix != what->pix))
+		return;
+	proc.flags = (proc.flags & ~what->clear) | what->set;
+	if (what->moved) {
+		proc.tstate_current = what->tstate_current;
+		proc.interpreters = what->interpreters;
+	}
+	bpf_map_update_elem(procs_fd(c), &what->pid, &proc, BPF_EXIST);
+}
+
+static void change(struct cap_bpf *c, struct pye_proc_change *what)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, run, .ctx_in = what, .ctx_size_in = sizeof(*what));
+
+	if (bpf_prog_test_run_opts(bpf_program__fd(c->bpf.skel->progs.change_proc), &run) == -EPERM)
+		change_by_hand(c, what);
+}
+
 void cap_set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
+{
+	struct pye_proc_change what = { .pid = (uint32_t)pid, .set = set, .clear = clear };
+
+	change(c, &what);
+}
+
+bool cap_bpf__has(const struct cap_bpf *c, pid_t pid)
 {
 	uint32_t key = (uint32_t)pid;
 	struct pye_proc proc;
 
-	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
-		return;
-	proc.flags = (uint16_t)((proc.flags | set) & ~clear);
-	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
+	return !bpf_map_lookup_elem(procs_fd(c), &key, &proc);
 }
 
 bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid)
@@ -280,16 +324,18 @@ bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid)
 	return !bpf_map_lookup_elem(procs_fd(c), &key, &proc) && proc.flags & PYE_PROC_TRACED;
 }
 
-void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in)
+void cap_bpf__moved(struct cap_bpf *c, pid_t pid, uint32_t pix, const struct interp *in)
 {
-	uint32_t key = (uint32_t)pid;
-	struct pye_proc proc;
+	const struct probe_plan *plan = &in->plan;
+	struct pye_proc_change what = {
+		.pid = (uint32_t)pid,
+		.pix = pix,
+		.moved = 1,
+		.tstate_current = plan->tstate_current ? plan->tstate_current + in->bias : 0,
+		.interpreters = in->interpreters,
+	};
 
-	if (bpf_map_lookup_elem(procs_fd(c), &key, &proc))
-		return;
-	proc.tstate_current = in->plan.tstate_current ? in->plan.tstate_current + in->bias : 0;
-	proc.interpreters = in->interpreters;
-	bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_EXIST);
+	change(c, &what);
 }
 
 void cap_bpf__settle(struct cap_bpf *c, pid_t pid)
@@ -344,7 +390,7 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 	uint32_t filter = !shared && cap_bpf__per_process(c) ? (uint32_t)pid : 0;
 	int err;
 
-	c->bpf.skel->bss->stopped = 0;
+	cap_unstop(c);
 	if (c->sample_ns)
 		return cap_sample(c, in, pid, filter, e);
 	err = cap_place(c, in, filter, 0, e);
@@ -356,28 +402,6 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 	else
 		cap_set_flags(c, pid, PYE_PROC_TRACED, PYE_PROC_SHARED);
 	return 0;
-}
-
-static struct attached *own_probes(struct cap_bpf *c, pid_t pid)
-{
-	for (size_t i = 0; i < c->attached_cnt; i++)
-		if (c->attached[i].pid == (uint32_t)pid)
-			return &c->attached[i];
-	return NULL;
-}
-
-int cap_bpf__pause(struct cap_bpf *c, pid_t pid)
-{
-	struct attached *a = own_probes(c, pid);
-
-	return a && cap_bpf__per_process(c) ? pause_probes(&c->bpf, a) : -ENOTSUP;
-}
-
-int cap_bpf__resume(struct cap_bpf *c, const struct interp *in, pid_t pid, uint64_t *since_ns)
-{
-	struct attached *a = own_probes(c, pid);
-
-	return a ? pause_end(&c->bpf, in, a, since_ns) : -ESRCH;
 }
 
 /* Events first, but they wait in `ready`: a definition they use was written before them, so it is

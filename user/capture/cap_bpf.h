@@ -35,6 +35,7 @@ struct cap_bpf_opts {
 	double keep_least; /* of the stacks so many are taken all the same; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */
 	uint32_t native; /* with their native frames: PYE_TAKE_* of abi/sample.h */
+	bool budget; /* probes: cap_bpf__count_hits() will be used */
 	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
 };
 
@@ -62,7 +63,8 @@ void cap_bpf__cost(const struct cap_bpf *c, const struct probe_plan *plan, struc
  * cap_bpf__trace - record a process from now on
  * @pid:   in our pid namespace
  * @in:    its interpreter
- * @flags: PYE_PROC_FOLLOW, PYE_PROC_LAUNCHED
+ * @flags: PYE_PROC_FOLLOW, PYE_PROC_LAUNCHED; of a selection with probes of their own PYE_PROC_SELECTED,
+ *	   PYE_PROC_STAYS
  * @pix:   the number under which its records come
  *
  * Recording begins when cap_bpf__attach() has placed all probes.
@@ -83,8 +85,9 @@ void cap_bpf__stop_holding(struct cap_bpf *c);
 /* cap_bpf__forget - a process is not traced or held any more. */
 void cap_bpf__forget(struct cap_bpf *c, pid_t pid);
 
-/* cap_bpf__moved - a traced process executed the same file again: its interpreter lies elsewhere now. */
-void cap_bpf__moved(struct cap_bpf *c, pid_t pid, const struct interp *in);
+/* cap_bpf__moved - a traced process executed the same file again: its interpreter lies elsewhere now. Nothing if
+ * it has executed something else since it had the number @pix. */
+void cap_bpf__moved(struct cap_bpf *c, pid_t pid, uint32_t pix, const struct interp *in);
 
 /* cap_bpf__ended - nothing of this process number is running any more: its code objects are forgotten,
  * some processes at a time. */
@@ -119,6 +122,7 @@ uint64_t cap_bpf__needs(const struct cap_bpf *c);
 struct cap_select {
 	bool all;
 	bool follow; /* the children of those that are chosen, too, whatever they are */
+	bool own; /* cap_bpf__probe_file() will not be used: each process gets probes of its own */
 	const char *const *comms; /* names of processes; cut to 15 bytes, as the kernel does */
 	size_t comm_cnt;
 	const uint64_t *cgroups; /* ids of cgroups (version 2); those below them are meant, too */
@@ -147,8 +151,9 @@ int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule);
 int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, pid_t pid, uint32_t *number,
 			struct err *e);
 
-/* cap_bpf__knows - is a process recorded? */
+/* cap_bpf__knows - is a process recorded? cap_bpf__has - is it in the table, recorded or not? */
 bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid);
+bool cap_bpf__has(const struct cap_bpf *c, pid_t pid);
 
 /* cap_bpf__begin - record a process that cap_bpf__trace() told of and whose file has its probes;
  * @stays: whatever it executes. */
@@ -187,19 +192,6 @@ void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns);
 
 /* cap_bpf__detach - take all probes out; records already made can still be read. */
 void cap_bpf__detach(struct cap_bpf *c);
-
-/**
- * cap_bpf__pause - take the probes out of a process for a while
- *
- * Those for code objects that die stay: names would be wrong afterwards. Takes the kernel some 10 ms per
- * link. The next event of each of its threads comes with a walk.
- *
- * Return: 0; -ENOTSUP where probes reach every process; a negative errno.
- */
-int cap_bpf__pause(struct cap_bpf *c, pid_t pid);
-
-/* cap_bpf__resume - put them in again. @since_ns: from when on its events count. 0 or a negative errno. */
-int cap_bpf__resume(struct cap_bpf *c, const struct interp *in, pid_t pid, uint64_t *since_ns);
 
 /* cap_bpf__per_process - false: attaching reaches every process that uses the file. */
 bool cap_bpf__per_process(const struct cap_bpf *c);

@@ -44,6 +44,9 @@ struct cap_bpf {
 	struct attached *attached;
 	size_t attached_cnt;
 	struct calibration calibration;
+	uint32_t paused_cnt; /* processes in the table `paused` */
+	bool hits; /* there is a budget: they are counted by process */
+	bool own; /* a selection whose processes have probes of their own */
 	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
 	uint32_t layout_cnt;
 	bool select;
@@ -58,6 +61,9 @@ struct cap_bpf {
 
 /* cap_layout - the number of a layout in the kernel's table, where it is put if it is new; 0 or -E2BIG. */
 int cap_layout(struct cap_bpf *c, const struct pye_pylayout *layout, uint16_t *index);
+
+/* cap_unstop - hits count, but for those of processes whose probes are being switched. */
+void cap_unstop(struct cap_bpf *c);
 
 /* cap_set_flags - of a process in the kernel's table; nothing if it is not there. */
 void cap_set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear);

@@ -81,7 +81,7 @@ int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, pid_t pid, u
 
 	if (err)
 		return err;
-	c->bpf.skel->bss->stopped = 0;
+	cap_unstop(c);
 	*number = c->file_cnt + 1;
 	err = c->sample_ns ? cap_sample_file(c, in, pid, *number, e)
 			   : cap_place(c, in, 0, *number, e);

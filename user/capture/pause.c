@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The kernel takes links out one after the other, some 10 ms each. With a part of them there are exits
- * without entries, so the programs ignore the process meanwhile; when it has no probes, what its threads'
- * stacks are is not known any more.
+ * The kernel needs some 50 ms to take links out. With a part of them there are exits without entries, so the
+ * programs ignore the process meanwhile; when it has no probes, what its threads' stacks are is not known any
+ * more.
  */
 #include "capture/pause.h"
 
 #include <errno.h>
-#include <stdbool.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
 #include "base/clock.h"
+#include "capture/cap_bpf_priv.h"
 #include "capture/iterate.h"
 #include "trace.skel.h"
 
-enum {
-	STOPPED_NONE = 0,
-	STOPPED_SOME = 2 /* as in lib/core.bpf.h */
-};
-
-static int ignore(const struct bpf_loaded *bpf, uint32_t pid, bool on)
+static int ignore(struct cap_bpf *c, uint32_t pid)
 {
-	int fd = bpf_map__fd(bpf->skel->maps.paused);
 	uint8_t value = 1;
 
-	if (on && bpf_map_update_elem(fd, &pid, &value, BPF_ANY))
+	if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.paused), &pid, &value, BPF_NOEXIST))
 		return -errno;
-	if (!on)
-		bpf_map_delete_elem(fd, &pid);
-	__atomic_store_n(&bpf->skel->bss->stopped, on ? STOPPED_SOME : STOPPED_NONE,
-			 __ATOMIC_RELEASE);
+	c->paused_cnt++;
+	cap_unstop(c);
 	return 0;
+}
+
+static void heed(struct cap_bpf *c, uint32_t pid)
+{
+	if (bpf_map_delete_elem(bpf_map__fd(c->bpf.skel->maps.paused), &pid))
+		return;
+	c->paused_cnt--;
+	cap_unstop(c);
 }
 
 static int nothing(void *ctx, const void *rec)
@@ -42,28 +42,43 @@ static int nothing(void *ctx, const void *rec)
 	return 0;
 }
 
-int pause_probes(const struct bpf_loaded *bpf, struct attached *a)
+int pause_begin(struct cap_bpf *c, struct attached *a)
 {
-	int err = ignore(bpf, a->pid, true);
+	int err = ignore(c, a->pid);
 
-	if (err)
-		return err;
-	attach_pause(a);
-	bpf->skel->bss->forget_pid = a->pid;
-	err = bpf_iterate(bpf->skel->progs.forget_stacks, sizeof(uint32_t), nothing, NULL);
-	ignore(bpf, a->pid, false);
+	if (!err)
+		attach_pause(a);
 	return err;
 }
 
-int pause_end(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a,
-	      uint64_t *since_ns)
+int pause_done(struct cap_bpf *c, struct attached *a)
 {
-	int err = ignore(bpf, a->pid, true);
+	int err;
+
+	if (a->closing && !closing_done(a->closing))
+		return 0;
+	closing_end(a->closing);
+	a->closing = NULL;
+	c->bpf.skel->bss->forget_pid = a->pid;
+	err = bpf_iterate(c->bpf.skel->progs.forget_stacks, sizeof(uint32_t), nothing, NULL);
+	heed(c, a->pid);
+	return err ? err : 1;
+}
+
+void pause_drop(struct cap_bpf *c, struct attached *a)
+{
+	if (a->pid)
+		heed(c, a->pid);
+}
+
+int pause_end(struct cap_bpf *c, const struct interp *in, struct attached *a, uint64_t *since_ns)
+{
+	int err = ignore(c, a->pid);
 
 	if (err)
 		return err;
-	err = attach_resume(bpf, in, a);
+	err = attach_resume(&c->bpf, in, a);
 	*since_ns = now_ns();
-	ignore(bpf, a->pid, false);
+	heed(c, a->pid);
 	return err;
 }

@@ -13,16 +13,17 @@ struct session;
 /* Of one process. */
 struct budget {
 	uint32_t pix; /* 0: not begun; another than the target's: it executed something */
-	uint64_t cost_ns; /* of an event */
 	int64_t tokens_ns; /* what it may spend now */
 	uint64_t cpu_ns, hits; /* at the last look */
-	uint64_t look_ns; /* when that was */
-	uint64_t window_cpu_ns, window_spent_ns; /* since the probes were switched on */
-	int64_t switch_ns; /* what switching off has cost last */
+	uint64_t next_ns, every_ns; /* the next look; how often there is one */
+	uint64_t drained; /* how often the rings had been empty when the probes were out */
 	uint64_t off_ns; /* switched off since then; 0: on */
-	bool drained; /* the rings were empty since */
+	bool leaving; /* the kernel is taking the probes out */
 	bool broken; /* the kernel refused: it is left as it is */
 };
+
+/* budget_is_on - then each process has probes of its own. */
+bool budget_is_on(const struct session *s);
 
 /* budget_check - can the probes be taken out of one process? 0 or -PYE_EUSAGE with a sentence. */
 int budget_check(const struct session *s, struct err *e);

@@ -19,6 +19,7 @@
 
 #define LOOKS_MAX      1024 /* processes that are looked at at once */
 #define LOOKS_PER_PASS 16 /* the rings wait meanwhile */
+#define LIST_ROUNDS    4
 #define SAID_MAX       5 /* processes that are not traced: so many by name */
 
 /* A process that executed something: when it is looked at, after the exec. The loader has mapped the
@@ -78,6 +79,7 @@ int select_new(struct session *s, struct err *e)
 	s->selection = sel;
 	sel->rule.all = args->all;
 	sel->rule.follow = s->opts.subprocesses;
+	sel->rule.own = budget_is_on(s);
 	sel->rule.comms = args->comms.items;
 	sel->rule.comm_cnt = args->comms.cnt;
 	sel->rule.cgroups = sel->cgroups;
@@ -105,6 +107,14 @@ void select_free(struct session *s)
 	interp_cache__free(sel->cache);
 	free(sel);
 	s->selection = NULL;
+}
+
+uint32_t select_own_flags(const struct session *s, const struct target *t)
+{
+	if (!s->selection || !s->selection->rule.own)
+		return 0;
+	return PYE_PROC_SELECTED | PYE_PROC_FOLLOW |
+	       (t->asked || s->selection->rule.follow ? PYE_PROC_STAYS : 0u);
 }
 
 bool select_is_open(const struct session *s)
@@ -218,7 +228,7 @@ static int add_chosen(void *ctx, pid_t pid)
 	struct target *t;
 	int err;
 
-	if (pid == getpid() || target_by_pid(s, pid))
+	if (pid == getpid() || target_by_pid(s, pid) || cap_bpf__has(s->cap, pid))
 		return 0;
 	t = target_add(s, pid, &e);
 	if (!t)
@@ -239,6 +249,8 @@ static int start_one(struct session *s, struct target *t, struct err *e)
 	struct interp copy = t->in;
 	int err;
 
+	if (s->selection->rule.own)
+		return t->pix ? 0 : target_start(s, t, e);
 	copy.fd = -1;
 	if (t->in.fd >= 0) { /* the file's own descriptor, as the process can end */
 		copy.fd = dup(t->in.fd);
@@ -269,6 +281,22 @@ static int start_all(struct session *s, struct err *e)
 	return 0;
 }
 
+/* What was forked before its parent was told of: later forks are. */
+static int start_rest(struct session *s, struct err *e)
+{
+	size_t before;
+	int err = 0;
+
+	for (int round = 0; !err && round < LIST_ROUNDS; round++) {
+		before = s->target_cnt;
+		err = cap_bpf__chosen(s->cap, add_chosen, s);
+		if (err || s->target_cnt == before)
+			break;
+		err = start_all(s, e);
+	}
+	return err;
+}
+
 int select_start(struct session *s, struct err *e)
 {
 	struct selection *sel = s->selection;
@@ -282,6 +310,8 @@ int select_start(struct session *s, struct err *e)
 	if (err)
 		return err_set(e, err, "the processes could not be listed: %s", strerror(-err));
 	err = start_all(s, e);
+	if (!err && sel->rule.own)
+		err = start_rest(s, e);
 	if (err)
 		return err;
 	for (size_t i = 0; i < s->target_cnt; i++) {
@@ -289,12 +319,14 @@ int select_start(struct session *s, struct err *e)
 
 		if (!t->pix || t->ended)
 			continue;
-		cap_bpf__begin(s->cap, t->pid.given, t->asked || sel->rule.follow);
+		if (!sel->rule.own)
+			cap_bpf__begin(s->cap, t->pid.given, t->asked || sel->rule.follow);
 		if (!s->opts.sample_ns)
 			idle_begin(t);
 	}
 	s->start_ns = now_ns();
-	cap_bpf__take_calls(s->cap);
+	if (!sel->rule.own)
+		cap_bpf__take_calls(s->cap);
 	return 0;
 }
 
@@ -438,6 +470,40 @@ static bool take_sampled(struct session *s, pid_t pid, struct interp *in)
 	return true;
 }
 
+/* With a budget: what it did before it has its probes is a gap. */
+static int start_own(struct session *s, pid_t pid, struct interp *in, struct err *e)
+{
+	struct target *t = target_by_pid(s, pid);
+
+	if (cap_bpf__knows(s->cap, pid)) /* looked at once more for its JIT */
+		return 0;
+	if (!t || t->ended)
+		t = target_add(s, pid, e);
+	if (!t)
+		return -PYE_ETARGET;
+	if (t->has_interp)
+		interp__done(&t->in);
+	t->in = *in;
+	in->fd = -1;
+	t->has_interp = true;
+	t->late = true;
+	return target_start(s, t, e);
+}
+
+/* Is there nothing more to be found out of it? */
+static bool is_known(struct session *s, pid_t given, pid_t pid)
+{
+	const struct target *t;
+
+	if (s->opts.sample_ns)
+		return cap_bpf__knows(s->cap, given);
+	if (s->selection->rule.own) {
+		t = target_by_pid(s, given);
+		return t && !t->in.has_jit && cap_bpf__knows(s->cap, given);
+	}
+	return runs_known_file(s->selection, pid);
+}
+
 /* True: that was the last look at it. */
 static bool look_at(struct session *s, const struct look *look)
 {
@@ -450,7 +516,7 @@ static bool look_at(struct session *s, const struct look *look)
 
 	if (proc_pid__open(look->pid, &pid, NULL))
 		return true;
-	if (s->opts.sample_ns ? cap_bpf__knows(s->cap, look->pid) : runs_known_file(sel, pid.pid))
+	if (is_known(s, look->pid, pid.pid))
 		return true;
 	err = interp__find_cached(pid.pid, s->opts.engine, sel->cache, &in, &e);
 	if (err == -PYE_ENOTPYTHON)
@@ -461,7 +527,7 @@ static bool look_at(struct session *s, const struct look *look)
 	}
 	/* whether it will use its JIT is known some time after its start */
 	jit = in.has_jit;
-	err = need_file(s, &in, look->pid, &e);
+	err = sel->rule.own ? start_own(s, look->pid, &in, &e) : need_file(s, &in, look->pid, &e);
 	if (!err && s->opts.sample_ns)
 		return take_sampled(s, look->pid, &in);
 	interp__done(&in);

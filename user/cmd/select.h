@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "abi/event.h"
 #include "base/err.h"
@@ -19,6 +20,7 @@
 
 struct interp;
 struct session;
+struct target;
 
 struct select_list {
 	const char *items[SELECT_ARGS_MAX]; /* borrowed from argv */
@@ -54,6 +56,9 @@ void select_forked(struct session *s, const struct pye_proc_rec *rec);
 
 /* select_look - have processes mapped an interpreter by now that they did not have at their exec? */
 void select_look(struct session *s);
+
+/* select_own_flags - with a budget, of a target of a selection: PYE_PROC_*; else 0. */
+uint32_t select_own_flags(const struct session *s, const struct target *t);
 
 /* select_is_open - the run does not end with the processes that it began with. */
 bool select_is_open(const struct session *s);

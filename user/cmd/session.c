@@ -140,6 +140,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .native = opts->native,
 				    .max_cpu_pct = opts->max_cpu_pct,
 				    .keep_least = opts->keep_least,
+				    .budget = opts->limits.overhead_pct != 0,
 				    .filter = filters_kernel(&opts->filter),
 				    .force_classic = opts->force_classic,
 				    .table_max = (uint32_t)opts->table_max };

@@ -55,6 +55,7 @@ struct session {
 	struct limit_fired fired;
 	uint64_t windows_cnt, off_ns; /* --max-overhead: probes switched off so often, so long */
 	uint64_t look_next_ns; /* at the ends of processes that nobody named */
+	uint64_t drained_cnt; /* --max-overhead: how often the rings were empty */
 	uint64_t live_next; /* --latency: when it is shown again */
 	unsigned int live_lines; /* that it takes now */
 	uint64_t part_first; /* events written before this file */

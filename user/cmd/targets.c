@@ -121,7 +121,7 @@ static bool tells_holder(const struct pye_pylayout *l)
 int target_tell(struct session *s, struct target *t, struct err *e)
 {
 	uint32_t flags = (s->opts.subprocesses ? PYE_PROC_FOLLOW : 0u) |
-			 (t->launched ? PYE_PROC_LAUNCHED : 0u);
+			 (t->launched ? PYE_PROC_LAUNCHED : 0u) | select_own_flags(s, t);
 	struct assembler_process p;
 	struct proc_info info;
 	char python[16];
@@ -166,8 +166,8 @@ static unsigned int asked_of_file(const struct session *s, const struct interp *
 
 int target_start(struct session *s, struct target *t, struct err *e)
 {
-	bool shared = (s->opts.subprocesses && t->launched) ||
-		      asked_of_file(s, &t->in) > OWN_PROBES_MAX;
+	bool shared = !budget_is_on(s) && ((s->opts.subprocesses && t->launched) ||
+					   asked_of_file(s, &t->in) > OWN_PROBES_MAX);
 	int err = target_tell(s, t, e);
 
 	if (err)
@@ -180,20 +180,35 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	return err;
 }
 
+/* It runs another program: of the file it ran before? Then its probes are as they were, in or out. */
+static bool executed(struct session *s, struct target *t, const struct interp *in)
+{
+	bool same_file = t->has_interp && t->in.dev == in->dev && t->in.ino == in->ino;
+
+	if (!same_file) {
+		cap_bpf__gone(s->cap, t->pid.given);
+		t->budget = (struct budget){ 0 };
+	}
+	t->late |= t->budget.off_ns != 0;
+	return same_file;
+}
+
 /* A held process: does what it has mapped by now hold an interpreter? */
 static void look(struct session *s, struct target *t)
 {
+	struct interp in;
 	struct err e = { 0 };
-	int err;
+	int err = interp__find(t->pid.pid, s->opts.engine, &in, &e);
 
+	if (!err)
+		executed(s, t, &in);
 	if (t->has_interp)
 		interp__done(&t->in);
-	t->has_interp = false;
-	err = interp__find(t->pid.pid, s->opts.engine, &t->in, &e);
+	t->has_interp = !err;
 	if (err == -PYE_ENOTPYTHON || err == -PYE_ETARGET)
 		return;
 	if (!err) {
-		t->has_interp = true;
+		t->in = in;
 		err = target_start(s, t, &e);
 	}
 	cap_bpf__settle(s->cap, t->pid.given);
@@ -263,7 +278,7 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 	bool late = !(rec->head.sub & PYE_FORK_SHARED) && !s->opts.sample_ns;
 	struct err e = { 0 };
 
-	if (s->selection) {
+	if (s->selection && !budget_is_on(s)) {
 		select_forked(s, rec);
 		return;
 	}
@@ -280,7 +295,7 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 		return; /* it has ended */
 	t->pix = rec->pix;
 	t->launched = parent->launched;
-	if (!parent->launched && parent->has_interp)
+	if ((!parent->launched || budget_is_on(s)) && parent->has_interp)
 		attach_child(s, t, parent);
 }
 
@@ -312,7 +327,7 @@ static int go_on(struct session *s, struct target *t)
 	char python[16];
 	struct err e = { 0 };
 
-	cap_bpf__moved(s->cap, t->pid.given, &t->in);
+	cap_bpf__moved(s->cap, t->pid.given, t->pix, &t->in);
 	if (s->opts.sample_ns)
 		cap_bpf__attach(s->cap, &t->in, t->pid.given, t->launched, &e);
 	describe(s, t, &p, &info, python, sizeof(python));
@@ -336,7 +351,7 @@ static void look_again(struct session *s, struct target *t, uint64_t now)
 		return;
 	t->look_until_ns = 0;
 	if (!err) {
-		bool same_file = t->has_interp && t->in.dev == in.dev && t->in.ino == in.ino;
+		bool same_file = executed(s, t, &in);
 
 		if (t->has_interp)
 			interp__done(&t->in);
@@ -370,11 +385,15 @@ static void look_at_executed(struct session *s)
 
 static void on_end(struct session *s, const struct pye_proc_rec *rec)
 {
+	struct target *t = target_by_pid(s, (pid_t)rec->pid);
+
 	if (!s->as)
 		return;
 	assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
 	cap_bpf__ended(s->cap, rec->pix);
 	cap_bpf__gone(s->cap, (pid_t)rec->pid);
+	if (t && t->pix == rec->pix)
+		t->pix = 0; /* of a selection: it has executed something, and is looked at anew */
 }
 
 int targets_control(struct session *s)
