@@ -42,6 +42,7 @@ void asm_thread_free(struct assembler *a, struct asm_thread *t)
 	free(t->walk.frames);
 	free(t->off);
 	free(t->native);
+	free(t->given);
 	free(t->hidden.v);
 	free(t->fold.v);
 	free(t);
@@ -94,6 +95,7 @@ static int thread_add(struct assembler *a, struct asm_thread *t)
 	t->fresh = true;
 	t->trace.name = t->name;
 	t->process->thread_cnt++;
+	t->process->unnamed++;
 	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);
 	err = capw__thread(a->w, &t->trace);
 	if (err != -ENOMEM)

@@ -204,6 +204,20 @@ int assembler__latency(struct assembler *a, const char *function);
 /* assembler__latency_so_far - what came of it; borrowed until the next call on @a. */
 const struct assembler_latency *assembler__latency_so_far(const struct assembler *a);
 
+/* assembler__unnamed - how many threads of a process there are whose name the program was not asked for. */
+uint32_t assembler__unnamed(struct assembler *a, uint32_t pix);
+
+/**
+ * assembler__name_threads - ask what the program calls them: another name than the operating system's
+ * @name_of: of a thread by its tid as /proc shows it; borrowed until the next call; NULL: not known (yet)
+ *
+ * A thread without an answer is asked for a few times. The first thread of a process keeps the process's name.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int assembler__name_threads(struct assembler *a, uint32_t pix,
+			    const char *(*name_of)(void *ctx, uint32_t tid), void *ctx);
+
 /* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */
 uint32_t assembler__threads(const struct assembler *a);
 const struct assembler_oddities *assembler__oddities(const struct assembler *a);

@@ -35,6 +35,7 @@ struct asm_process {
 	uint32_t ended_round;
 	bool end_told; /* to the writer */
 	uint32_t thread_cnt;
+	uint32_t unnamed; /* of them: what the program calls them is to be asked for */
 	uint64_t off_ns; /* not recorded since then; 0: it is */
 	uint32_t *codes; /* its code objects, some of those that are gone included */
 	uint32_t *gone; /* those of them */
@@ -102,7 +103,9 @@ struct asm_thread {
 	struct asm_fold fold;
 	uint32_t watch_top; /* depth of the innermost frame that is watched; 0: none */
 	struct trace_thread trace;
-	char name[PYE_COMM + 1];
+	char name[PYE_COMM + 1]; /* of the operating system */
+	char *given; /* by the program; NULL: not known */
+	uint8_t asked; /* so often for it */
 	UT_hash_handle hh;
 };
 

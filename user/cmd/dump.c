@@ -133,6 +133,7 @@ static int show_process(struct outbuf *b, bool json, const struct proc_pid *pid,
 	if (err)
 		return err_set(e, -PYE_ETARGET, "the memory of process %d cannot be read: %s",
 			       pid->given, err_str(err));
+	(void)thread_names__read(&p.mem, in, 0, &p.names); /* else those of the system */
 	if (proc_info__read(pid->pid, &p.info))
 		memset(&p.info, 0, sizeof(p.info));
 	if (outbuf__total(b))
@@ -144,6 +145,7 @@ static int show_process(struct outbuf *b, bool json, const struct proc_pid *pid,
 	else
 		dump__text(&p, b);
 	reading_done(&p.reading);
+	thread_names__done(&p.names);
 	proc_mem__close(&p.mem);
 	return 0;
 }

@@ -152,18 +152,29 @@ static void put_reason(struct lookup *l, struct outbuf *b, const struct outside_
 			       lock.address);
 }
 
+/* As the program calls the thread, or else the system. "": not known. */
+static const char *thread_name(const struct lookup *l, const struct outside_thread *t,
+			       const struct outside_wait *w)
+{
+	const char *name = thread_names__find(&l->p->names, t->thread_id);
+
+	return name && *name ? name : w->comm;
+}
+
 static void put_head(struct lookup *l, struct outbuf *b, const struct outside_thread *t,
 		     const struct outside_wait *w)
 {
+	const char *name = thread_name(l, t, w);
+
 	if (w->tid)
 		outbuf__printf(b, "\nThread %d", w->tid);
 	else
 		outbuf__printf(b, "\nThread 0x%" PRIx64, t->thread_id);
 	if (w->own_tid != w->tid)
 		outbuf__printf(b, " (%d inside)", w->own_tid);
-	if (w->comm[0]) {
+	if (*name) {
 		outbuf__puts(b, " \"");
-		put_text(b, w->comm);
+		put_text(b, name);
 		outbuf__putc(b, '"');
 	}
 	if (w->known)
@@ -274,6 +285,7 @@ static void json_thread(struct lookup *l, struct outbuf *b, size_t i)
 {
 	const struct outside_thread *t = &l->p->reading.stacks.threads[i];
 	const struct outside_wait *w = &l->p->reading.waits.threads[i];
+	const char *name = thread_name(l, t, w);
 	bool runs = is_running(t, w);
 	struct lock lock = runs ? (struct lock){ 0 } : find_lock(l, t, w);
 	char address[32];
@@ -281,7 +293,7 @@ static void json_thread(struct lookup *l, struct outbuf *b, size_t i)
 	outbuf__printf(b, "{\"thread_id\":%" PRIu64, t->thread_id);
 	put_id(b, "tid", w->tid);
 	put_id(b, "tid_inside", w->own_tid);
-	put_word(b, "thread", w->comm[0] ? w->comm : NULL);
+	put_word(b, "thread", *name ? name : NULL);
 	put_word(b, "state", !w->known ? NULL : runs ? "on" : "off");
 	put_word(b, "reason", w->known && !runs ? trace_reason_name(w->reason) : NULL);
 	put_bool(b, "holds_gil", w->holds_gil);

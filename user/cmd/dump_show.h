@@ -3,6 +3,7 @@
 #ifndef PYEBPF_CMD_DUMP_SHOW_H
 #define PYEBPF_CMD_DUMP_SHOW_H
 
+#include "cpython/thread_names.h"
 #include "cpython/wait_outside.h"
 #include "cpython/walk_outside.h"
 #include "proc/info.h"
@@ -23,6 +24,8 @@ struct dump_process {
 	struct proc_mem mem;
 	struct proc_info info; /* zero where it could not be read */
 	struct dump_reading reading;
+	struct thread_names
+		names; /* what the program calls its threads; those of the first interpreter */
 };
 
 /* dump__text - a paragraph for each thread, innermost frame first */

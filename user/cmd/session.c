@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/latency.h"
+#include "cmd/naming.h"
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
@@ -435,6 +436,7 @@ static int loop(struct session *s)
 		if (s->capw)
 			limits_part(s);
 		budget_tick(s, now, !drained);
+		naming_look_all(s, false);
 		cap_bpf__look(s->cap, now);
 		cap_bpf__budget(s->cap, now);
 		/* calls are there, so the interpreter has started */
@@ -502,6 +504,7 @@ static int finish(struct session *s, struct session_result *result)
 
 	idle_show(s);
 	waiting_show(s);
+	naming_look_all(s, true);
 	cap_bpf__detach(s->cap);
 	targets_release(s);
 	while (drain(s, PASS_BATCHES) > 0 && s->interrupts < 2)

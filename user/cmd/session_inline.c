@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "capture/cap_inline.h"
 #include "cmd/inline_target.h"
+#include "cmd/naming.h"
 #include "cpython/code_read.h"
 #include "cpython/walk_outside.h"
 #include "proc/mem.h"
@@ -39,6 +40,7 @@ struct run {
 	uint64_t flushed_ns, adjust_ns, adjust_step;
 	unsigned int torn;
 	uint64_t start_ns, attached_ns;
+	uint64_t naming_ns; /* when threads are looked at next for their names */
 	int64_t start_unix_ns;
 	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
 };
@@ -322,6 +324,13 @@ static void every_second(struct run *r, uint64_t now)
 			assembler__threads(r->as), cap_inline__backlog(r->cap));
 }
 
+static void name_threads(struct run *r, bool last)
+{
+	const struct naming_of of = { PIX, r->t.pid.pid, &r->t.in };
+
+	naming_look(r->as, &of, &r->naming_ns, last);
+}
+
 static int loop(struct run *r)
 {
 	uint64_t next = r->start_ns + SECOND_NS;
@@ -341,6 +350,7 @@ static int loop(struct run *r)
 			if (err)
 				return err;
 		}
+		name_threads(r, false);
 		adjust(r, now);
 		record_flight(r, now);
 		if (time_is_up(r, now))
@@ -367,6 +377,7 @@ static int finish(struct run *r, int err)
 {
 	struct session_result *result = r->t.result;
 
+	name_threads(r, true);
 	inline__detach(&r->t.engine);
 	while (!err && drain(r, PASS_BATCHES) > 0)
 		;

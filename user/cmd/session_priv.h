@@ -31,6 +31,7 @@ struct target {
 	bool jit_checked; /* again, after its start-up */
 	bool waiters_shown; /* those that waited when it was first looked at */
 	struct budget budget;
+	uint64_t naming_ns; /* when its threads are looked at next for their names */
 	struct idle_before *before; /* as read at the attach; NULL: none or shown by now */
 };
 

@@ -22,8 +22,7 @@ static void cleanup_closedirp(DIR **dir)
 		closedir(*dir);
 }
 
-/* -ESRCH for a thread that ended meanwhile. */
-static int describe(pid_t pid, pid_t tid, struct proc_thread *out)
+int threads__one(pid_t pid, pid_t tid, struct proc_thread *out)
 {
 	auto_free char *status = NULL, *comm = NULL;
 	char name[48];
@@ -83,7 +82,7 @@ static int fill(pid_t pid, DIR *dir, struct list *l)
 			continue;
 		if (l->cnt == THREADS_MAX)
 			return 1;
-		err = describe(pid, (pid_t)tid, &t);
+		err = threads__one(pid, (pid_t)tid, &t);
 		if (!err)
 			err = append(l, &t);
 		if (err && err != -ESRCH)

@@ -25,4 +25,7 @@ struct proc_thread {
  */
 int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt);
 
+/* threads__one - one of them, that is no other process's: -ESRCH when it has ended. */
+int threads__one(pid_t pid, pid_t tid, struct proc_thread *out);
+
 #endif

@@ -173,7 +173,8 @@ struct trace_thread {
 	bool is_main;
 	uint64_t start_ns; /* start, or when it was first seen */
 	uint64_t end_ns; /* 0 while it runs */
-	const char *name; /* of the operating system */
+	const char *
+		name; /* as the program calls it, where that is known, or as the operating system does */
 };
 
 /* What a function is. Written to files: append only. */
