@@ -8,6 +8,7 @@
 #include "lib/select.bpf.h"
 
 #define CGROUP_DEPTH 32
+#define HIERARCHIES  32 /* of version 1: 13 have controllers */
 
 const volatile bool cfg_select;
 
@@ -26,11 +27,11 @@ struct {
 	__type(value, u32);
 } select_comms SEC(".maps");
 
-/* Ids of the cgroups (version 2) whose processes are chosen. Written by user space. */
+/* Cgroups whose processes are chosen, and the hierarchies of version 1 that have one. Written by user space. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PYE_SELECT_MAX);
-	__type(key, u64);
+	__uint(max_entries, 2 * PYE_CGROUPS_MAX);
+	__type(key, struct pye_cgroup);
 	__type(value, u32);
 } select_cgroups SEC(".maps");
 
@@ -44,18 +45,42 @@ static __noinline bool has_name(struct task_struct *task)
 	return bpf_map_lookup_elem(&select_comms, &comm) != NULL;
 }
 
-/* In the cgroup or below it. Upwards by the parents: the table of ancestors differs between kernels. */
-static __noinline bool in_cgroup(struct task_struct *task)
+int in_cgroup(u64 cgroup, u32 hierarchy);
+
+/* In a chosen cgroup or below it. Upwards by the parents: the table of ancestors differs between kernels.
+ * verifier: a global function is looked at once, not in each turn of in_cgroup1() */
+__noinline int in_cgroup(u64 cgroup, u32 hierarchy)
 {
-	struct cgroup *at = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	struct pye_cgroup key = { .hierarchy = hierarchy };
+	struct cgroup *at = (void *)cgroup;
 
 	for (u32 i = 0; at && i < CGROUP_DEPTH; i++) {
 		struct cgroup_subsys_state *parent = BPF_CORE_READ(at, self.parent);
-		u64 id = BPF_CORE_READ(at, kn, id);
 
-		if (bpf_map_lookup_elem(&select_cgroups, &id))
-			return true;
+		key.id = BPF_CORE_READ(at, kn, id);
+		if (bpf_map_lookup_elem(&select_cgroups, &key))
+			return 1;
 		at = parent ? BPF_CORE_READ(parent, cgroup) : NULL;
+	}
+	return 0;
+}
+
+/* Of version 1 a process has a cgroup in each hierarchy. The list does not change while its set is in use,
+ * but for hierarchies that are mounted for the first time. */
+static __noinline bool in_cgroup1(struct css_set *set)
+{
+	struct list_head *at = BPF_CORE_READ(set, cgrp_links.next);
+
+	for (u32 i = 0; at != &set->cgrp_links && i < HIERARCHIES; i++) {
+		struct cgrp_cset_link *link =
+			(void *)at - bpf_core_field_offset(struct cgrp_cset_link, cgrp_link);
+		struct cgroup *cgroup = BPF_CORE_READ(link, cgrp);
+		struct pye_cgroup key = { .hierarchy = BPF_CORE_READ(cgroup, root, hierarchy_id) };
+
+		if (key.hierarchy && bpf_map_lookup_elem(&select_cgroups, &key) &&
+		    in_cgroup((u64)cgroup, key.hierarchy))
+			return true;
+		at = BPF_CORE_READ(at, next);
 	}
 	return false;
 }
@@ -65,7 +90,9 @@ static __always_inline bool chosen(struct task_struct *task)
 	u32 by = select_by;
 
 	return by & PYE_SELECT_ALL || (by & PYE_SELECT_COMM && has_name(task)) ||
-	       (by & PYE_SELECT_CGROUP && in_cgroup(task));
+	       (by & PYE_SELECT_CGROUP2 &&
+		in_cgroup((u64)BPF_CORE_READ(task, cgroups, dfl_cgrp), 0)) ||
+	       (by & PYE_SELECT_CGROUP1 && in_cgroup1(BPF_CORE_READ(task, cgroups)));
 }
 
 struct place {

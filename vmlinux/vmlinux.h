@@ -100,13 +100,28 @@ struct cgroup_subsys_state {
 	struct cgroup_subsys_state *parent;
 };
 
+struct cgroup_root {
+	int hierarchy_id;
+};
+
 struct cgroup {
 	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
+	struct cgroup_root *root;
+};
+
+struct list_head {
+	struct list_head *next;
 };
 
 struct css_set {
 	struct cgroup *dfl_cgrp;
+	struct list_head cgrp_links;
+};
+
+struct cgrp_cset_link {
+	struct cgroup *cgrp;
+	struct list_head cgrp_link;
 };
 
 struct super_block {

@@ -6,7 +6,8 @@
 #define PYE_RINGS_MAX	16 /* rings; a thread writes one of them */
 #define PYE_LAYOUTS_MAX 64 /* layouts known to the BPF programs at once */
 #define PYE_FILES_MAX	512 /* interpreter files with probes for everybody; 0 is none */
-#define PYE_SELECT_MAX	64 /* names, and cgroups, that choose processes */
+#define PYE_SELECT_MAX	64 /* names that choose processes */
+#define PYE_CGROUPS_MAX 256 /* cgroups that do: with each path one of each hierarchy */
 #define PYE_EXECS_MAX	8192 /* processes whose last exec is remembered */
 #define PYE_PROCS_MAX	16384 /* traced processes at once */
 #define PYE_CODES_MAX	65536 /* live code objects at once whose id is remembered */

@@ -13,9 +13,17 @@ enum pye_select_on {
 };
 
 /* What chooses: any of it. The names and the cgroups are in tables of their own. */
-#define PYE_SELECT_ALL	  1
-#define PYE_SELECT_COMM	  2
-#define PYE_SELECT_CGROUP 4
+#define PYE_SELECT_ALL	   1
+#define PYE_SELECT_COMM	   2
+#define PYE_SELECT_CGROUP2 4
+#define PYE_SELECT_CGROUP1 8 /* of a hierarchy of version 1 */
+
+/* A cgroup. Of version 1 each hierarchy has a number, and id 0 stands for: some cgroup of it is chosen. */
+struct pye_cgroup {
+	__u64 id;
+	__u32 hierarchy; /* 0: version 2 */
+	__u32 pad;
+};
 
 /* An interpreter's file with probes for everybody; its number is in their cookies. */
 struct pye_file {
@@ -36,5 +44,6 @@ struct pye_inode {
 
 _Static_assert(sizeof(struct pye_file) == 48, "ABI");
 _Static_assert(sizeof(struct pye_inode) == 16, "ABI");
+_Static_assert(sizeof(struct pye_cgroup) == 16, "ABI");
 
 #endif

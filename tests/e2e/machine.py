@@ -6,6 +6,7 @@ import functools
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import traceback
@@ -13,6 +14,7 @@ import traceback
 import lib
 
 CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+PR_SET_PDEATHSIG = 1
 
 
 def mounts(*args):
@@ -24,7 +26,8 @@ def enter(test):
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWPID | CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
-    with lib.started(["sleep", "600"]):  # pid 1
+    # pid 1: as long as this process, however that ends
+    with lib.started(["sleep", "infinity"], preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)):
         mounts("--make-rprivate", "/")
         test()
 
@@ -80,6 +83,13 @@ def private(name, folder):
         shutil.copy(library, libs)
         env["LD_LIBRARY_PATH"] = str(libs)
     return command[:-1] + [str(copy)], env
+
+
+def cgroup1():
+    """A hierarchy of version 1 without a controller, mounted here. It lasts as long as its mounts."""
+    at = pathlib.Path("/mnt")
+    mounts("-t", "cgroup", "-o", "none,name=pyebpf-test", "none", str(at))
+    return at
 
 
 def cgroup2():

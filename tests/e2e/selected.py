@@ -69,9 +69,9 @@ def plain():
 
 
 @contextlib.contextmanager
-def cgroup(path):
-    """A cgroup of version 2 below the root of the hierarchy."""
-    at = machine.cgroup2() / path
+def cgroup(path, version=2):
+    """A cgroup below the root of the hierarchy: that of version 2, or one of version 1 of our own."""
+    at = (machine.cgroup2() if version == 2 else machine.cgroup1()) / path
     at.mkdir(parents=True)
     try:
         yield at

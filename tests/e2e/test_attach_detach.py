@@ -11,8 +11,8 @@ import lib
 import machine
 
 pytestmark = lib.needs_root
-WITH_TESTS = [n for n in lib.pick("3.8", "3.12") if n.startswith("pyenv")]  # others come without the library's tests
-ROUNDS = (1000 if lib.LONG else 20) // max(1, len(WITH_TESTS)) + 1
+WITH_TESTS = [n for n in lib.families() if lib.family(n) in ("3.8", "3.12") and n.startswith("pyenv")]  # others come without the library's tests
+ROUNDS = 1000 if lib.LONG else 20 // max(1, len(WITH_TESTS)) + 1  # of the long form with each
 
 
 def read_runs(process, runs):
@@ -27,7 +27,7 @@ def a_round(target, capture, objects):
         objects |= lib.kernel_objects(tracer.pid)
         time.sleep(0.05)
         lib.stop(tracer)
-    lib.until(lambda: target.poll() is not None or lib.code_differs(target.pid) == [], "the code as it was")
+    lib.until(lambda: target.poll() is not None or lib.left_in_code(target.pid) == [], "the code as it was")
     assert target.poll() is None
     # Cheaper than to look at each event, which test_counts does.
     done = lib.sh([lib.BINARY, "stats", capture])

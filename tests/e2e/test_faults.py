@@ -164,7 +164,7 @@ def test_a_memory_cgroup_that_is_too_small(name, tmp_path):
             with lib.started(["python3", "-c", hungry], stdin=subprocess.PIPE, **inside(group)):
                 lib.until(lambda: tracer.poll() is not None, "the end of pyebpf", 60)
             assert tracer.returncode == -9
-        lib.until(lambda: lib.code_differs(pid) == [], "the code as it was")
+        lib.until(lambda: lib.left_in_code(pid) == [], "the code as it was")
         assert target.poll() is None
     assert lib.Trace(capture).events
 

@@ -53,7 +53,7 @@ def test_killed_at_any_moment(name, tmp_path):
     chance = random.Random(7)
     capture = tmp_path / "t.pyebpf"
     with steady(name) as target:
-        assert lib.code_differs(target.pid) == []
+        assert lib.left_in_code(target.pid) == []
         seen_probes = readable = 0
         whole = 3.0
         for n in range(KILLS // len(lib.pick("3.8", "3.12")) + 1):
@@ -71,7 +71,7 @@ def test_killed_at_any_moment(name, tmp_path):
                 assert tracer.poll() is None
                 tracer.kill()
                 tracer.wait(60)
-            lib.until(lambda: lib.code_differs(target.pid) == [], "the code as it was", 10)
+            lib.until(lambda: lib.left_in_code(target.pid) == [], "the code as it was", 10)
             target.goes_on()
             lib.nothing_left()
             if capture.exists() and capture.stat().st_size:
@@ -145,13 +145,13 @@ def mine(pid, mark):
 @pytest.mark.parametrize("name", lib.pick("3.10", "3.13"))
 def test_the_code_is_as_before_after_a_clean_end(name, tmp_path):
     with steady(name) as target:
-        before = lib.code_differs(target.pid)
+        before = lib.left_in_code(target.pid)
         with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
             lib.wait_attached(tracer, target.pid)
             placed = {at for pid, _, at in lib.probes(tracer.pid) if pid == target.pid}
             assert {at for _, at in lib.code_differs(target.pid)} <= placed
             lib.stop(tracer)
-        assert before == lib.code_differs(target.pid) == []
+        assert before == lib.left_in_code(target.pid) == []
         target.goes_on()
 
 
@@ -219,7 +219,7 @@ def test_a_process_beside_the_traced_one_pays_nothing(name, tmp_path):
         alone = least(beside)
         with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
             lib.wait_attached(tracer, target.pid)
-            assert lib.code_differs(target.pid) and not lib.code_differs(beside.pid)
+            assert lib.code_differs(target.pid) and not lib.left_in_code(beside.pid, tracer.pid)
             traced = least(beside)
             with lib.attach(beside.pid, tmp_path / "u.pyebpf") as second:
                 lib.wait_attached(second, beside.pid)

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "proc/container.h"
 #include "proc/file.h"
 #include "proc/info.h"
 #include "proc/program.h"
@@ -114,24 +115,9 @@ static bool is_service(const struct part *p)
 	return true;
 }
 
-/* 64 hex digits somewhere in the name, as every engine has it: docker-<id>.scope, cri-containerd-<id>.scope. */
-static const char *container_id(const struct part *p)
-{
-	size_t run = 0;
-
-	for (size_t i = 0; i < p->len; i++) {
-		char c = p->at[i];
-
-		run = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ? run + 1 : 0;
-		if (run == 64)
-			return p->at + i + 1 - 64;
-	}
-	return NULL;
-}
-
 struct group {
 	struct part unit, path; /* of the last line */
-	const char *container;
+	struct container_name container;
 };
 
 /* The innermost unit and container of all hierarchies. */
@@ -140,12 +126,11 @@ static struct group read_group(const char *cgroup)
 	struct part line = { 0 };
 	struct group g = { 0 };
 
+	container_of(cgroup, &g.container);
+
 	while (*cgroup) {
 		struct part p = { cgroup, strcspn(cgroup, "/\n") };
-		const char *id = container_id(&p);
 
-		if (id)
-			g.container = id;
 		if (is_service(&p))
 			g.unit = p;
 		if (!line.at)
@@ -211,8 +196,8 @@ static void add_meta(struct service *s, const struct service_facts *f, const str
 	service_add(s, "__meta_process_pid", number, f->pid ? strlen(number) : 0);
 	service_add(s, "__meta_process_executable_path", f->exe, strlen(f->exe));
 	service_add(s, "__meta_thread_comm", f->comm, strlen(f->comm));
-	service_add(s, "__meta_container_id", g->container ? g->container : "",
-		    g->container ? 64 : 0);
+	service_add(s, "__meta_container_id", g->container.len ? g->container.id : "",
+		    g->container.len);
 	if (skip < g->path.len)
 		service_add(s, "__meta_process_cgroup", g->path.at + skip, g->path.len - skip);
 }
@@ -238,7 +223,8 @@ void service_by(const struct service_facts *f, struct service *out)
 	out->label_cnt = out->used = 0;
 	add_name(out, &g.unit, &run, f->comm, f->exe);
 	service_add(out, "unit", g.unit.at ? g.unit.at : "", g.unit.len);
-	service_add(out, "container_id", g.container ? g.container : "", g.container ? 12 : 0);
+	service_add(out, "container_id", g.container.len ? g.container.id : "",
+		    g.container.len ? g.container.shown : 0);
 	service_add(out, "executable", file.at, file.len);
 	service_add(out, "python", f->python, strlen(f->python));
 	add_meta(out, f, &g);

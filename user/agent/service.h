@@ -43,7 +43,7 @@ struct service_facts {
 /**
  * service_by - the labels of a process
  *
- * Labels: service_name, unit, container_id (12 digits), executable, python; those that are known. For rules
+ * Labels: service_name, unit, container_id (12 digits, or a name), executable, python; those that are known. For rules
  * there are, besides, __meta_process_pid, __meta_process_executable_path, __meta_process_cgroup (the innermost
  * one), __meta_thread_comm, __meta_container_id (64 digits), and what show_cmdline says.
  */

@@ -125,7 +125,7 @@ struct cap_select {
 	bool own; /* cap_bpf__probe_file() will not be used: each process gets probes of its own */
 	const char *const *comms; /* names of processes; cut to 15 bytes, as the kernel does */
 	size_t comm_cnt;
-	const uint64_t *cgroups; /* ids of cgroups (version 2); those below them are meant, too */
+	const struct cgroup_key *cgroups; /* those below them are meant, too */
 	size_t cgroup_cnt;
 };
 

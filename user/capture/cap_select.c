@@ -8,7 +8,30 @@
 #include "abi/select.h"
 #include "base/clock.h"
 #include "capture/cap_bpf_priv.h"
+#include "proc/cgroup.h"
 #include "trace.skel.h"
+
+static int select_cgroup(struct trace_bpf *skel, const struct cgroup_key *key)
+{
+	const struct pye_cgroup cgroup = { .id = key->id, .hierarchy = key->hierarchy };
+	/* that one of its cgroups is chosen */
+	const struct pye_cgroup all = { .id = 0, .hierarchy = key->hierarchy };
+	int fd = bpf_map__fd(skel->maps.select_cgroups);
+	uint32_t yes = 1;
+
+	if (key->hierarchy && bpf_map_update_elem(fd, &all, &yes, BPF_ANY))
+		return -1;
+	return bpf_map_update_elem(fd, &cgroup, &yes, BPF_ANY);
+}
+
+static uint32_t cgroup_flags(const struct cap_select *rule)
+{
+	uint32_t flags = 0;
+
+	for (size_t i = 0; i < rule->cgroup_cnt; i++)
+		flags |= rule->cgroups[i].hierarchy ? PYE_SELECT_CGROUP1 : PYE_SELECT_CGROUP2;
+	return flags;
+}
 
 int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
 {
@@ -23,12 +46,10 @@ int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule)
 			return -errno;
 	}
 	for (size_t i = 0; i < rule->cgroup_cnt; i++)
-		if (bpf_map_update_elem(bpf_map__fd(skel->maps.select_cgroups), &rule->cgroups[i],
-					&yes, BPF_ANY))
+		if (select_cgroup(skel, &rule->cgroups[i]))
 			return -errno;
 	skel->bss->select_by = (rule->all ? PYE_SELECT_ALL : 0u) |
-			       (rule->comm_cnt ? PYE_SELECT_COMM : 0u) |
-			       (rule->cgroup_cnt ? PYE_SELECT_CGROUP : 0u);
+			       (rule->comm_cnt ? PYE_SELECT_COMM : 0u) | cgroup_flags(rule);
 	skel->bss->select_flags = rule->follow ? PYE_PROC_FOLLOW | PYE_PROC_STAYS : 0;
 	if (c->sample_ns) /* what a process forks is as much chosen as itself */
 		skel->bss->select_flags |= PYE_PROC_FOLLOW;

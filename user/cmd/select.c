@@ -44,7 +44,7 @@ struct select_file {
 
 struct selection {
 	struct cap_select rule;
-	uint64_t cgroups[PYE_SELECT_MAX];
+	struct cgroup_key cgroups[PYE_CGROUPS_MAX];
 	struct interp_cache *cache;
 	struct select_file **files;
 	size_t file_cnt;
@@ -57,7 +57,7 @@ struct selection {
 static int add_containers(struct selection *sel, const struct select_args *args, struct err *e)
 {
 	for (size_t i = 0; i < args->containers.cnt; i++) {
-		size_t room = PYE_SELECT_MAX - sel->rule.cgroup_cnt;
+		size_t room = PYE_CGROUPS_MAX - sel->rule.cgroup_cnt;
 		int cnt = cgroup_by_container(args->containers.items[i],
 					      sel->cgroups + sel->rule.cgroup_cnt, room, e);
 
@@ -84,10 +84,13 @@ int select_new(struct session *s, struct err *e)
 	sel->rule.comm_cnt = args->comms.cnt;
 	sel->rule.cgroups = sel->cgroups;
 	for (size_t i = 0; i < args->cgroups.cnt; i++) {
-		err = cgroup_by_path(args->cgroups.items[i], &sel->cgroups[sel->rule.cgroup_cnt++],
-				     e);
-		if (err)
-			return err;
+		size_t room = PYE_CGROUPS_MAX - sel->rule.cgroup_cnt;
+		int cnt = cgroup_by_path(args->cgroups.items[i],
+					 sel->cgroups + sel->rule.cgroup_cnt, room, e);
+
+		if (cnt < 0)
+			return cnt;
+		sel->rule.cgroup_cnt += (size_t)cnt;
 	}
 	err = add_containers(sel, args, e);
 	return err ? err : interp_cache__new(&sel->cache);

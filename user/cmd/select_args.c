@@ -22,7 +22,7 @@ const struct opt_row select_rows[] = {
 	{ 0, "comm", "NAME", OPT_CUSTOM, AT(comms), NULL,
 	  "the processes of this name (comm of ps); can be repeated", false, add },
 	{ 0, "cgroup", "PATH", OPT_CUSTOM, AT(cgroups), NULL,
-	  "the processes in a cgroup of version 2 and below it; can be repeated", false, add },
+	  "the processes in a cgroup (version 1 or 2) and below it; can be repeated", false, add },
 	{ 0, "container", "ID", OPT_CUSTOM, AT(containers), NULL,
 	  "the processes of a container, by the beginning of its id; can be repeated", false, add },
 	{ 0 },

@@ -8,122 +8,199 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "proc/container.h"
 #include "proc/file.h"
 #include "proc/info.h"
+#include "proc/mounts.h"
 
-#define CGROUP2_MAGIC 0x63677270
-#define ID_DIGITS_MIN 32 /* of a container: 64 as a rule */
-#define MOUNTS_BYTES  (1u << 20)
+#define NAME_MIN     32 /* of a container's id: then its beginning is enough */
+#define CGROUP_BYTES 65536 /* of a cgroup file */
+#define OWN_NAME     "/proc/self/cgroup"
 
-static bool id_of_folder(const char *path, uint64_t *id)
+/* --- hierarchies --- */
+
+/* Is the word one of a list with commas? */
+static bool has_word(const char *list, const char *word, size_t len)
 {
-	struct statfs fs;
+	while (*list) {
+		size_t n = strcspn(list, ",");
+
+		if (n == len && !memcmp(list, word, len))
+			return true;
+		list += n + (list[n] != '\0');
+	}
+	return false;
+}
+
+/* Are all of a hierarchy's controllers options of the mount? Its name is one, too. */
+static bool is_mount_of(const struct mount *m, const struct cgroup_line *line)
+{
+	const char *at = line->controllers, *end = at + line->controllers_len;
+
+	if (at == end)
+		return false;
+	for (;;) {
+		const char *comma = memchr(at, ',', (size_t)(end - at));
+
+		if (!has_word(m->options, at, (size_t)((comma ? comma : end) - at)))
+			return false;
+		if (!comma)
+			return true;
+		at = comma + 1;
+	}
+}
+
+/* The kernel's number of the hierarchy that is mounted there. @own: our own cgroups, in all of them. */
+static bool hierarchy_of(const struct mount *m, const char *own, uint32_t *hierarchy)
+{
+	struct cgroup_line line;
+
+	*hierarchy = 0;
+	if (!strcmp(m->type, "cgroup2"))
+		return true;
+	if (strcmp(m->type, "cgroup") != 0)
+		return false;
+	while (cgroup_line__next(&own, &line)) {
+		if (!is_mount_of(m, &line))
+			continue;
+		*hierarchy = line.hierarchy;
+		return true;
+	}
+	return false;
+}
+
+/* What a look through the mounts is for. */
+struct search {
+	const char *path;
+	int64_t only; /* this hierarchy; -1: all */
+	struct cgroup_key *keys;
+	size_t cap, cnt;
+	bool mounted; /* one of them is */
+};
+
+static void take_key(struct search *s, uint64_t id, uint32_t hierarchy)
+{
+	for (size_t i = 0; i < s->cnt; i++)
+		if (s->keys[i].id == id && s->keys[i].hierarchy == hierarchy)
+			return;
+	if (s->cnt < s->cap)
+		s->keys[s->cnt++] = (struct cgroup_key){ .id = id, .hierarchy = hierarchy };
+}
+
+static bool is_folder(const char *path, dev_t dev, uint64_t *id)
+{
 	struct stat st;
 
-	if (statfs(path, &fs) || fs.f_type != CGROUP2_MAGIC || stat(path, &st) ||
-	    !S_ISDIR(st.st_mode))
+	if (stat(path, &st) || !S_ISDIR(st.st_mode) || st.st_dev != dev)
 		return false;
 	*id = st.st_ino;
 	return true;
 }
 
-/* A line of mountinfo: "36 35 0:31 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw". True: a whole hierarchy. */
-static bool is_cgroup2(char *line, char **mounted_at)
+/* What of a path lies below what is mounted, or NULL. */
+static const char *below(const char *root, const char *path)
 {
-	char *type = strstr(line, " - "), *rest = line, *root = NULL;
-
-	if (!type || strncmp(type, " - cgroup2 ", 11) != 0)
-		return false;
-	for (int i = 0; i < 3; i++)
-		strsep(&rest, " ");
-	root = strsep(&rest, " ");
-	*mounted_at = strsep(&rest, " ");
-	return *mounted_at && root && root[0] == '/' && !root[1];
-}
-
-/* Below each mounted hierarchy. 0; -ENOENT; -ENODEV: none is mounted. */
-static int id_below_mounts(const char *path, uint64_t *id)
-{
-	auto_free char *text = malloc(MOUNTS_BYTES);
-	auto_fclose FILE *f = fopen("/proc/self/mountinfo", "re");
-	int err = -ENODEV;
-	char *line, *rest = text;
 	size_t n;
 
-	if (!text)
-		return -ENOMEM;
-	if (!f)
-		return -errno;
-	n = fread(text, 1, MOUNTS_BYTES - 1, f);
-	text[n] = '\0';
-	while ((line = strsep(&rest, "\n"))) {
-		char full[PATH_MAX], *at;
-
-		if (!is_cgroup2(line, &at))
-			continue;
-		err = -ENOENT;
-		if (snprintf(full, sizeof(full), "%s/%s", at, path) < (int)sizeof(full) &&
-		    id_of_folder(full, id))
-			return 0;
-	}
-	return err;
+	if (!strcmp(root, "/"))
+		return path;
+	root += path[0] != '/';
+	n = strlen(root);
+	return !strncmp(path, root, n) && (!path[n] || path[n] == '/') ? path + n : NULL;
 }
 
-int cgroup_by_path(const char *path, uint64_t *id, struct err *e)
+static void search_mount(struct search *s, const struct mount *m, uint32_t hierarchy)
 {
-	char shown[256];
-	int err;
+	const char *rest = below(m->root, s->path);
+	char full[PATH_MAX];
+	uint64_t id;
 
-	if (path[0] == '/' && id_of_folder(path, id))
-		return 0;
-	err = id_below_mounts(path, id);
-	text_escape(shown, sizeof(shown), path, strlen(path));
-	switch (err) {
-	case 0:
-	case -ENOMEM:
+	s->mounted = true;
+	if (s->path[0] == '/' && is_folder(s->path, m->dev, &id))
+		take_key(s, id, hierarchy);
+	else if (rest && snprintf(full, sizeof(full), "%s/%s", m->at, rest) < (int)sizeof(full) &&
+		 is_folder(full, m->dev, &id))
+		take_key(s, id, hierarchy);
+}
+
+static char *read_own(void)
+{
+	auto_fclose FILE *f = fopen(OWN_NAME, "re");
+	char *text = calloc(1, CGROUP_BYTES);
+
+	if (text && f)
+		text[fread(text, 1, CGROUP_BYTES - 1, f)] = '\0';
+	return text;
+}
+
+/* 0; -ENOMEM. */
+static int search_mounts(struct search *s)
+{
+	auto_free char *text = mounts_read(), *own = read_own();
+	uint32_t hierarchy;
+	char *rest = text;
+	struct mount m;
+
+	if (!own || (!text && errno == ENOMEM))
+		return -ENOMEM;
+	while (rest && mount__next(&rest, &m))
+		if (hierarchy_of(&m, own, &hierarchy) &&
+		    (s->only < 0 || (uint32_t)s->only == hierarchy))
+			search_mount(s, &m, hierarchy);
+	return 0;
+}
+
+int cgroup_by_path(const char *path, struct cgroup_key *keys, size_t cap, struct err *e)
+{
+	struct search s = { .path = path, .only = -1, .keys = keys, .cap = cap };
+	char shown[256];
+	int err = search_mounts(&s);
+
+	if (err)
 		return err;
-	case -ENODEV:
-		err_set(e, 0, "no cgroup hierarchy of version 2 is mounted");
+	if (s.cnt)
+		return (int)s.cnt;
+	if (!s.mounted) {
+		err_set(e, 0, "no hierarchy of cgroups is mounted");
 		err_hint(
 			e,
 			"mount -t cgroup2 none /sys/fs/cgroup/unified, or name the processes with -p");
 		return -PYE_EKERNEL;
-	default:
-		err_set(e, 0, "there is no cgroup %s of version 2", shown);
-		err_hint(
-			e,
-			"/proc/PID/cgroup has the cgroup of a process in the line that begins with 0::");
-		return -PYE_ETARGET;
 	}
+	text_escape(shown, sizeof(shown), path, strlen(path));
+	err_set(e, 0, "there is no cgroup %s", shown);
+	err_hint(e,
+		 "/proc/PID/cgroup has those of a process, behind the second colon of each line");
+	return -PYE_ETARGET;
 }
+
+/* --- containers --- */
+
+struct cgroup_path {
+	uint32_t hierarchy;
+	char *path; /* owned */
+};
 
 struct container {
 	const char *prefix;
 	char id[256]; /* of the first one that fits; "" = none yet */
-	char paths[8][PATH_MAX]; /* of its cgroups */
+	struct cgroup_path paths[64]; /* of its cgroups */
 	size_t path_cnt;
 	bool several; /* containers fit */
-	bool version1; /* a cgroup of version 1 fits */
 };
 
-/* The container that a component of a path stands for: a run of hex digits, or all of it. */
-static size_t container_name(const char *part, size_t len, const char **name)
-{
-	for (size_t at = 0; at < len;) {
-		size_t n = strspn(part + at, "0123456789abcdef");
+enum {
+	PATHS = sizeof(((struct container *)NULL)->paths) / sizeof(struct cgroup_path)
+};
 
-		if (n >= ID_DIGITS_MIN) {
-			*name = part + at;
-			return n;
-		}
-		at += n ? n : 1;
-	}
-	*name = part;
-	return len;
+static void container__freep(struct container **c)
+{
+	for (size_t i = 0; *c && i < (*c)->path_cnt; i++)
+		free((*c)->paths[i].path);
+	free(*c);
 }
 
 static bool fits(const char *name, size_t len, const char *prefix)
@@ -131,45 +208,45 @@ static bool fits(const char *name, size_t len, const char *prefix)
 	size_t n = strlen(prefix);
 
 	/* a name that is no id has to be the whole one: "a" is not what "app.slice" means */
-	if (len < ID_DIGITS_MIN)
+	if (len < NAME_MIN)
 		return n == len && !memcmp(name, prefix, n);
 	return n <= len && !memcmp(name, prefix, n);
 }
 
-static void take_path(struct container *c, const char *path, size_t len)
+static int take_path(struct container *c, uint32_t hierarchy, const char *path, size_t len)
 {
 	for (size_t i = 0; i < c->path_cnt; i++)
-		if (strlen(c->paths[i]) == len && !memcmp(c->paths[i], path, len))
-			return;
-	if (c->path_cnt == sizeof(c->paths) / sizeof(c->paths[0]) || len >= sizeof(c->paths[0]))
-		return;
-	memcpy(c->paths[c->path_cnt], path, len);
-	c->paths[c->path_cnt++][len] = '\0';
+		if (c->paths[i].hierarchy == hierarchy && strlen(c->paths[i].path) == len &&
+		    !memcmp(c->paths[i].path, path, len))
+			return 0;
+	if (c->path_cnt == PATHS)
+		return 0;
+	c->paths[c->path_cnt] =
+		(struct cgroup_path){ .hierarchy = hierarchy, .path = strndup(path, len) };
+	return c->paths[c->path_cnt].path ? (c->path_cnt++, 0) : -ENOMEM;
 }
 
-static void match_path(struct container *c, const char *path, bool version2)
+/* The outermost component that fits: what a container starts in itself is meant, too. */
+static int match_line(struct container *c, const struct cgroup_line *line)
 {
-	for (const char *part = path; *part;) {
-		size_t len, name_len;
-		const char *name;
+	for (size_t at = 1; at < line->path_len; at++) {
+		struct container_name name;
+		size_t end;
 
-		part += *part == '/';
-		len = strcspn(part, "/");
-		name_len = container_name(part, len, &name);
-		if (!fits(name, name_len, c->prefix) || name_len >= sizeof(c->id)) {
-			part += len;
+		if (line->path[at - 1] != '/')
 			continue;
-		}
-		c->version1 = c->version1 || !version2;
-		if (!version2)
-			return;
+		end = at + strcspn(line->path + at, "/\n");
+		if (!container_at(line->path, line->path_len, at, &name))
+			name = (struct container_name){ .id = line->path + at, .len = end - at };
+		if (!fits(name.id, name.len, c->prefix) || name.len >= sizeof(c->id))
+			continue;
 		if (!c->id[0])
-			memcpy(c->id, name, name_len);
-		else if (strlen(c->id) != name_len || memcmp(c->id, name, name_len) != 0)
+			memcpy(c->id, name.id, name.len);
+		else if (strlen(c->id) != name.len || memcmp(c->id, name.id, name.len) != 0)
 			c->several = true;
-		take_path(c, path, (size_t)(part + len - path));
-		return;
+		return take_path(c, line->hierarchy, line->path, end);
 	}
+	return 0;
 }
 
 static int match_processes(struct container *c)
@@ -178,22 +255,41 @@ static int match_processes(struct container *c)
 	size_t cnt;
 	int err = proc_pids(&pids, &cnt);
 
-	for (size_t i = 0; !err && i < cnt; i++) {
+	if (err)
+		return err;
+	for (size_t i = 0; i < cnt; i++) {
 		auto_free char *text = NULL;
-		char *rest, *line;
+		struct cgroup_line line;
+		const char *rest;
 		size_t len;
 
-		if (proc_file__read(pids[i], "cgroup", 65536, &text, &len) < 0)
+		if (proc_file__read(pids[i], "cgroup", CGROUP_BYTES, &text, &len) < 0)
 			continue;
-		rest = text;
-		while ((line = strsep(&rest, "\n"))) {
-			char *path = strstr(line, ":/");
-
-			if (path)
-				match_path(c, path + 1, !strncmp(line, "0::", 3));
-		}
+		for (rest = text; !err && cgroup_line__next(&rest, &line);)
+			err = match_line(c, &line);
+		if (err)
+			return err;
 	}
-	return err;
+	return 0;
+}
+
+/* Those of one hierarchy: how many there are, also when it is not mounted. */
+static int keys_of(const struct container *c, uint32_t hierarchy, struct cgroup_key *keys,
+		   size_t cap)
+{
+	struct search s = { .only = hierarchy, .keys = keys, .cap = cap };
+
+	for (size_t i = 0; i < c->path_cnt; i++) {
+		int err;
+
+		if (c->paths[i].hierarchy != hierarchy)
+			continue;
+		s.path = c->paths[i].path;
+		err = search_mounts(&s);
+		if (err)
+			return err;
+	}
+	return (int)s.cnt;
 }
 
 static int refuse_container(const struct container *c, struct err *e)
@@ -206,8 +302,8 @@ static int refuse_container(const struct container *c, struct err *e)
 		err_hint(e, "give more of the id");
 		return -PYE_ETARGET;
 	}
-	if (c->version1) {
-		err_set(e, 0, "container %s has a cgroup of version 1 only", shown);
+	if (c->path_cnt) {
+		err_set(e, 0, "the hierarchy of the cgroups of container %s is not mounted", shown);
 		err_hint(e, "name its processes with -p; pyebpf list shows them");
 		return -PYE_EKERNEL;
 	}
@@ -216,25 +312,23 @@ static int refuse_container(const struct container *c, struct err *e)
 	return -PYE_ETARGET;
 }
 
-int cgroup_by_container(const char *prefix, uint64_t *ids, size_t cap, struct err *e)
+int cgroup_by_container(const char *prefix, struct cgroup_key *keys, size_t cap, struct err *e)
 {
-	auto_free struct container *c = calloc(1, sizeof(*c));
-	size_t cnt = 0;
-	int err;
+	auto_fn(container__freep) struct container *c = calloc(1, sizeof(*c));
+	int err, cnt;
 
 	if (!c)
 		return -ENOMEM;
 	c->prefix = prefix;
 	err = match_processes(c);
+	if (err == -ENOMEM)
+		return err;
 	if (err)
 		return err_set(e, -PYE_EKERNEL, "/proc cannot be read: %s", err_str(err));
-	if (c->several || !c->path_cnt)
+	if (c->several)
 		return refuse_container(c, e);
-	for (size_t i = 0; i < c->path_cnt && cnt < cap; i++) {
-		err = cgroup_by_path(c->paths[i], &ids[cnt], e);
-		if (err)
-			return err;
-		cnt++;
-	}
-	return (int)cnt;
+	cnt = keys_of(c, 0, keys, cap);
+	for (size_t i = 0; !cnt && i < c->path_cnt; i++)
+		cnt = keys_of(c, c->paths[i].hierarchy, keys, cap);
+	return cnt ? cnt : refuse_container(c, e);
 }

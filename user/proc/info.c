@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "proc/container.h"
 #include "proc/file.h"
 
 static uint64_t namespace_ino(const char *pid, const char *name)
@@ -120,19 +121,6 @@ int proc_environ(pid_t pid, const char *name, char *out, size_t size)
 	return -ENOENT;
 }
 
-/* Where a run of 32 or more hex digits begins, as ids of containers have: 64 of them. */
-static const char *find_id(const char *at)
-{
-	while (*at) {
-		size_t n = strspn(at, "0123456789abcdef");
-
-		if (n >= 32)
-			return at;
-		at += n ? n : 1;
-	}
-	return NULL;
-}
-
 char *proc_user(uid_t uid, char *out, size_t size)
 {
 	struct passwd entry, *found = NULL;
@@ -147,26 +135,12 @@ char *proc_user(uid_t uid, char *out, size_t size)
 
 void proc_container(pid_t pid, char *out, size_t size)
 {
-	/* clang-format off */
-	static const struct { const char *part, *name; } kinds[] = {
-		{ "kubepods", "kubernetes" }, { "libpod", "podman" }, { "docker", "docker" },
-		{ "containerd", "containerd" }, { "lxc", "lxc" }, { "machine.slice", "machine" },
-	};
-	/* clang-format on */
 	auto_free char *text = NULL;
-	const char *id;
+	struct container_name c;
 	size_t len;
 
 	out[0] = '\0';
-	if (proc_file__read(pid, "cgroup", 16384, &text, &len) < 0)
+	if (proc_file__read(pid, "cgroup", 16384, &text, &len) < 0 || !container_of(text, &c))
 		return;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		const char *at = strstr(text, kinds[i].part);
-
-		if (!at)
-			continue;
-		id = find_id(at);
-		snprintf(out, size, id ? "%s %.12s" : "%s", kinds[i].name, id);
-		return;
-	}
+	snprintf(out, size, c.len ? "%s %.*s" : "%s", c.engine, (int)c.shown, c.id);
 }
