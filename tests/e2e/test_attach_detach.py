@@ -23,7 +23,10 @@ def read_runs(process, runs):
 def a_round(target, capture, objects):
     """Attaches, sees events, detaches; nothing of it stays in the target's code. The number of events."""
     with lib.attach(target.pid, capture, "--force") as tracer:
-        lib.until(lambda: target.poll() is not None or [p for p in lib.probes(tracer.pid) if p[0] == target.pid], "probes", 60)
+        def placed():
+            assert tracer.poll() is None, lib.text(tracer.stderr.read())
+            return target.poll() is not None or [p for p in lib.probes(tracer.pid) if p[0] == target.pid]
+        lib.until(placed, "probes", 60)
         objects |= lib.kernel_objects(tracer.pid)
         time.sleep(0.05)
         lib.stop(tracer)

@@ -127,7 +127,6 @@ static struct group read_group(const char *cgroup)
 	struct group g = { 0 };
 
 	container_of(cgroup, &g.container);
-
 	while (*cgroup) {
 		struct part p = { cgroup, strcspn(cgroup, "/\n") };
 

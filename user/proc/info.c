@@ -39,7 +39,7 @@ static unsigned int count_words(const char *text, const char *name)
 	return cnt;
 }
 
-static void parse_status(const char *status, struct proc_info *out)
+void proc_info__parse(const char *status, struct proc_info *out)
 {
 	const char *state = strstr(status, "\nState:\t");
 	unsigned int numbers = count_words(status, "NSpid");
@@ -78,7 +78,7 @@ int proc_info__read(pid_t pid, struct proc_info *out)
 	err = proc_file__read(pid, "status", 8192, &status, &len);
 	if (err < 0)
 		return err;
-	parse_status(status, &info);
+	proc_info__parse(status, &info);
 	err = proc_file__read(pid, "comm", sizeof(info.comm) - 1, &comm, &len);
 	if (err < 0)
 		return err;

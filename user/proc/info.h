@@ -31,6 +31,9 @@ struct proc_info {
  */
 int proc_info__read(pid_t pid, struct proc_info *out);
 
+/* proc_info__parse - what the text of a status file says, into @out; what it does not say stays as it is. */
+void proc_info__parse(const char *status, struct proc_info *out);
+
 /* proc_info_own_ns - inode numbers of the reader's own namespaces, 0 when unknown. */
 void proc_info_own_ns(uint64_t *mnt_ns, uint64_t *pid_ns);
 

@@ -66,18 +66,11 @@ bool proc_pid_is_ours(void)
 	return n > 0 && strtol(self, NULL, 10) == getpid();
 }
 
-int proc_start_ticks(pid_t pid, uint64_t *ticks)
+int proc_stat_ticks(const char *text, uint64_t *ticks)
 {
-	auto_free char *text = NULL;
-	const char *at;
+	const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
 	char *end;
-	size_t len;
-	int err;
 
-	err = proc_file__read(pid, "stat", 4096, &text, &len);
-	if (err < 0)
-		return err;
-	at = strrchr(text, ')'); /* behind the name, which may hold anything */
 	for (int field = 2; at && field < 22; field++)
 		at = strchr(at + 1, ' ');
 	if (!at)
@@ -85,6 +78,15 @@ int proc_start_ticks(pid_t pid, uint64_t *ticks)
 	errno = 0;
 	*ticks = strtoull(at + 1, &end, 10);
 	return end == at + 1 || errno ? -EINVAL : 0;
+}
+
+int proc_start_ticks(pid_t pid, uint64_t *ticks)
+{
+	auto_free char *text = NULL;
+	size_t len;
+	int err = proc_file__read(pid, "stat", 4096, &text, &len);
+
+	return err < 0 ? err : proc_stat_ticks(text, ticks);
 }
 
 static int refuse_open(pid_t given, int err, struct err *e)

@@ -16,7 +16,7 @@
 #define FDS_MAX 65536
 
 /* Links of the network, of cgroups and iterators are no tracing. */
-static void count_link(struct tracer *t, const char *text)
+void tracer__count(struct tracer *t, const char *text)
 {
 	static const char *const kinds[] = { "perf", "kprobe_multi", "tracing", "raw_tracepoint" };
 	const char *at = strstr(text, "link_type:\t");
@@ -53,7 +53,7 @@ static void look(struct tracer *t, int dir_fd, const char *fd)
 		return;
 	snprintf(name, sizeof(name), "fdinfo/%.16s", fd);
 	if (proc_file__read(t->pid, name, 4096, &text, &len) >= 0)
-		count_link(t, text);
+		tracer__count(t, text);
 }
 
 static int look_at(struct tracer *t)

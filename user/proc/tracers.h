@@ -14,6 +14,9 @@ struct tracer {
 	unsigned int events; /* perf events */
 };
 
+/* tracer__count - count the link whose fdinfo file has this text, if it is one. */
+void tracer__count(struct tracer *t, const char *text);
+
 /**
  * tracers__find - look through the descriptors of all processes but this one
  * @out:  at most @cap of them
