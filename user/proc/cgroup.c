@@ -115,14 +115,14 @@ static const char *below(const char *root, const char *path)
 static void search_mount(struct search *s, const struct mount *m, uint32_t hierarchy)
 {
 	const char *rest = below(m->root, s->path);
+	bool whole = s->path[0] == '/';
 	char full[PATH_MAX];
 	uint64_t id;
 
 	s->mounted = true;
-	if (s->path[0] == '/' && is_folder(s->path, m->dev, &id))
-		take_key(s, id, hierarchy);
-	else if (rest && snprintf(full, sizeof(full), "%s/%s", m->at, rest) < (int)sizeof(full) &&
-		 is_folder(full, m->dev, &id))
+	if (!rest || snprintf(full, sizeof(full), "%s/%s", m->at, rest) >= (int)sizeof(full))
+		full[0] = '\0';
+	if ((whole && is_folder(s->path, m->dev, &id)) || (full[0] && is_folder(full, m->dev, &id)))
 		take_key(s, id, hierarchy);
 }
 
