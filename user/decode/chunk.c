@@ -34,7 +34,7 @@ static void tables_done(struct tables *t)
 
 static uint64_t hash_string(const char *s, uint64_t seed)
 {
-	return cap_sum(s, strlen(s), seed);
+	return s ? cap_sum(s, strlen(s), seed) : seed;
 }
 
 static uint64_t hash_numbers(const uint64_t *numbers, size_t cnt)
@@ -257,10 +257,9 @@ static void parse_func(struct cursor *c, const struct tables *tables, struct tra
 	len = strlen(f->qualname);
 	suffix = cursor_number(c, len + 1);
 	f->name = suffix ? f->qualname + (len - (suffix - 1)) : cursor_string(c);
+	f->file = file < tables->file_cnt ? tables->files[file] : "";
 	if (file >= tables->file_cnt)
 		cursor_fail(c);
-	else
-		f->file = tables->files[file];
 }
 
 static int define_func(struct decoder *d, const struct trace_func *f)
