@@ -19,6 +19,9 @@ LIBRARIES = [("libbpf-dev", "libbpf", "LGPL-2.1-only OR BSD-2-Clause", "https://
              ("libyaml-dev", "libyaml", "MIT", "https://pyyaml.org/wiki/LibYAML"),
              ("libncurses-dev", "ncurses", "X11-distribute-modifications-variant", "https://invisible-island.net/ncurses"),
              ("libmicrohttpd-dev", "libmicrohttpd", "LGPL-2.1-or-later", "https://www.gnu.org/software/libmicrohttpd"),
+             ("libcurl4-openssl-dev", "curl", "curl", "https://curl.se"),
+             ("libssl-dev", "openssl", "Apache-2.0", "https://www.openssl.org"),
+             ("libbrotli-dev", "brotli", "MIT", "https://github.com/google/brotli"),
              ("libxxhash-dev", "xxhash", "BSD-2-Clause", "https://github.com/Cyan4973/xxHash"),
              ("uthash-dev", "uthash", "BSD-1-Clause", "https://troydhanson.github.io/uthash"),
              ("libc6-dev", "glibc", "LGPL-2.1-or-later", "https://www.gnu.org/software/libc")]

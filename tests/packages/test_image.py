@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import lib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/agent"))
 CAPABILITIES = ["CAP_BPF", "CAP_CHECKPOINT_RESTORE", "CAP_DAC_READ_SEARCH", "CAP_PERFMON", "CAP_SYS_PTRACE"]
 PROGRAM = "import time\ndef inner():\n    time.sleep(0.001)\nwhile 1:\n    inner()\n"
 
@@ -128,6 +130,22 @@ def test_it_profiles_a_process_of_the_machine(container, target, command):
     stats = container.run("stats", "/out/x.pyebpf", "--json")
     report = json.loads(stats.stdout)
     assert "inner" in {row["function"] for row in report["rows"]} and not any(report["lost"].values())
+
+
+def test_it_sends(rootfs, tmp_path):
+    """Its libcurl has no shared library to lean on: HTTP, and the first bytes of TLS."""
+    import double  # pylint: disable=import-outside-toplevel
+    import windows  # pylint: disable=import-outside-toplevel
+    windows.hour(tmp_path / "store", minutes=1)
+
+    def send(url, *options):
+        return subprocess.run([rootfs / "usr/bin/pyebpf", "fleet", "send", "--store", tmp_path / "store", "--sink", "clickhouse=" + url,
+                               *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", check=False, timeout=60)
+    with double.Double() as server:
+        refused = send(server.url.replace("http:", "https:"), "-d", "2s")
+        assert refused.returncode != 0 and not server.taken and re.search("(?i)ssl", refused.stderr), refused.stderr
+        done = send(server.url, "-d", "20s")
+    assert done.returncode == 0 and server.taken, done.stderr
 
 
 def test_dump_and_list(container, target):

@@ -215,7 +215,7 @@ static int open_attributes(struct reader *r, uint64_t obj, struct table *t)
 static int entry(struct reader *r, const struct table *t, uint32_t i, uint64_t *key,
 		 uint64_t *value)
 {
-	uint64_t words[2];
+	uint64_t words[2] = { 0 };
 	int err = get(r, t->entries + (uint64_t)i * t->size + t->key, words, sizeof(words));
 
 	*key = words[0];
@@ -291,7 +291,7 @@ static int find_active(struct reader *r, uint64_t interp, uint64_t *active)
 /* An int of up to two digits of 30 bits, which a pthread_t in user space fits. */
 static int read_int(struct reader *r, uint64_t obj, uint64_t *out)
 {
-	uint32_t digits[2];
+	uint32_t digits[2] = { 0 };
 	uint64_t size = 0;
 	int err = word(r, obj + r->form->head, &size);
 

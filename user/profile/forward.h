@@ -19,13 +19,13 @@ struct forward {
 	void *self;
 };
 
-int forward_begin(void *self, const struct trace_info *info);
-int forward_process(void *self, const struct trace_process *process);
-int forward_thread(void *self, const struct trace_thread *thread);
-int forward_func(void *self, const struct trace_func *func);
-int forward_event(void *self, const struct trace_event *event);
-int forward_sample(void *self, const struct trace_sample *sample);
-int forward_gap(void *self, const struct trace_gap *gap);
-int forward_end(void *self, const struct trace_totals *totals);
+int forward_begin(void *self, const struct trace_info *what);
+int forward_process(void *self, const struct trace_process *what);
+int forward_thread(void *self, const struct trace_thread *what);
+int forward_func(void *self, const struct trace_func *what);
+int forward_event(void *self, const struct trace_event *what);
+int forward_sample(void *self, const struct trace_sample *what);
+int forward_gap(void *self, const struct trace_gap *what);
+int forward_end(void *self, const struct trace_totals *what);
 
 #endif
