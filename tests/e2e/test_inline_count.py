@@ -12,7 +12,7 @@ import pytest
 import lib
 from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
 
-COUNTED = lib.PROGRAMS / "counted.py"
+COUNTED = lib.PROGRAMS / "every_call.py"
 COUNT = [*INLINE, "--count"]
 
 
@@ -158,8 +158,8 @@ def test_as_text(tmp_path):
     done = lib.sh([lib.BINARY, "trace", "-q", *COUNT, "--time", "--", *lib.command(ONE), COUNTED, out, "50"])
     assert done.returncode == 0, lib.text(done.stderr)
     table = lib.text(done.stdout)
-    assert re.search(r"^ +20 +\S+ +\S+ +\S+ +\S+ +.*counted\.py:\d+\(nap\)$", table, re.M), "calls and seconds"
-    naps = re.search(r"^ +20 +(\S+ ms) .*counted\.py:\d+\(nap\)$", table, re.M)
+    assert re.search(r"^ +20 +\S+ +\S+ +\S+ +\S+ +.*every_call\.py:\d+\(nap\)$", table, re.M), "calls and seconds"
+    naps = re.search(r"^ +20 +(\S+ ms) .*every_call\.py:\d+\(nap\)$", table, re.M)
     assert naps and float(naps.group(1).split()[0]) >= 1.5, "most took more than 2 ms, in buckets of half a power of two"
     done = lib.sh([lib.BINARY, "trace", "-q", *COUNT, "--", *lib.command(ONE), COUNTED, out, "50"])
     assert "calls alone were counted" in lib.text(done.stdout) and "nap" in lib.text(done.stdout)

@@ -1,94 +1,126 @@
-"""usage: counted.py OUT N [FLAG]: calls of every kind, once FLAG exists if it is given; writes {function: calls}.
+"""usage: counted.py OUT WHAT [N]: makes calls and writes how many, per thread: {tid: {name: {kind: number}}}.
 
-And how long nap() took, from inside and from outside: {"inside": ns, "outside": ns}.
+WHAT: add (N calls), threads (4 of N calls), generators, coroutines, mixed (all of it, in 4 threads).
 """
+import asyncio
+import collections
 import json
-import os
 import sys
 import threading
-import time
 
-out, n = sys.argv[1], int(sys.argv[2])
-clock = getattr(time, "perf_counter_ns", None) or (lambda: int(time.perf_counter() * 1e9))
-took = {"inside": 0, "outside": 0}
-
-
-def leaf(i):
-    return i
+COUNTS = {}
+MINE = threading.local()
+N = int(sys.argv[3]) if len(sys.argv) > 3 else 1000
 
 
-def branch(i):
-    leaf(i)
-    return leaf(i)
+def count():
+    """The counter of this thread, by its kernel id. Called once per thread, and not counted itself."""
+    tid = int(open("/proc/thread-self/stat").read().split()[0])
+    return COUNTS.setdefault(tid, collections.Counter())
 
 
-def recurse(i):
-    return recurse(i - 1) if i else 0
+def count_add(a, b):
+    return a + b
 
 
-def ping(i):
-    return pong(i - 1) if i else 0
-
-
-def pong(i):
-    return ping(i)
-
-
-def numbers(i):
-    for k in range(i):
-        yield leaf(k)
-
-
-def fail():
-    raise ValueError
-
-
-class Thing:
-    def __init__(self):
-        self.value = leaf(1)
-
-
-def nap():
-    begin = clock()
-    time.sleep(0.002)
-    took["inside"] += clock() - begin
-
-
-def work():
+def adds(n):
+    c = count()
+    t = 0
     for i in range(n):
-        branch(i)
-        recurse(9)
-        ping(4)
-        list(numbers(3))
-        Thing()
-        try:
-            fail()
-        except ValueError:
+        t = count_add(t, i)
+    c["count_add", "call"] += n
+    c["count_add", "return"] += n
+    return t
+
+
+def numbers(c, n):
+    c["numbers", "call"] += 1
+    for i in range(n):
+        c["numbers", "yield"] += 1
+        yield i
+        c["numbers", "resume"] += 1
+    c["numbers", "return"] += 1
+
+
+def through(c, n):
+    c["through", "call"] += 1
+    try:
+        yield from numbers(c, n)
+    finally:
+        c["through", "end"] += 1
+
+
+def generators(n):
+    c = count()
+    for i in range(n):
+        for _ in numbers(c, i % 7):
             pass
+        sum(numbers(c, 3))
+        list(through(c, 2))
+    del c["through", "end"]
 
 
-def in_a_child():
-    pid = os.fork()
-    if not pid:
-        for _ in range(1000):
-            leaf(0)
-        os._exit(0)
-    os.waitpid(pid, 0)
+class Wait:
+    def __init__(self, c):
+        c["__init__", "call"] += 1
+        self.c = c
+        c["__init__", "return"] += 1
+
+    def __await__(self):
+        self.c["__await__", "call"] += 1
+        self.c["__await__", "yield"] += 1
+        yield
+        self.c["__await__", "resume"] += 1
+        self.c["__await__", "return"] += 1
 
 
-while len(sys.argv) > 3 and not os.path.exists(sys.argv[3]):
-    time.sleep(0.005)
-threads = [threading.Thread(target=work) for _ in range(2)]
-for t in threads:
-    t.start()
-for t in threads:
-    t.join()
-in_a_child()
-for _ in range(20):
-    before = clock()
-    nap()
-    took["outside"] += clock() - before
-m = 2 * n
-with open(out, "w") as f:
-    json.dump({"calls": {"leaf": m * 6, "branch": m, "recurse": m * 10, "ping": m * 5, "pong": m * 4, "numbers": m, "fail": m,
-                         "Thing.__init__": m, "work": 2, "in_a_child": 1, "nap": 20}, "nap": took}, f)
+async def leaf(c, n):
+    c["leaf", "call"] += 1
+    for _ in range(n):
+        await Wait(c)
+    c["leaf", "return"] += 1
+
+
+async def root(c, n):
+    c["root", "call"] += 1
+    for i in range(n):
+        await leaf(c, i % 3)
+    c["root", "return"] += 1
+
+
+async def tasks(c, n):
+    c["tasks", "call"] += 1
+    await asyncio.gather(*[asyncio.ensure_future(root(c, n)) for _ in range(5)])
+    c["tasks", "return"] += 1
+
+
+def coroutines(n):
+    c = count()
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(tasks(c, n // 20))
+    loop.close()
+
+
+def mixed(n):
+    adds(n)
+    generators(n // 10)
+    coroutines(n // 10)
+
+
+def together(f, n):
+    threads = [threading.Thread(target=f, args=(n,)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+WHAT = {"add": adds, "threads": lambda n: together(adds, n), "generators": generators, "coroutines": coroutines,
+        "mixed": lambda n: together(mixed, n)}
+WHAT[sys.argv[2]](N)
+out = {}
+for tid, counter in COUNTS.items():
+    for (name, kind), number in counter.items():
+        out.setdefault(str(tid), {}).setdefault(name, {})[kind] = number
+with open(sys.argv[1], "w") as f:
+    json.dump(out, f)

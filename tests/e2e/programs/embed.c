@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * usage: embed FILE INTERPRETERS [LIBRARY]: a C program that runs Python's FILE in so many (sub-)interpreters,
- * one after the other, in one process. With LIBRARY it is not linked to libpython but loads it.
+ * usage: embed FILE INTERPRETERS [LIBRARY [MS]]: a C program that runs Python's FILE in so many (sub-)interpreters,
+ * one after the other, in one process. With LIBRARY it is not linked to libpython but loads it, after so many ms.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -52,7 +52,8 @@ int main(int argc, char **argv)
 	if (argc < 3)
 		return 2;
 	if (argc > 3) {
-		usleep(100000); /* later than what is there at the start */
+		/* later than what is there at the start */
+		usleep(argc > 4 ? (useconds_t)atoi(argv[4]) * 1000 : 100000);
 		library = dlopen(argv[3], RTLD_NOW | RTLD_GLOBAL);
 		if (!library) {
 			fprintf(stderr, "%s\n", dlerror());
