@@ -513,7 +513,7 @@ static void test_waits_are_thinned(void **state)
 	assert_int_equal(shorter, (min_us - 1) * 100);
 	assert_int_equal(markers, 120000 - shorter);
 	assert_has(text, "\"name\":\"Lock wait\"");
-	assert_has(text, "\"line\":\"/srv/ask.py:12\",\"lock\":\"0xabc\"");
+	assert_has(text, "\"line\":\"/srv/ask.py:12\",\"lockType\":\"lock\",\"lock\":\"0xabc\"");
 	assert_has(text, "\"samples\":{\"length\":120001,");
 }
 

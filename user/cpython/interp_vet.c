@@ -94,7 +94,7 @@ static bool vet_plan(struct interp_file *file, int fd, const char *engine)
 
 static bool vet_err(int err)
 {
-	switch (-err) {
+	switch (-(int64_t)err) {
 	case 0:
 	case PYE_ENOTPYTHON:
 	case PYE_EVERSION:
