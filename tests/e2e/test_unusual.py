@@ -149,6 +149,33 @@ def test_embedded_later(embedder, tmp_path):
     inside()
 
 
+@pytest.mark.parametrize("started", ["before", "after"])
+def test_libpython_seconds_after_exec(started, tmp_path):
+    """-a looks again, ever more rarely: a server that loads Python with a plug-in."""
+    if not os.path.exists(LIBRARY):
+        pytest.skip("no libpython to load")
+    copy = tmp_path / "libpython3.11.so.1.0"
+    shutil.copy(LIBRARY, copy)
+    assert lib.sh(["cc", "-o", tmp_path / "server", lib.PROGRAMS / "embed.c", "-ldl"]).returncode == 0
+    program = tmp_path / "p.py"
+    program.write_text("import time\ndef work(n): return n\nfor i in range(600): work(i); time.sleep(0.01)\n")
+    command = [str(c) for c in (tmp_path / "server", program, 1, copy, 2700)]
+    env = dict(os.environ, PYTHONHOME="/usr")
+
+    @machine.alone
+    def inside():
+        with contextlib.ExitStack() as stack:
+            if started == "after":
+                stack.enter_context(tracing(tmp_path / "a.pyebpf", "-a", files=0))
+            server = stack.enter_context(lib.started(command, env=env))
+            if started == "before":
+                stack.enter_context(tracing(tmp_path / "a.pyebpf", "-a", files=0))
+            assert server.wait(60) == 0
+        works = [e for e in lib.Trace(tmp_path / "a.pyebpf").whole().of(program) if e["ev"] == "call" and e["name"] == "work"]
+        assert 20 < len(works) <= 600, len(works)
+    inside()
+
+
 def test_two_libraries_in_one_process(tmp_path):
     """One is traced; that the other one is not is said, by trace and by list."""
     if not os.path.exists(LIBRARY):

@@ -3,6 +3,7 @@
 #include "cmd/select.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,12 @@
 #define SAID_MAX       5 /* processes that are not traced: so many by name */
 
 /* A process that executed something: when it is looked at, after the exec. The loader has mapped the
- * libraries of most programs after some milliseconds. */
-static const uint32_t look_after_ms[] = { 0, 2, 4, 8, 30, 120, 500, 2000 };
+ * libraries of most programs after some milliseconds; a server may load Python with a plug-in, minutes later. */
+static const uint32_t look_after_ms[] = { 0,	2,     4,     8,     30,     120,    500,   2000,
+					  5000, 10000, 20000, 60000, 120000, 300000, 900000 };
 
 #define LOOKS (sizeof(look_after_ms) / sizeof(look_after_ms[0]))
+#define LATE  8u /* looks from here on make room for those at a process that is new */
 
 struct look {
 	pid_t pid; /* in our pid namespace */
@@ -222,6 +225,30 @@ static void leave_out(struct selection *sel, pid_t pid, const struct err *e)
 		log_debug("process %d is not traced: %s", pid, e->what);
 }
 
+static struct look *room_for_look(struct selection *sel, uint32_t tries)
+{
+	struct look *last = &sel->looks[0];
+
+	if (sel->look_cnt < LOOKS_MAX)
+		return &sel->looks[sel->look_cnt++];
+	for (size_t i = 1; i < LOOKS_MAX; i++)
+		if (sel->looks[i].tries > last->tries)
+			last = &sel->looks[i];
+	return last->tries >= LATE && last->tries > tries ? last : NULL;
+}
+
+static void add_look(struct selection *sel, pid_t pid, uint32_t tries, uint64_t executed_ns)
+{
+	struct look *look = room_for_look(sel, tries);
+
+	if (look) {
+		*look = (struct look){ pid, tries, executed_ns };
+	} else if (!tries) {
+		sel->unseen++;
+		log_debug("%u programs were executed too fast to look at them", sel->unseen);
+	}
+}
+
 /* --- those that run at the start --- */
 
 static int add_chosen(void *ctx, pid_t pid)
@@ -241,6 +268,8 @@ static int add_chosen(void *ctx, pid_t pid)
 	t->ended = t->settled = err != 0;
 	if (err == -ENOMEM)
 		return err;
+	if (err == -PYE_ENOTPYTHON) /* it may load Python later */
+		add_look(s->selection, pid, LATE, now_ns());
 	if (err && err != -PYE_ENOTPYTHON && err != -PYE_ETARGET)
 		leave_out(s->selection, pid, &e);
 	return 0;
@@ -254,11 +283,8 @@ static int start_one(struct session *s, struct target *t, struct err *e)
 
 	if (s->selection->rule.own)
 		return t->pix ? 0 : target_start(s, t, e);
-	copy.fd = -1;
-	if (t->in.fd >= 0) { /* the file's own descriptor, as the process can end */
-		copy.fd = dup(t->in.fd);
-		snprintf(copy.open_path, sizeof(copy.open_path), "/proc/self/fd/%d", copy.fd);
-	}
+	copy.fd = fcntl(t->in.fd, F_DUPFD_CLOEXEC, 0); /* the file's own descriptor, as the process can end */
+	snprintf(copy.open_path, sizeof(copy.open_path), "/proc/self/fd/%d", copy.fd);
 	err = need_file(s, &copy, t->pid.given, e);
 	interp__done(&copy);
 	return err ? err : target_tell(s, t, e);
@@ -418,13 +444,7 @@ void select_executed(struct session *s, const struct pye_proc_rec *rec)
 
 	if (!sel || s->released)
 		return;
-	if (sel->look_cnt == LOOKS_MAX) {
-		sel->unseen++;
-		log_debug("%u programs were executed too fast to look at them", sel->unseen);
-		return;
-	}
-	sel->looks[sel->look_cnt++] =
-		(struct look){ .pid = (pid_t)rec->pid, .executed_ns = rec->head.ts_ns };
+	add_look(sel, (pid_t)rec->pid, 0, rec->head.ts_ns);
 }
 
 /* The usual case, without a look at the mappings: the executable is an interpreter that has its probes,

@@ -240,20 +240,13 @@ static void on_held(struct session *s, const struct pye_proc_rec *rec)
 	let_go((pid_t)rec->pid);
 }
 
-/* The file as the child maps it: the parent's entries in /proc and our own are gone when that has ended. */
+/* The parent's descriptor is closed when that has ended. */
 static void inherit(struct target *t, const struct target *parent)
 {
-	const char *rest = strchr(parent->in.open_path + strlen("/proc/"), '/');
-
 	t->in = parent->in;
 	t->has_interp = true;
-	if (parent->in.fd >= 0) {
-		t->in.fd = fcntl(parent->in.fd, F_DUPFD_CLOEXEC, 0);
-		snprintf(t->in.open_path, sizeof(t->in.open_path), "/proc/self/fd/%d", t->in.fd);
-	} else if (rest) {
-		snprintf(t->in.open_path, sizeof(t->in.open_path), "/proc/%d%.40s", t->pid.pid,
-			 rest);
-	}
+	t->in.fd = fcntl(parent->in.fd, F_DUPFD_CLOEXEC, 0);
+	snprintf(t->in.open_path, sizeof(t->in.open_path), "/proc/self/fd/%d", t->in.fd);
 }
 
 /* A child runs the parent's interpreter, so the parent's plan serves; once it has executed something

@@ -16,9 +16,8 @@
 
 struct interp {
 	char path[4096]; /* as the target maps it, for messages (may be "... (deleted)") */
-	char open_path[64]; /* through which we open it: /proc/PID/map_files/A-B, /proc/PID/exe or
-				 * /proc/self/fd/N with @fd */
-	int fd; /* keeps the last of these open, or -1 */
+	char open_path[64]; /* through which we open it: /proc/self/fd/N */
+	int fd; /* keeps that open */
 	dev_t dev;
 	ino_t ino;
 	uint64_t bias; /* run-time address = vaddr + bias; 0 for a fixed executable */

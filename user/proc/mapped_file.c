@@ -39,13 +39,16 @@ static int check_same(int fd, const struct mapping *m)
 	return st.st_dev == m->dev && st.st_ino == m->ino ? check_regular(fd) : -ENOENT;
 }
 
+/* A descriptor, or a negative errno. */
 static int by_link(const char *path, const struct mapping *same_as)
 {
 	auto_close int fd = open(path, O_PATH | O_CLOEXEC);
+	int err;
 
 	if (fd < 0)
 		return -errno;
-	return same_as ? check_same(fd, same_as) : check_regular(fd);
+	err = same_as ? check_same(fd, same_as) : check_regular(fd);
+	return err ? err : take_fd(&fd);
 }
 
 /* Undoes what the kernel does to a newline. A path that really contained "\012" is not found, which
@@ -89,26 +92,24 @@ int mapped_file_by_path(pid_t pid, const struct mapping *m)
 
 int mapped_file__open(pid_t pid, const struct mapping *m, struct mapped_file *out)
 {
-	struct mapped_file f = { .fd = -1 };
-	int err;
+	struct mapped_file f;
+	bool refused;
 
 	if (!m->ino)
 		return -EINVAL;
 	snprintf(f.path, sizeof(f.path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, pid, m->start,
 		 m->end);
-	err = by_link(f.path, NULL);
-	if (err) {
-		bool refused = err == -EPERM || err == -EACCES;
-
+	f.fd = by_link(f.path, NULL);
+	refused = f.fd == -EPERM || f.fd == -EACCES;
+	if (f.fd < 0) {
 		snprintf(f.path, sizeof(f.path), "/proc/%d/exe", pid);
-		err = by_link(f.path, m);
-		if (err) {
-			f.fd = mapped_file_by_path(pid, m);
-			if (f.fd < 0)
-				return refused && f.fd == -ENOENT ? -EACCES : f.fd;
-			snprintf(f.path, sizeof(f.path), "/proc/self/fd/%d", f.fd);
-		}
+		f.fd = by_link(f.path, m);
 	}
+	if (f.fd < 0)
+		f.fd = mapped_file_by_path(pid, m);
+	if (f.fd < 0)
+		return refused && f.fd == -ENOENT ? -EACCES : f.fd;
+	snprintf(f.path, sizeof(f.path), "/proc/self/fd/%d", f.fd);
 	*out = f;
 	return 0;
 }

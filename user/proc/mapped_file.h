@@ -20,8 +20,8 @@
 #define MAPPED_PATH_SIZE 64
 
 struct mapped_file {
-	char path[MAPPED_PATH_SIZE]; /* opens the file; in case 3 only as long as @fd is open */
-	int fd; /* O_PATH, or -1: not needed for @path */
+	char path[MAPPED_PATH_SIZE]; /* opens the file as long as @fd is open, whatever the process does meanwhile */
+	int fd; /* O_PATH */
 };
 
 /**
