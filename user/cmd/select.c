@@ -283,7 +283,8 @@ static int start_one(struct session *s, struct target *t, struct err *e)
 
 	if (s->selection->rule.own)
 		return t->pix ? 0 : target_start(s, t, e);
-	copy.fd = fcntl(t->in.fd, F_DUPFD_CLOEXEC, 0); /* the file's own descriptor, as the process can end */
+	copy.fd = fcntl(t->in.fd, F_DUPFD_CLOEXEC,
+			0); /* the file's own descriptor, as the process can end */
 	snprintf(copy.open_path, sizeof(copy.open_path), "/proc/self/fd/%d", copy.fd);
 	err = need_file(s, &copy, t->pid.given, e);
 	interp__done(&copy);
