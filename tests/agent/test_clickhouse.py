@@ -10,10 +10,27 @@ import time
 
 import pytest
 
+import clickhouse
 import double
 import lib
 import windows
 from test_sinks import FAST, send
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory):
+    cluster = clickhouse.Cluster(tmp_path_factory.mktemp("clickhouse"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def cluster(running_cluster):
+    running_cluster.empty()
+    return running_cluster
 
 
 def stacks_of(cluster):

@@ -314,7 +314,7 @@ def test_flight_recorder(name, tmp_path):
         assert capture.stat().st_size == 0
         os.kill(test_recorder.child_of(tracer.pid), signal.SIGTERM)
         lib.finish(tracer)
-    calls = test_recorder.times(out)
+    calls = lib.tick_times(out)
     first, last = (test_recorder.check_window(lib.Trace(tmp_path / f), calls, test_recorder.NS // 2)
                    for f in ("t-1.pyebpf", "t.pyebpf"))
     assert first[-1] < last[-1] == len(calls)

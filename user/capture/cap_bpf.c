@@ -316,6 +316,14 @@ bool cap_bpf__has(const struct cap_bpf *c, pid_t pid)
 	return !bpf_map_lookup_elem(procs_fd(c), &key, &proc);
 }
 
+uint32_t cap_bpf__pix(const struct cap_bpf *c, pid_t pid)
+{
+	uint32_t key = (uint32_t)pid;
+	struct pye_proc proc;
+
+	return bpf_map_lookup_elem(procs_fd(c), &key, &proc) ? 0 : proc.pix;
+}
+
 bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid)
 {
 	uint32_t key = (uint32_t)pid;

@@ -155,6 +155,9 @@ int cap_bpf__probe_file(struct cap_bpf *c, const struct interp *in, pid_t pid, u
 bool cap_bpf__knows(const struct cap_bpf *c, pid_t pid);
 bool cap_bpf__has(const struct cap_bpf *c, pid_t pid);
 
+/* cap_bpf__pix - the number of the program that a process runs now: another one after each exec. 0: not in the table. */
+uint32_t cap_bpf__pix(const struct cap_bpf *c, pid_t pid);
+
 /* cap_bpf__begin - record a process that cap_bpf__trace() told of and whose file has its probes;
  * @stays: whatever it executes. */
 void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays);

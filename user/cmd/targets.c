@@ -256,10 +256,14 @@ static void attach_child(struct session *s, struct target *t, const struct targe
 	struct err e = { 0 };
 
 	inherit(t, parent);
-	if (!cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e))
+	if (cap_bpf__pix(s->cap, t->pid.given) != t->pix)
+		err_set(&e, 0, "it has executed a program");
+	else if (!cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e) &&
+		 cap_bpf__pix(s->cap, t->pid.given) == t->pix)
 		return;
 	log_debug("child %d: %s", t->pid.given, e.what);
-	/* most likely it has executed a program meanwhile: what that one is, is looked up anew */
+	/* what the program is that it has executed meanwhile is looked up anew: its first calls were before its probes */
+	cap_bpf__gone(s->cap, t->pid.given);
 	interp__done(&t->in);
 	t->has_interp = false;
 }
