@@ -93,7 +93,8 @@ int mapped_file_by_path(pid_t pid, const struct mapping *m)
 int mapped_file__open(pid_t pid, const struct mapping *m, struct mapped_file *out)
 {
 	struct mapped_file f;
-	bool refused;
+	char own[MAPPED_PATH_SIZE];
+	bool refused, by_path;
 
 	if (!m->ino)
 		return -EINVAL;
@@ -105,11 +106,15 @@ int mapped_file__open(pid_t pid, const struct mapping *m, struct mapped_file *ou
 		snprintf(f.path, sizeof(f.path), "/proc/%d/exe", pid);
 		f.fd = by_link(f.path, m);
 	}
-	if (f.fd < 0)
+	by_path = f.fd < 0;
+	if (by_path)
 		f.fd = mapped_file_by_path(pid, m);
 	if (f.fd < 0)
 		return refused && f.fd == -ENOENT ? -EACCES : f.fd;
-	snprintf(f.path, sizeof(f.path), "/proc/self/fd/%d", f.fd);
+	/* in the /proc of a container we have no entry of our own: then the process's has to do */
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", f.fd);
+	if (by_path || !access(own, F_OK))
+		memcpy(f.path, own, sizeof(own));
 	*out = f;
 	return 0;
 }

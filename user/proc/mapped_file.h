@@ -20,7 +20,8 @@
 #define MAPPED_PATH_SIZE 64
 
 struct mapped_file {
-	char path[MAPPED_PATH_SIZE]; /* opens the file as long as @fd is open, whatever the process does meanwhile */
+	char path[MAPPED_PATH_SIZE]; /* opens the file as long as @fd is open, whatever the process does meanwhile; under a
+				       * /proc of another pid namespace as long as the process maps it so */
 	int fd; /* O_PATH */
 };
 
