@@ -38,8 +38,10 @@ static void look(struct assembler *as, const struct naming_of *of)
 
 	if (assembler__unnamed(as, of->pix) > LOOKED_MAX || proc_mem__open(of->pid, &mem))
 		return;
-	if (!thread_names__read(&mem, of->in, 0, &n.names))
+	if (!thread_names__read(&mem, of->in, 0, &n.names)) {
+		thread_names__by_tid(&n.names);
 		(void)assembler__name_threads(as, of->pix, name_of, &n); /* else the system's */
+	}
 	thread_names__done(&n.names);
 	proc_mem__close(&mem);
 }

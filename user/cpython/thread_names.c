@@ -390,10 +390,24 @@ const char *thread_names__find(const struct thread_names *n, uint64_t thread_id)
 	return found ? found->name : NULL;
 }
 
+static int by_tid(const void *a, const void *b)
+{
+	const struct thread_name *left = a, *right = b;
+
+	return (left->native_id > right->native_id) - (left->native_id < right->native_id);
+}
+
+void thread_names__by_tid(struct thread_names *n)
+{
+	if (n->cnt)
+		qsort(n->names, n->cnt, sizeof(*n->names), by_tid);
+}
+
 const char *thread_names__of_tid(const struct thread_names *n, uint32_t native_id)
 {
-	for (size_t i = 0; i < n->cnt; i++)
-		if (n->names[i].native_id == native_id)
-			return n->names[i].name;
-	return NULL;
+	const struct thread_name key = { .native_id = native_id };
+	const struct thread_name *found =
+		n->cnt ? bsearch(&key, n->names, n->cnt, sizeof(*n->names), by_tid) : NULL;
+
+	return found ? found->name : NULL;
 }

@@ -41,8 +41,11 @@ int thread_names__read(const struct proc_mem *mem, const struct interp *in, uint
 		       struct thread_names *out);
 void thread_names__done(struct thread_names *n);
 
-/* thread_names__find, thread_names__of_tid - by thread_id, by native_id; borrowed; NULL: it has none. */
+/* thread_names__find - borrowed; NULL: it has none. */
 const char *thread_names__find(const struct thread_names *n, uint64_t thread_id);
+
+/* thread_names__by_tid - sort them by native_id; then it is thread_names__of_tid() that finds. */
+void thread_names__by_tid(struct thread_names *n);
 const char *thread_names__of_tid(const struct thread_names *n, uint32_t native_id);
 
 #endif
