@@ -28,4 +28,9 @@ int forward_sample(void *self, const struct trace_sample *what);
 int forward_gap(void *self, const struct trace_gap *what);
 int forward_end(void *self, const struct trace_totals *what);
 
+/* Of a struct trace_consumer that adds something only at the end. */
+#define FORWARD_TO_THE_END                                                            \
+	.begin = forward_begin, .process = forward_process, .thread = forward_thread, \
+	.func = forward_func, .event = forward_event, .sample = forward_sample, .gap = forward_gap
+
 #endif
