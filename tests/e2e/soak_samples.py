@@ -60,8 +60,8 @@ def record(command, folder, count, seconds):
 def soak(total, names):
     every = Count()
     with tempfile.TemporaryDirectory() as folder:
-        for n, name in enumerate(names):
-            one, wanted = Count(), total * (n + 1) // len(names) - every.samples
+        for name in names:
+            one, wanted = Count(), -(-total // len(names))  # of each, however many another one gave
             while one.samples < wanted:
                 before = one.samples
                 record(lib.command(name), pathlib.Path(folder), one, min(5, max(1, (wanted - before) / RATE)))
