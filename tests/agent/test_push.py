@@ -1,71 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pyroscope's push.v1 and Parca's WriteRaw, to doubles that decode them: the same values, the series' labels, and what the answers
-of each mean. No real server is here."""
+of each mean. Servers that others wrote are in tests/peers."""
 import collections
-import gzip
 import struct
 
 import pytest
 
 import double
 import windows
+from protobuf import Pprof, fields
 from test_sinks import FAST, send
-
-
-def fields(data):
-    """[(number, value)], a value is a number or bytes."""
-    out, at = [], 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7f) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-    while at < len(data):
-        tag = varint()
-        assert tag & 7 in (0, 2), tag
-        value = varint()
-        if tag & 7 == 2:
-            at += value
-            assert at <= len(data)
-            value = data[at - value:at]
-        out.append((tag >> 3, value))
-    return out
-
-
-def numbers(data):
-    """Of a packed field."""
-    return [value for _, value in fields(b"".join(b"\x08" + bytes(part) for part in varints(data)))]
-
-
-def varints(data):
-    part = b""
-    for byte in data:
-        part += bytes([byte])
-        if byte < 0x80:
-            yield part
-            part = b""
-
-
-def sums(profile):
-    """Counter by (type, unit) of a pprof profile; no sample has a label."""
-    parts = fields(gzip.decompress(profile))
-    strings = [v.decode() for n, v in parts if n == 6]
-    types = [tuple(strings[v] for _, v in fields(p)) for n, p in parts if n == 1]
-    got = collections.Counter()
-    for n, sample in parts:
-        if n != 2:
-            continue
-        for k, value in fields(sample):
-            assert k in (1, 2), "a label"
-            if k == 2:
-                got.update(dict(zip(types, numbers(value))))
-    return got
 
 
 def pushed(request):
@@ -122,7 +66,9 @@ def test_value_by_value(kind, tmp_path):
             request.path = request.path[len("/base"):]
             labels, profile = DECODE[kind](request)
             assert labels == {"__name__": "process_cpu", "service_name": labels["service_name"], "node": "node-1", "zone": "a\"b"}
-            got[labels["service_name"]].update(sums(profile))
+            profile = Pprof(profile)
+            assert not profile.labels
+            got[labels["service_name"]].update(profile.totals())
     for service, stacks in made.sums.items():
         assert got[service] == {kind: sum(v[i] for v in stacks.values()) for i, kind in enumerate(windows.TYPES)}
 

@@ -76,7 +76,7 @@ def test_no_paths_of_a_machine_and_no_registry():
 
 
 def has_license(path):
-    return path.suffix in (".c", ".h", ".py", ".def") or path.parts[0] == "scripts"
+    return path.suffix in (".c", ".h", ".py", ".def", ".go") or path.parts[0] == "scripts"
 
 
 @pytest.mark.parametrize("path", [p for p in source.files() if has_license(p)
