@@ -215,6 +215,17 @@ def test_firefox_alone_may_read_the_profile(capture):
         assert server.process.wait(30) == 0
 
 
+def test_an_instance_of_ones_own_may_read_it_and_no_other(capture):
+    own = "https://profiler.example:8443"
+    with viewing(capture, "--no-open", "--firefox-url", own.upper() + "/") as server:
+        assert server.shown.startswith(own + "/from-url/http%3A%2F%2F127.0.0.1%3A")
+        for origin, may in ((own, True), (FIREFOX, False), ("https://profiler.example", False), ("null", False)):
+            _, headers, _ = server.ask(server.own("profile.json.gz"), headers=["Origin: " + origin])
+            assert headers.get("access-control-allow-origin") == (own if may else None)
+        server.process.send_signal(signal.SIGINT)
+        assert "whether profiler.example:8443 may" in server.process.stderr.read()
+
+
 def test_a_profile_of_another_tool(public_tmp):
     """Whatever `convert` reads; here the format of flame graphs."""
     path = public_tmp / "x.folded"
@@ -343,7 +354,7 @@ def test_open_is_refused_before_the_work_where_root_would_serve(pyebpf, any_pyth
 @pytest.mark.parametrize("args, code, words", [
     ([], 2, "want one file"), (["x", "y"], 2, "want one file"), (["/nowhere"], 2, "cannot read /nowhere"),
     (["x", "--port", "70000"], 2, "65535"), (["x", "--address", "example.com"], 2, "as a number"),
-    ([__file__], 2, ""),
+    (["x", "--firefox-url", "profiler.example"], 2, "want a site"), ([__file__], 2, ""),
 ])
 def test_errors(args, code, words):
     with subprocess.Popen([PYEBPF, "view", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -386,7 +386,7 @@ def test_profiler_cli_shows_losses_and_markers(files, cli):
     assert values["Lost: user"] == 0
     assert values["Engine"] == "uprobe"
     markers = cli.run("thread", "markers", "--json", text=True)
-    for name in ("Lost events", "Gap", "Process start", "Thread start"):
+    for name in ("Lost events", "Gap", "Process first seen", "Thread first seen"):
         assert f'"{name}"' in markers
 
 

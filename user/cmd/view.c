@@ -20,6 +20,7 @@
 #include "cmd/run.h"
 #include "export/export.h"
 #include "export/page.h"
+#include "view/origin.h"
 #include "view/serve.h"
 
 #define FIREFOX "https://profiler.firefox.com"
@@ -27,9 +28,10 @@
 
 struct view_opts {
 	struct input_opts input;
-	const char *address;
+	const char *address, *firefox_url;
 	uint64_t port;
 	bool firefox, no_open, once, raw;
+	char site[256]; /* the origin of the Firefox Profiler */
 };
 
 #define AT(member) offsetof(struct view_opts, member)
@@ -39,6 +41,8 @@ static const struct opt_row rows[] = {
 	{ 0, "firefox", NULL, OPT_FLAG, AT(firefox), NULL,
 	  "hand the profile to " FIREFOX ", which asks the browser for leave to reach this machine",
 	  false, NULL },
+	{ 0, "firefox-url", "URL", OPT_STRING, AT(firefox_url), NULL,
+	  "the same with an instance of one's own, like https://profiler.example.com", false, NULL },
 	{ 0, "no-open", NULL, OPT_FLAG, AT(no_open), NULL,
 	  "print the address, start no browser", false, NULL },
 	{ 0, "once", NULL, OPT_FLAG, AT(once), NULL,
@@ -69,7 +73,8 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  pyebpf view trace.pyebpf\n"
 		    "  pyebpf view trace.pyebpf --firefox      # in the Firefox Profiler\n"
-		    "  pyebpf view trace.pyebpf --no-open --port 8080\n",
+		    "  pyebpf view trace.pyebpf --no-open --port 8080\n"
+		    "  pyebpf view trace.pyebpf --firefox-url https://profiler.example.com\n",
 };
 
 /* What is served, in memory. */
@@ -202,29 +207,30 @@ static int leave_root(struct err *e)
 }
 
 /* What to open: the page, or the Firefox Profiler with the profile's address in its own. */
-static void make_url(char *out, size_t size, const struct serve *s, bool firefox)
+static void make_url(char *out, size_t size, const struct serve *s, const struct view_opts *opts)
 {
 	const char *own = serve__url(s);
 	size_t at;
 
-	if (!firefox) {
+	if (!opts->firefox) {
 		snprintf(out, size, "%s", own);
 		return;
 	}
-	at = (size_t)snprintf(out, size, "%s/from-url/", FIREFOX);
+	at = (size_t)snprintf(out, size, "%s/from-url/", opts->site);
 	for (; *own && at + 4 < size; own++)
 		at += (size_t)snprintf(out + at, size - at,
 				       *own == ':' || *own == '/' ? "%%%02X" : "%c", *own);
 	snprintf(out + at, size - at, "profile.json.gz");
 }
 
-static void explain_firefox(void)
+static void explain_firefox(const char *site)
 {
-	fputs("The browser asks whether profiler.firefox.com may reach this machine (its local network, its own\n"
-	      "apps and services): allow it, the page fetches the profile from here. If loading fails: the site's\n"
-	      "settings, local network access. The profile has paths, names of functions and the command line; it\n"
-	      "stays in the browser unless you press Upload.\n",
-	      stderr);
+	fprintf(stderr,
+		"The browser asks whether %s may reach this machine (its local network, its own\n"
+		"apps and services): allow it, the page fetches the profile from here. If loading fails: the site's\n"
+		"settings, local network access. The profile has paths, names of functions and the command line; it\n"
+		"stays in the browser unless you press Upload.\n",
+		strstr(site, "://") + 3);
 }
 
 static void explain_ssh(const struct serve *s)
@@ -247,7 +253,7 @@ static int serve(const struct content *c, const struct view_opts *opts, struct e
 		.idle_ns = IDLE_NS,
 		.files = c->files,
 		.file_cnt = c->cnt,
-		.origin = opts->firefox ? FIREFOX : NULL,
+		.origin = opts->firefox ? opts->site : NULL,
 		.policy = opts->firefox
 				  ? "default-src 'none'"
 				  : "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; "
@@ -257,7 +263,7 @@ static int serve(const struct content *c, const struct view_opts *opts, struct e
 	};
 	auto_fn(serve__freep) struct serve *s = NULL;
 	auto_close int stop_fd = stop_signals();
-	char url[512];
+	char url[1024];
 	int err = stop_fd < 0 ? stop_fd : serve__new(&s, &serve_opts, e);
 
 	if (err)
@@ -265,9 +271,9 @@ static int serve(const struct content *c, const struct view_opts *opts, struct e
 	if (opts->address)
 		log_warn("others can connect to %s: whoever has the address below sees the profile",
 			 opts->address);
-	make_url(url, sizeof(url), s, opts->firefox);
+	make_url(url, sizeof(url), s, opts);
 	if (opts->firefox)
-		explain_firefox();
+		explain_firefox(opts->site);
 	puts(url);
 	fflush(stdout);
 	if (browse_is_ssh())
@@ -277,8 +283,9 @@ static int serve(const struct content *c, const struct view_opts *opts, struct e
 	return serve__run(s, stop_fd);
 }
 
-static int check(const struct view_opts *opts, struct err *e)
+static int check(struct view_opts *opts, struct err *e)
 {
+	const char *site = opts->firefox_url ? opts->firefox_url : FIREFOX;
 	unsigned char number[16];
 
 	if (opts->port > UINT16_MAX)
@@ -286,6 +293,10 @@ static int check(const struct view_opts *opts, struct err *e)
 	if (opts->address && inet_pton(AF_INET, opts->address, number) != 1 &&
 	    inet_pton(AF_INET6, opts->address, number) != 1)
 		return err_set(e, -PYE_EUSAGE, "--address: want an address as a number");
+	if (origin_of(opts->site, sizeof(opts->site), site))
+		return err_set(e, -PYE_EUSAGE,
+			       "--firefox-url: want a site, like https://profiler.example.com");
+	opts->firefox = opts->firefox || opts->firefox_url;
 	if (!opts->firefox && !page_built_in())
 		return err_set(e, -PYE_EUSAGE, PAGE_MISSING);
 	return 0;

@@ -32,10 +32,10 @@ static const struct {
 	const char *event; /* what happened, of lives */
 	const char *schema;
 } kinds[] = {
-	[MARK_PROCESS_START] = { "Process start", "start", "PyProcess" },
+	[MARK_PROCESS_START] = { "Process first seen", "first seen", "PyProcess" },
 	[MARK_PROCESS_EXIT] = { "Process exit", "exit", "PyProcess" },
 	[MARK_PROCESS_EXEC] = { "Process exec", "exec", "PyProcess" },
-	[MARK_THREAD_START] = { "Thread start", "start", "PyThread" },
+	[MARK_THREAD_START] = { "Thread first seen", "first seen", "PyThread" },
 	[MARK_THREAD_EXIT] = { "Thread exit", "exit", "PyThread" },
 	[MARK_GAP] = { "Gap", NULL, "PyGap" },
 	[MARK_LOST] = { "Lost events", NULL, "PyLost" },
@@ -45,22 +45,24 @@ void ff_write_marker_schema(struct outbuf *b)
 {
 	outbuf__putc(b, '[');
 	ff_wait_write_schemas(b);
-	outbuf__puts(b, "{\"name\":\"PyProcess\","
-			"\"display\":[\"marker-chart\",\"marker-table\",\"timeline-overview\"],"
-			"\"tooltipLabel\":\"{marker.name}\","
-			"\"tableLabel\":\"{marker.data.event} {marker.data.comm}\","
-			"\"chartLabel\":\"{marker.data.comm}\","
-			"\"description\":\"A process starts, executes a program or ends\","
-			"\"fields\":[{\"key\":\"event\",\"label\":\"Event\",\"format\":\"string\"},"
-			"{\"key\":\"pid\",\"label\":\"Process\",\"format\":\"pid\"},"
-			"{\"key\":\"comm\",\"label\":\"Name\",\"format\":\"sanitized-string\"},"
-			"{\"key\":\"exe\",\"label\":\"Executable\",\"format\":\"file-path\"},"
-			"{\"key\":\"python\",\"label\":\"Python\",\"format\":\"string\"}]},");
+	outbuf__puts(
+		b,
+		"{\"name\":\"PyProcess\","
+		"\"display\":[\"marker-chart\",\"marker-table\",\"timeline-overview\"],"
+		"\"tooltipLabel\":\"{marker.name}\","
+		"\"tableLabel\":\"{marker.data.event} {marker.data.comm}\","
+		"\"chartLabel\":\"{marker.data.comm}\","
+		"\"description\":\"A process is seen for the first time, executes a program or ends\","
+		"\"fields\":[{\"key\":\"event\",\"label\":\"Event\",\"format\":\"string\"},"
+		"{\"key\":\"pid\",\"label\":\"Process\",\"format\":\"pid\"},"
+		"{\"key\":\"comm\",\"label\":\"Name\",\"format\":\"sanitized-string\"},"
+		"{\"key\":\"exe\",\"label\":\"Executable\",\"format\":\"file-path\"},"
+		"{\"key\":\"python\",\"label\":\"Python\",\"format\":\"string\"}]},");
 	outbuf__puts(b, "{\"name\":\"PyThread\",\"display\":[\"marker-chart\",\"marker-table\"],"
 			"\"tooltipLabel\":\"{marker.name}\","
 			"\"tableLabel\":\"{marker.data.event} {marker.data.name}\","
 			"\"chartLabel\":\"{marker.data.name}\","
-			"\"description\":\"A thread starts or ends\","
+			"\"description\":\"A thread is seen for the first time, or ends\","
 			"\"fields\":[{\"key\":\"event\",\"label\":\"Event\",\"format\":\"string\"},"
 			"{\"key\":\"tid\",\"label\":\"Thread\",\"format\":\"tid\"},"
 			"{\"key\":\"name\",\"label\":\"Name\",\"format\":\"sanitized-string\"}]},");
