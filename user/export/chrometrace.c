@@ -14,6 +14,7 @@
 #include "base/grow.h"
 #include "base/idmap.h"
 #include "export/export.h"
+#include "export/fragments.h"
 #include "export/gzip.h"
 #include "export/json.h"
 #include "export/timeline.h"
@@ -27,8 +28,7 @@ struct chrometrace {
 	struct timeline timeline;
 	struct gzip *gzip; /* NULL: plain */
 	struct outbuf out;
-	struct strpool fragments;
-	struct membuf scratch;
+	struct fragments fragments;
 	uint32_t *thread_fragments, *func_fragments; /* by index */
 	uint32_t thread_cap, func_cap;
 	struct idmap owners; /* pid, tid -> the newest thread that is called so */
@@ -43,26 +43,10 @@ static void chrometrace__done(void *self)
 	timeline__done(&c->timeline);
 	gzip__free(c->gzip);
 	outbuf__done(&c->out);
-	strpool__done(&c->fragments);
-	membuf__done(&c->scratch);
+	fragments__done(&c->fragments);
 	idmap__done(&c->owners);
 	free(c->thread_fragments);
 	free(c->func_fragments);
-}
-
-/* An outbuf onto the scratch memory; fragment_done() makes a fragment of it. */
-static int fragment_begin(struct chrometrace *c, struct outbuf *b)
-{
-	c->scratch.len = 0;
-	return outbuf__init(b, 1024, membuf__write, &c->scratch);
-}
-
-static int fragment_done(struct chrometrace *c, struct outbuf *b, uint32_t *id)
-{
-	int err = outbuf__flush(b);
-
-	outbuf__done(b);
-	return err ? err : strpool__add(&c->fragments, c->scratch.data, c->scratch.len, id);
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): GROW writes to it */
@@ -97,13 +81,13 @@ static int on_thread_defined(void *ctx, uint32_t thread)
 	err = owner != IDMAP_NONE && owner != thread ? timeline_close_thread(&c->timeline, owner)
 						     : 0;
 	err = err ? err : idmap__set(&c->owners, key, thread);
-	err = err ? err : fragment_begin(c, &b);
+	err = err ? err : fragment_begin(&c->fragments, &b);
 	if (err)
 		return err;
 	outbuf__putc(&b, ',');
 	put_ids(c, thread, &b);
 	outbuf__puts(&b, ",\"ts\":");
-	err = fragment_done(c, &b, &id);
+	err = fragment_end(&c->fragments, &b, &id);
 	return err ? err : set_at(&c->thread_fragments, &c->thread_cap, thread, id);
 }
 
@@ -113,7 +97,7 @@ static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *de
 	const char *file = def->file, *below;
 	struct outbuf b;
 	uint32_t id;
-	int err = fragment_begin(c, &b);
+	int err = fragment_begin(&c->fragments, &b);
 
 	if (err)
 		return err;
@@ -133,7 +117,7 @@ static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *de
 		outbuf__putc(&b, ')');
 	}
 	outbuf__putc(&b, '"');
-	err = fragment_done(c, &b, &id);
+	err = fragment_end(&c->fragments, &b, &id);
 	return err ? err : set_at(&c->func_fragments, &c->func_cap, func, id);
 }
 
@@ -145,7 +129,7 @@ static char *append(char *at, const char *data, size_t len)
 
 static void put_thread_and_time(struct chrometrace *c, uint32_t thread, uint64_t ns)
 {
-	const struct strpool_str *ids = &c->fragments.strs[c->thread_fragments[thread]];
+	const struct strpool_str *ids = &c->fragments.pool.strs[c->thread_fragments[thread]];
 	char *at = outbuf__room(&c->out, ids->len + JSON_US_MAX + 1);
 
 	at = append(at, ids->s, ids->len);
@@ -175,7 +159,7 @@ static int put_slice(struct chrometrace *c, const char head[static 10], uint32_t
 		json_str(&c->out,
 			 timeline_gap_name(gap, sizeof(gap), &c->timeline.threads[thread].gap));
 	} else {
-		name = &c->fragments.strs[c->func_fragments[func]];
+		name = &c->fragments.pool.strs[c->func_fragments[func]];
 		outbuf__put(&c->out, name->s, name->len);
 	}
 	put_thread_and_time(c, thread, ns);
@@ -213,7 +197,7 @@ static int chrometrace__init(void *self, const struct export_opts *opts,
 	int err;
 
 	err = timeline__init(&c->timeline, &timeline_ops, c);
-	err = err ? err : strpool__init(&c->fragments);
+	err = err ? err : fragments__init(&c->fragments);
 	return err ? err
 		   : gzip_front(&c->gzip, opts->plain, &c->out, BUFFER_BYTES, out->write, out->ctx);
 }
@@ -228,7 +212,7 @@ static int on_begin(void *self, const struct trace_info *info)
 {
 	struct chrometrace *c = self;
 	struct outbuf b;
-	int err = fragment_begin(c, &b);
+	int err = fragment_begin(&c->fragments, &b);
 
 	if (err)
 		return err;
@@ -240,7 +224,7 @@ static int on_begin(void *self, const struct trace_info *info)
 	outbuf__puts(&b, ",\"start_unix_ns\":\"");
 	json_i64(&b, info->start_unix_ns);
 	outbuf__putc(&b, '"');
-	err = fragment_done(c, &b, &c->about);
+	err = fragment_end(&c->fragments, &b, &c->about);
 	outbuf__puts(&c->out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 	return err ? err : timeline_begin(&c->timeline, info);
 }
@@ -304,7 +288,7 @@ static void put_totals(struct chrometrace *c, const struct trace_totals *totals)
 	struct outbuf *b = &c->out;
 
 	outbuf__puts(b, "\n],\"otherData\":{");
-	outbuf__puts(b, strpool__get(&c->fragments, c->about));
+	put_fragment(b, &c->fragments, c->about);
 	outbuf__puts(b, ",\"generated\":\"");
 	json_u64(b, totals->generated);
 	outbuf__puts(b, "\",\"written\":\"");

@@ -12,6 +12,7 @@
 #include "base/idmap.h"
 #include "base/strpool.h"
 #include "export/export.h"
+#include "export/fragments.h"
 #include "export/json.h"
 
 enum {
@@ -20,11 +21,10 @@ enum {
 
 struct ndjson {
 	struct outbuf out;
-	struct strpool fragments;
+	struct fragments fragments;
 	struct idmap pids; /* process id -> pid */
 	struct idmap by_thread; /* thread id -> fragment */
 	struct idmap by_func; /* function id -> fragment */
-	struct membuf scratch;
 	uint64_t start_ns;
 	int64_t start_unix_ns;
 	struct trace_cost cost;
@@ -52,11 +52,10 @@ static void ndjson__done(void *self)
 	struct ndjson *n = self;
 
 	outbuf__done(&n->out);
-	strpool__done(&n->fragments);
+	fragments__done(&n->fragments);
 	idmap__done(&n->pids);
 	idmap__done(&n->by_thread);
 	idmap__done(&n->by_func);
-	membuf__done(&n->scratch);
 }
 
 static int ndjson__init(void *self, const struct export_opts *opts, const struct export_out *out)
@@ -65,36 +64,21 @@ static int ndjson__init(void *self, const struct export_opts *opts, const struct
 	int err;
 
 	(void)opts;
-	err = strpool__init(&n->fragments);
+	err = fragments__init(&n->fragments);
 	if (!err)
 		err = outbuf__init(&n->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;
 }
 
-/* An outbuf onto the scratch memory; fragment_done() makes a fragment of it. */
-static int fragment_begin(struct ndjson *n, struct outbuf *b)
-{
-	n->scratch.len = 0;
-	return outbuf__init(b, 1024, membuf__write, &n->scratch);
-}
-
-static int fragment_done(struct ndjson *n, struct outbuf *b, uint32_t *id)
-{
-	int err = outbuf__flush(b);
-
-	outbuf__done(b);
-	return err ? err : strpool__add(&n->fragments, n->scratch.data, n->scratch.len, id);
-}
-
 static int quoted(struct ndjson *n, const char *s, uint32_t *id)
 {
 	struct outbuf b;
-	int err = fragment_begin(n, &b);
+	int err = fragment_begin(&n->fragments, &b);
 
 	if (err)
 		return err;
 	json_str(&b, s ? s : "");
-	return fragment_done(n, &b, id);
+	return fragment_end(&n->fragments, &b, id);
 }
 
 static int on_begin(void *self, const struct trace_info *info)
@@ -123,7 +107,7 @@ static int on_thread(void *self, const struct trace_thread *thread)
 	struct ndjson *n = self;
 	uint32_t pid = idmap__find(&n->pids, thread->process), id;
 	struct outbuf b;
-	int err = fragment_begin(n, &b);
+	int err = fragment_begin(&n->fragments, &b);
 
 	if (err)
 		return err;
@@ -132,7 +116,7 @@ static int on_thread(void *self, const struct trace_thread *thread)
 	outbuf__puts(&b, ",\"tid\":");
 	json_u64(&b, thread->tid);
 	outbuf__puts(&b, ",\"ev\":\"");
-	err = fragment_done(n, &b, &id);
+	err = fragment_end(&n->fragments, &b, &id);
 	return err ? err : idmap__set(&n->by_thread, thread->id, id);
 }
 
@@ -140,7 +124,7 @@ static int on_func(void *self, const struct trace_func *func)
 {
 	struct ndjson *n = self;
 	struct outbuf b;
-	int err = fragment_begin(n, &b);
+	int err = fragment_begin(&n->fragments, &b);
 	uint32_t id;
 
 	if (err)
@@ -159,7 +143,7 @@ static int on_func(void *self, const struct trace_func *func)
 		json_u64(&b, func->line);
 		outbuf__puts(&b, ",\"depth\":");
 	}
-	err = fragment_done(n, &b, &id);
+	err = fragment_end(&n->fragments, &b, &id);
 	return err ? err : idmap__set(&n->by_func, func->id, id);
 }
 
@@ -182,8 +166,8 @@ static int on_event(void *self, const struct trace_event *event)
 
 	if (thread_id == IDMAP_NONE || func_id == IDMAP_NONE || event->kind >= TRACE_KIND_CNT)
 		return -EINVAL;
-	thread = &n->fragments.strs[thread_id];
-	func = &n->fragments.strs[func_id];
+	thread = &n->fragments.pool.strs[thread_id];
+	func = &n->fragments.pool.strs[func_id];
 	kind = &kind_texts[event->kind];
 	most = sizeof(head) + thread->len + sizeof(kind->text) + 2 * (size_t)JSON_U64_MAX + 2;
 	at = outbuf__room(&n->out, most);
@@ -220,7 +204,7 @@ static int put_lock(struct ndjson *n, const struct trace_sample *sample)
 	}
 	if (sample->holder.func) {
 		outbuf__puts(b, ",\"holder\":{\"func\":");
-		outbuf__put(b, n->fragments.strs[func].s, n->fragments.strs[func].len);
+		put_fragment(b, &n->fragments, func);
 		json_u64(b, sample->holder.line);
 		outbuf__putc(b, '}');
 	}
@@ -237,7 +221,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 		return -EINVAL;
 	outbuf__puts(b, "{\"ts_ns\":");
 	json_u64(b, sample->ts_ns);
-	outbuf__put(b, n->fragments.strs[thread].s, n->fragments.strs[thread].len);
+	put_fragment(b, &n->fragments, thread);
 	outbuf__puts(b, "sample\",\"weight_ns\":");
 	json_u64(b, sample->weight_ns);
 	outbuf__puts(b, sample->off_cpu ? ",\"state\":\"off\",\"reason\":\""
@@ -253,7 +237,7 @@ static int on_sample(void *self, const struct trace_sample *sample)
 		if (func == IDMAP_NONE)
 			return -EINVAL;
 		outbuf__puts(b, i ? ",{\"func\":" : "{\"func\":");
-		outbuf__put(b, n->fragments.strs[func].s, n->fragments.strs[func].len);
+		put_fragment(b, &n->fragments, func);
 		json_u64(b, sample->frames[i].line);
 		outbuf__putc(b, '}');
 	}
@@ -271,7 +255,7 @@ static int on_memory(void *self, const struct trace_memory *memory)
 		return -EINVAL;
 	outbuf__puts(b, "{\"ts_ns\":");
 	json_u64(b, memory->ts_ns);
-	outbuf__put(b, n->fragments.strs[thread].s, n->fragments.strs[thread].len);
+	put_fragment(b, &n->fragments, thread);
 	outbuf__puts(b, "memory\",\"rss_bytes\":");
 	json_u64(b, memory->rss_bytes);
 	outbuf__puts(b, "}\n");
@@ -288,7 +272,7 @@ static int on_gap(void *self, const struct trace_gap *gap)
 		return -EINVAL;
 	outbuf__puts(b, "{\"ts_ns\":");
 	json_u64(b, gap->ts_ns);
-	outbuf__put(b, n->fragments.strs[thread].s, n->fragments.strs[thread].len);
+	put_fragment(b, &n->fragments, thread);
 	outbuf__puts(b, "gap\",\"reason\":\"");
 	outbuf__puts(b, trace_gap_name(gap->reason));
 	outbuf__puts(b, "\",\"n\":");
@@ -351,9 +335,9 @@ static int on_end(void *self, const struct trace_totals *totals)
 	outbuf__puts(b, ",\"complete\":");
 	json_bool(b, totals->complete);
 	outbuf__puts(b, ",\"engine\":");
-	outbuf__put(b, n->fragments.strs[n->engine].s, n->fragments.strs[n->engine].len);
+	put_fragment(b, &n->fragments, n->engine);
 	outbuf__puts(b, ",\"version\":");
-	outbuf__put(b, n->fragments.strs[n->version].s, n->fragments.strs[n->version].len);
+	put_fragment(b, &n->fragments, n->version);
 	outbuf__puts(b, "}\n");
 	return outbuf__flush(b);
 }

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/idmap.h"
+#include "base/pprof_fields.h"
 #include "base/text.h"
 #include "export/folding.h"
 #include "export/gzip.h"
@@ -21,49 +22,10 @@
 enum {
 	BUFFER_BYTES = 256 << 10,
 	MAX_FRAMES = 512,
-	MAPPING_ID = 1,
+	OWN_MAPPING = 1,
 	MANY_STACKS =
 		1
 		<< 19 /* from there on a file a fifth larger is better than one that takes twice as long */
-};
-
-/* Field numbers of profile.proto. */
-enum {
-	PROFILE_SAMPLE_TYPE = 1,
-	PROFILE_SAMPLE = 2,
-	PROFILE_MAPPING = 3,
-	PROFILE_LOCATION = 4,
-	PROFILE_FUNCTION = 5,
-	PROFILE_STRING_TABLE = 6,
-	PROFILE_TIME_NANOS = 9,
-	PROFILE_DURATION_NANOS = 10,
-	PROFILE_PERIOD_TYPE = 11,
-	PROFILE_PERIOD = 12,
-	PROFILE_COMMENT = 13,
-	PROFILE_DEFAULT_SAMPLE_TYPE = 14,
-	VALUE_TYPE_TYPE = 1,
-	VALUE_TYPE_UNIT = 2,
-	SAMPLE_LOCATION_ID = 1,
-	SAMPLE_VALUE = 2,
-	SAMPLE_LABEL = 3,
-	LABEL_KEY = 1,
-	LABEL_STR = 2,
-	LABEL_NUM = 3,
-	MAPPING_MAPPING_ID = 1,
-	MAPPING_FILENAME = 5,
-	MAPPING_HAS_FUNCTIONS = 7,
-	MAPPING_HAS_FILENAMES = 8,
-	MAPPING_HAS_LINE_NUMBERS = 9,
-	LOCATION_LOCATION_ID = 1,
-	LOCATION_MAPPING_ID = 2,
-	LOCATION_LINE = 4,
-	LINE_FUNCTION_ID = 1,
-	LINE_LINE = 2,
-	FUNCTION_FUNCTION_ID = 1,
-	FUNCTION_NAME = 2,
-	FUNCTION_SYSTEM_NAME = 3,
-	FUNCTION_FILENAME = 4,
-	FUNCTION_START_LINE = 5,
 };
 
 /* The labels of a thread's samples, as they are written. */
@@ -79,7 +41,7 @@ struct pprof {
 	struct proto proto;
 	struct strpool strings; /* of the profile, by id */
 	struct strpool functions; /* what tells functions apart; the id is the function's */
-	struct strpool mappings; /* files of native code; the id is the mapping's less MAPPING_ID */
+	struct strpool mappings; /* files of native code; the id is the mapping's less OWN_MAPPING */
 	struct idmap locations; /* function, line -> location */
 	uint32_t location_cnt;
 	uint32_t at[MAX_FRAMES]; /* locations of the stack at hand, innermost first */
@@ -161,7 +123,7 @@ static void put_mapping(struct pprof *p, uint32_t id, const char *file)
 	struct proto *proto = &p->proto;
 	size_t mark = proto__open(proto, PROFILE_MAPPING);
 
-	proto__u64(proto, MAPPING_MAPPING_ID, id);
+	proto__u64(proto, MAPPING_ID, id);
 	if (file)
 		proto__u64(proto, MAPPING_FILENAME, string_id(p, file));
 	proto__u64(proto, MAPPING_HAS_FUNCTIONS, 1);
@@ -177,12 +139,12 @@ static uint32_t mapping_id(struct pprof *p, const struct agg_result *r, const st
 	uint32_t before = p->mappings.cnt, id = 0;
 
 	if (f->kind == FUNC_PYTHON || !*file)
-		return MAPPING_ID;
+		return OWN_MAPPING;
 	if (strpool__add(&p->mappings, file, strlen(file), &id))
 		p->proto.err = -ENOMEM;
 	if (id >= before)
-		put_mapping(p, MAPPING_ID + id, file);
-	return MAPPING_ID + id;
+		put_mapping(p, OWN_MAPPING + id, file);
+	return OWN_MAPPING + id;
 }
 
 static void put_head(struct pprof *p, const struct agg_result *r)
@@ -204,7 +166,7 @@ static void put_head(struct pprof *p, const struct agg_result *r)
 	proto__u64(proto, PROFILE_DURATION_NANOS, end_ns > r->start_ns ? end_ns - r->start_ns : 0);
 	put_value_type(p, PROFILE_PERIOD_TYPE, r->sample_ns ? "cpu" : "wall", "nanoseconds");
 	proto__u64(proto, PROFILE_PERIOD, r->sample_ns ? r->sample_ns : 1);
-	put_mapping(p, MAPPING_ID,
+	put_mapping(p, OWN_MAPPING,
 		    r->process_cnt ? strpool__get(&r->strings, r->processes[0].exe) : NULL);
 }
 
@@ -252,7 +214,7 @@ static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t s
 	struct proto *proto = &p->proto;
 	size_t mark = proto__open(proto, PROFILE_FUNCTION);
 
-	proto__u64(proto, FUNCTION_FUNCTION_ID, id);
+	proto__u64(proto, FUNCTION_ID, id);
 	proto__u64(proto, FUNCTION_NAME, name);
 	proto__u64(proto, FUNCTION_SYSTEM_NAME, system_name);
 	proto__u64(proto, FUNCTION_FILENAME, file);
@@ -274,7 +236,7 @@ static uint32_t location_id(struct pprof *p, uint32_t mapping, uint32_t function
 	if (idmap__set(&p->locations, key, id))
 		proto->err = -ENOMEM;
 	mark = proto__open(proto, PROFILE_LOCATION);
-	proto__u64(proto, LOCATION_LOCATION_ID, id);
+	proto__u64(proto, LOCATION_ID, id);
 	proto__u64(proto, LOCATION_MAPPING_ID, mapping);
 	inner = proto__open(proto, LOCATION_LINE);
 	proto__u64(proto, LINE_FUNCTION_ID, function);
@@ -376,7 +338,7 @@ static uint32_t locate(struct pprof *p, const struct agg_result *r, uint32_t fun
 	uint32_t id;
 
 	if (func == FOLDING_CUT)
-		return location_id(p, MAPPING_ID, cut_function(p), 0);
+		return location_id(p, OWN_MAPPING, cut_function(p), 0);
 	if (!line && p->location_of[func])
 		return p->location_of[func];
 	id = location_id(p, mapping_id(p, r, &r->funcs[func]), function_id(p, r, func),

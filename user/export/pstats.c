@@ -19,6 +19,7 @@
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "export/folding.h"
+#include "export/fragments.h"
 #include "profile/callgraph.h"
 
 enum {
@@ -42,8 +43,7 @@ enum {
 struct pstats {
 	struct folding folding; /* first */
 	struct outbuf out;
-	struct strpool keys; /* marshalled; id - 1 is the group */
-	struct membuf scratch;
+	struct fragments keys; /* marshalled; id - 1 is the group */
 	uint32_t *group_of; /* by function */
 	struct callgraph graph;
 };
@@ -54,8 +54,7 @@ static void pstats__done(void *self)
 
 	folding__done(&p->folding);
 	outbuf__done(&p->out);
-	strpool__done(&p->keys);
-	membuf__done(&p->scratch);
+	fragments__done(&p->keys);
 	callgraph__done(&p->graph);
 	free(p->group_of);
 }
@@ -66,7 +65,7 @@ static int pstats__init(void *self, const struct export_opts *opts, const struct
 	int err;
 
 	err = folding__init(&p->folding, opts, 0);
-	err = err ? err : strpool__init(&p->keys);
+	err = err ? err : fragments__init(&p->keys);
 	err = err ? err : outbuf__init(&p->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;
 }
@@ -140,18 +139,15 @@ static int add_key(struct pstats *p, const struct agg_result *r, const struct ag
 {
 	struct outbuf b;
 	uint32_t id = 0;
-	int err;
+	int end_err, err = fragment_begin(&p->keys, &b);
 
-	p->scratch.len = 0;
-	err = outbuf__init(&b, 256, membuf__write, &p->scratch);
 	if (err)
 		return err;
 	/* as cProfile does for what is no Python code: "[truncated]" */
 	err = put_key(&b, f->file ? strpool__get(&r->strings, f->file) : "~", f->line,
 		      strpool__get(&r->strings, f->qualname));
-	err = err ? err : outbuf__flush(&b);
-	outbuf__done(&b);
-	err = err ? err : strpool__add(&p->keys, p->scratch.data, p->scratch.len, &id);
+	end_err = fragment_end(&p->keys, &b, &id);
+	err = err ? err : end_err;
 	*group = id - 1;
 	return err;
 }
@@ -165,12 +161,12 @@ static int add_up(struct pstats *p, const struct agg_result *r)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < r->func_cnt && !err; i++)
 		err = add_key(p, r, &r->funcs[i], &p->group_of[i]);
-	return err ? err : callgraph__init(&p->graph, r, p->group_of, p->keys.cnt - 1);
+	return err ? err : callgraph__init(&p->graph, r, p->group_of, p->keys.pool.cnt - 1);
 }
 
 static void put_group(struct pstats *p, uint32_t group)
 {
-	const struct strpool_str *key = &p->keys.strs[group + 1];
+	const struct strpool_str *key = &p->keys.pool.strs[group + 1];
 
 	outbuf__put(&p->out, key->s, key->len);
 }

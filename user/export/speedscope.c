@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/grow.h"
 #include "export/folding.h"
+#include "export/fragments.h"
 #include "export/gzip.h"
 #include "export/json.h"
 #include "export/speedscope_stacks.h"
@@ -41,8 +42,7 @@ struct speedscope {
 	struct gzip *gzip; /* NULL: plain */
 	struct outbuf out;
 	const struct export_out *to;
-	struct strpool frames; /* id - 1 is the frame; JSON objects */
-	struct membuf scratch;
+	struct fragments frames; /* id - 1 is the frame; JSON objects */
 	uint32_t *frame_of; /* by index of a function */
 	uint32_t frame_cap;
 	struct events *events; /* by index of a thread; NULL once there were too many */
@@ -70,8 +70,7 @@ static void speedscope__done(void *self)
 	folding__done(&s->folding);
 	gzip__free(s->gzip);
 	outbuf__done(&s->out);
-	strpool__done(&s->frames);
-	membuf__done(&s->scratch);
+	fragments__done(&s->frames);
 	free(s->frame_of);
 }
 
@@ -81,10 +80,8 @@ static int frame_id(struct speedscope *s, const char *name, const char *file, ui
 {
 	struct outbuf b;
 	uint32_t id = 0;
-	int err;
+	int err = fragment_begin(&s->frames, &b);
 
-	s->scratch.len = 0;
-	err = outbuf__init(&b, 256, membuf__write, &s->scratch);
 	if (err)
 		return err;
 	outbuf__puts(&b, "{\"name\":");
@@ -98,9 +95,7 @@ static int frame_id(struct speedscope *s, const char *name, const char *file, ui
 		json_u64(&b, line);
 	}
 	outbuf__putc(&b, '}');
-	err = outbuf__flush(&b);
-	outbuf__done(&b);
-	err = err ? err : strpool__add(&s->frames, s->scratch.data, s->scratch.len, &id);
+	err = fragment_end(&s->frames, &b, &id);
 	*frame = id - 1;
 	return err;
 }
@@ -198,7 +193,7 @@ static int speedscope__init(void *self, const struct export_opts *opts,
 	s->max_events = opts->max_events ? opts->max_events : DEFAULT_MAX_EVENTS;
 	err = timeline__init(&s->timeline, &timeline_ops, s);
 	err = err ? err : folding__init(&s->folding, opts, 0);
-	err = err ? err : strpool__init(&s->frames);
+	err = err ? err : fragments__init(&s->frames);
 	return err ? err
 		   : gzip_front(&s->gzip, opts->plain, &s->out, BUFFER_BYTES, out->write, out->ctx);
 }
@@ -303,10 +298,10 @@ static void put_head(struct speedscope *s, uint32_t active)
 	outbuf__puts(b, "\",\"activeProfileIndex\":");
 	json_u64(b, active);
 	outbuf__puts(b, ",\"shared\":{\"frames\":[");
-	for (uint32_t id = 1; id < s->frames.cnt; id++) {
+	for (uint32_t id = 1; id < s->frames.pool.cnt; id++) {
 		if (id > 1)
 			outbuf__putc(b, ',');
-		outbuf__put(b, s->frames.strs[id].s, s->frames.strs[id].len);
+		put_fragment(b, &s->frames, id);
 	}
 	outbuf__puts(b, "]},\"profiles\":[");
 }

@@ -4,40 +4,13 @@
 #define PYEBPF_IMPORT_PPROF_NAMES_H
 
 #include "base/idmap.h"
+#include "base/pprof_fields.h"
 #include "import/sink.h"
 
 #define PPROF_MESSAGE_MAX (16u << 20) /* bytes of a part of the profile */
 #define PPROF_FRAMES_MAX  (1u << 16) /* of a sample */
 #define PPROF_TEXT_MAX	  (256ull << 20) /* bytes of all strings */
 #define PPROF_PARTS_MAX	  (4u << 20) /* strings, functions, locations, each */
-
-/* Field numbers of profile.proto. */
-enum {
-	PROFILE_SAMPLE_TYPE = 1,
-	PROFILE_SAMPLE = 2,
-	PROFILE_MAPPING = 3,
-	PROFILE_LOCATION = 4,
-	PROFILE_FUNCTION = 5,
-	PROFILE_STRING_TABLE = 6,
-	PROFILE_TIME_NANOS = 9,
-	PROFILE_DURATION_NANOS = 10,
-	PROFILE_PERIOD_TYPE = 11,
-	PROFILE_PERIOD = 12,
-	PROFILE_DEFAULT_SAMPLE_TYPE = 14,
-	SAMPLE_LOCATION_ID = 1,
-	SAMPLE_VALUE = 2,
-	SAMPLE_LABEL = 3,
-	MAPPING_FILENAME = 5,
-	LOCATION_ID = 1,
-	LOCATION_ADDRESS = 3,
-	LOCATION_LINE = 4,
-	LINE_FUNCTION_ID = 1,
-	LINE_LINE = 2,
-	FUNCTION_ID = 1,
-	FUNCTION_NAME = 2,
-	FUNCTION_FILENAME = 4,
-	FUNCTION_START_LINE = 5,
-};
 
 struct pprof_type {
 	uint64_t type, unit; /* strings */

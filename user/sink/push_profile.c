@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/pprof_fields.h"
 #include "base/wire.h"
 #include "export/gzip.h"
 #include "import/source.h"
@@ -14,8 +15,6 @@
 #define BUFFER_SIZE (64u << 10)
 
 enum {
-	PROFILE_SAMPLE = 2,
-	SAMPLE_LABEL = 3,
 	LABEL_NAME = 1,
 	LABEL_VALUE = 2
 };

@@ -9,17 +9,11 @@
 #include <zlib.h>
 
 #include "base/cleanup.h"
+#include "base/pprof_fields.h"
 #include "base/wire.h"
 
 #define RAW_MAX	     (256u << 20) /* of a profile; those that we write have a few MB */
 #define COMMENTS_MAX 256
-
-enum field {
-	FIELD_STRING = 6,
-	FIELD_TIME = 9,
-	FIELD_DURATION = 10,
-	FIELD_COMMENT = 13
-};
 
 static const char label_prefix[] = "label: ";
 
@@ -101,11 +95,11 @@ static int scan_numbers(struct scan *s, struct wire w)
 	struct wire_field f;
 
 	while (wire__next(&w, &f)) {
-		if (f.number == FIELD_TIME && f.type == WIRE_VARINT)
+		if (f.number == PROFILE_TIME_NANOS && f.type == WIRE_VARINT)
 			s->time = f.value;
-		else if (f.number == FIELD_DURATION && f.type == WIRE_VARINT)
+		else if (f.number == PROFILE_DURATION_NANOS && f.type == WIRE_VARINT)
 			s->duration = f.value;
-		else if (f.number == FIELD_COMMENT)
+		else if (f.number == PROFILE_COMMENT)
 			add_comments(s, &f);
 	}
 	return w.bad || s->bad || w.at < w.end ? -PYE_EFORMAT : 0;
@@ -155,7 +149,7 @@ static int take_strings(struct head *h, const struct scan *s, struct wire w)
 	if (!to)
 		return -ENOMEM;
 	while (wire__next(&w, &f)) {
-		if (f.number != FIELD_STRING || f.type != WIRE_BYTES)
+		if (f.number != PROFILE_STRING_TABLE || f.type != WIRE_BYTES)
 			continue;
 		if (is_comment(s, string++)) {
 			memcpy(to, f.bytes, f.value);
