@@ -85,13 +85,6 @@ def firefox(demo, out):
             page.run("new Promise(requestAnimationFrame)")
         page.move(5, 555)
         rest(page, out / "firefox-chart.png")
-        firefox_page.tab(page, "flame-graph")
-        rest(page, out / "firefox-flame.png")
-    with firefox_page.shown(demo / "record.pyebpf", 1240, 560) as (page, _):
-        firefox_page.choose_thread(page, "worker-1")
-        firefox_page.tab(page, "marker-chart")
-        zoom(page, 1000, 1100)
-        rest(page, out / "firefox-waits.png")
 
 
 def main():
