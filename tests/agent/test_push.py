@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pyroscope's push.v1 and Parca's WriteRaw, to doubles that decode them: the same values, the series' labels, and what the answers
+"""Pyroscope's push.v1, Parca's WriteRaw and OTLP, to doubles that decode them: the same values, the series' labels, and what the answers
 of each mean. Servers that others wrote are in tests/peers."""
 import collections
+import gzip
 import struct
+import time
 
 import pytest
 
@@ -101,3 +103,105 @@ def test_errors_of_pyroscope(tmp_path):
     with double.Double(double.sequence(bad)) as server:
         done = send(tmp_path / "store", "pyroscope=" + server.url + FAST)
     assert (done.sent, done.aside, done.owed) == (1, {"refused": 1}, 0) and "duplicate label names" in done.said
+
+
+# --- more than Pyroscope takes at once ---
+
+@pytest.fixture(scope="module")
+def big_window():
+    """A window with more stacks than it takes: (its file, what it has)."""
+    samples, start_ns = {}, windows.now_ns() - 60 * 10**9
+    for i in range(16001):
+        frames = [("big.mod%d.func_%d" % (i % 97, i % (7 * k + 5)), "/srv/big/mod%d.py" % (i % 97), k + i % 11) for k in range(8)]
+        samples[("<module>", "/srv/big/main.py", i), *frames] = [i % 5 + 1, 1000 * i + 1, 1000 * i + 1, 0]
+    return gzip.compress(windows.Profile(samples, start_ns, 60, {"service_name": "big", "node": "node-1"}).data(), 1), samples
+
+
+def parts_of(requests):
+    return [Pprof(pushed(request)[1]) for request in requests]
+
+
+@pytest.fixture
+def big(big_window, tmp_path):
+    data, samples = big_window
+    (tmp_path / "store").mkdir()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() - 60))
+    windows.put(tmp_path / "store", "%s-60s-big-00000001.pb.gz" % stamp, data)
+    return samples
+
+
+def added_up(parts):
+    got = collections.defaultdict(lambda: [0] * len(windows.TYPES))
+    for part in parts:
+        for stack, values in part.stacks.items():
+            got[stack] = [a + b for a, b in zip(got[stack], values)]
+    return got
+
+
+def test_a_large_window_goes_in_parts(big, tmp_path):
+    with double.Double() as server:
+        done = send(tmp_path / "store", "pyroscope=" + server.url)
+        assert (done.code, done.sent, done.owed) == (0, 1, 0), done.said
+        parts = parts_of(server.taken)
+        assert len(parts) >= 2 and added_up(parts) == big
+        for request, part in zip(server.taken, parts):
+            # a sample may cross the line
+            assert len(gzip.decompress(pushed(request)[1])) < (1 << 20) + 10000 and sum(map(bool, part.stacks)) <= 15000
+            assert list(part.locations) == list(range(1, len(part.locations) + 1)), "ids"
+            assert len(set(part.strings)) == len(part.strings) and part.strings[0] == ""
+        assert len({part.time_ns for part in parts}) == len(parts), "the server may take them for the same"
+        again = send(tmp_path / "store", "pyroscope=" + server.url)
+        assert (again.sent, again.requests) == (0, 0)
+
+
+@pytest.mark.parametrize("trouble", [503, (429, {}, b"slow down")])
+def test_parts_that_were_taken_are_not_sent_again(trouble, big, tmp_path):
+    with double.Double(double.sequence(200, trouble)) as server:
+        done = send(tmp_path / "store", "pyroscope=" + server.url + FAST)
+        assert (done.sent, done.retries, done.owed) == (1, 1, 0), done.said
+        assert added_up(parts_of(server.taken)) == big
+
+
+# --- OTLP ---
+
+def partial(rejected, message):
+    return windows.field(1, windows.field(1, rejected) + windows.field(2, message))
+
+
+@pytest.mark.parametrize("answer, sent, retries, aside", [
+    ((200, {}, b""), 2, 0, {}),
+    ((200, {}, partial(0, "a warning")), 2, 0, {}),
+    ((200, {}, partial(3, "too \x1b[31mold")), 1, 0, {"refused": 1}),
+    ((200, {}, b"\x0a\x7f"), 2, 0, {}),
+    (429, 2, 1, {}),
+    (503, 2, 1, {}),
+    (400, 1, 0, {"refused": 1}),
+    (404, 2, 0, {}),
+])
+def test_answers_of_otlp(answer, sent, retries, aside, tmp_path):
+    windows.hour(tmp_path / "store", minutes=1)
+    with double.Double(double.sequence(answer)) as server:
+        done = send(tmp_path / "store", "otlp=" + server.url + FAST)
+        assert {(r.path, r.headers["Content-Type"], r.headers["Content-Encoding"]) for r in server.requests} == {
+            ("/v1development/profiles", "application/x-protobuf", "gzip")}
+    assert (done.sent, done.retries, done.aside, done.owed) == (sent, retries, aside, 0), done.said
+    assert "\x1b" not in done.said
+
+
+@pytest.mark.parametrize("kind", ["pyroscope", "parca", "otlp"])
+def test_a_damaged_window_is_set_aside(kind, tmp_path):
+    """A sample at a location that is not there, a location in no function, a name that is not there, and one that ends early."""
+    made = windows.hour(tmp_path / "store", minutes=1, services=("shop",))
+    stack = (("f", "f.py", 1),)
+    good_one = windows.Profile({stack: [1, 1, 1, 1]}, windows.now_ns(), 60, {"service_name": "bad"}).data()
+    field = windows.field
+    bad = [good_one + field(2, field(1, b"\x63") + field(2, b"\x01\x01\x01\x01")),
+           good_one + field(4, field(1, 9) + field(4, field(1, 77))) + field(2, field(1, b"\x09") + field(2, b"\x01\x01\x01\x01")),
+           good_one + b"\x12\x7f"]
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(windows.now_ns() // 10**9 - 60))
+    for i, data in enumerate(bad):
+        windows.put(tmp_path / "store", "%s-60s-bad-%08x.pb.gz" % (stamp, i), gzip.compress(data))
+    with double.Double(good(kind) if kind in GOOD else None) as server:
+        done = send(tmp_path / "store", "%s=%s" % (kind, server.url))
+        assert len(server.taken) == len(made.windows)
+    assert (done.sent, done.aside, done.owed) == (len(made.windows), {"unreadable": len(bad)}, 0), done.said

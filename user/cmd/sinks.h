@@ -6,9 +6,9 @@
 #include "base/yaml.h"
 #include "sink/spec.h"
 
-#define SINK_HELP                                                                                                       \
-	"send the profiles there: clickhouse=http://host:8123, pyroscope= or parca=, with ,KEY=VALUE behind it: name, " \
-	"database, user, tenant, password-file, token-file, ca-file, cert-file, key-file, insecure, "                   \
+#define SINK_HELP                                                                                                              \
+	"send the profiles there: clickhouse=http://host:8123, pyroscope=, parca= or otlp=, with ,KEY=VALUE behind it: name, " \
+	"database, user, tenant, password-file, token-file, ca-file, cert-file, key-file, insecure, "                          \
 	"timeout, max-age, max-backoff; can be repeated"
 
 /* sinks_option - an opt_row's parse; the field is a struct sink_list. */

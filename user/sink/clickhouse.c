@@ -21,7 +21,6 @@
 #include "base/grow.h"
 #include "base/idmap.h"
 #include "base/text.h"
-#include "export/gzip.h"
 #include "sink/pprof_window.h"
 #include "sink/rowbinary.h"
 #include "sink/sink.h"
@@ -210,32 +209,21 @@ static int clickhouse_add(void *self, struct sink_push *push, const struct sink_
 
 /* --- requests --- */
 
-static int pack(struct membuf *to, const struct membuf *from)
-{
-	struct gzip *gzip = NULL;
-	int err = gzip__new(&gzip, GZIP_FASTEST, membuf__write, to);
-
-	err = err ? err : gzip__write(gzip, from->data, from->len);
-	err = err ? err : gzip__finish(gzip);
-	gzip__free(gzip);
-	return err;
-}
-
 static int add_request(const struct clickhouse *c, struct sink_push *push,
 		       const struct membuf *rows, enum request which)
 {
-	struct sink_request *r = &push->requests[push->request_cnt++];
-	char token[64] = "";
+	struct sink_request *r;
+	char path[sizeof(r->path)], token[64] = "";
 
 	/* Sync: the shard has it when the answer comes. Else the server that was asked hands it on later, and may lose it when that shard
 	 * dies; we would not know, and our queue is the safer one. The token: a replicated table drops a block that it knows by this name. */
 	if (!c->no_token)
 		snprintf(token, sizeof(token), "&insert_deduplication_token=%016" PRIx64,
 			 (uint64_t)XXH3_64bits(rows->data, rows->len));
-	snprintf(r->path, sizeof(r->path), "/?database=%s&insert_distributed_sync=1%s&query=%s",
+	snprintf(path, sizeof(path), "/?database=%s&insert_distributed_sync=1%s&query=%s",
 		 *c->spec->database ? c->spec->database : "default", token, inserts[which]);
-	sink_request__header(r, "Content-Encoding: gzip");
-	return pack(&r->body, rows);
+	r = sink_push__request(push, path);
+	return r ? sink_request__gzip(r, rows->data, rows->len) : -ENOMEM;
 }
 
 static void forget_yesterday(struct clickhouse *c)

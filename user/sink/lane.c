@@ -324,9 +324,11 @@ static int build(struct lane *l, struct err *e)
 		return err;
 	if (!l->push.window_cnt)
 		return 0;
-	err = l->ops->finish(l->self, &l->push);
+	err = l->ops->finish ? l->ops->finish(l->self, &l->push) : 0;
 	if (!err && !l->push.request_cnt) /* there was nothing in them */
 		return settle(l, true, 0, e);
+	if (l->ops->parts && l->in_push[0]->parts[l->number] < l->push.request_cnt)
+		l->request_at = l->in_push[0]->parts[l->number];
 	return err;
 }
 
@@ -396,7 +398,7 @@ static int retry(struct lane *l, const struct http_result *r, struct err *e)
 {
 	l->stats->retries++;
 	wait_for(l, r, SINK_WAITING, e);
-	l->request_at = 0;
+	l->request_at = l->ops->parts ? l->request_at : 0;
 	/* what got no answer, or one that is about the moment, is sent again as it is */
 	return r->reply.status >= 500 ? suspect(l, e) : 0;
 }
@@ -495,6 +497,8 @@ int lane__answer(struct lane *l, const struct http_result *r, struct err *e)
 	case SINK_OK:
 		e->what[0] = '\0';
 		l->request_at++;
+		if (l->ops->parts && l->request_at < UINT8_MAX)
+			l->in_push[0]->parts[l->number] = (uint8_t)l->request_at;
 		return l->request_at < l->push.request_cnt ? start_request(l, e) : all_sent(l, e);
 	case SINK_AGAIN:
 		return let_go_of_gone(l, e);

@@ -5,7 +5,7 @@
  * with 0x80. parca-dev/parca's proto/parca/profilestore/v1alpha1/profilestore.proto.
  */
 #include <endian.h>
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,43 +30,40 @@ enum {
 	GRPC_UNAUTHENTICATED = 16
 };
 
-static int parca_add(void *self, struct sink_push *push, const struct sink_window *w, struct err *e)
-{
-	auto_fn(membuf__done) struct membuf profile = { 0 };
-	auto_fn(proto__done) struct proto p = { 0 };
-	struct membuf *body = &push->requests[0].body;
-	int err = push_profile_strip(w, &profile, e);
-	size_t series, part;
-	uint32_t len;
+/* It takes 64 MB. */
+static const struct push_limits limits = { .bytes = 32u << 20, .samples = UINT32_MAX };
 
-	(void)self;
-	if (err)
-		return err;
-	series = proto__open(&p, WRITE_SERIES);
-	part = proto__open(&p, SERIES_LABELS);
+static int put_part(struct sink_push *push, const struct sink_window *w,
+		    const struct membuf *profile)
+{
+	auto_fn(proto__done) struct proto p = { 0 };
+	struct sink_request *r = sink_push__request(
+		push, "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw");
+	size_t series = proto__open(&p, WRITE_SERIES), part = proto__open(&p, SERIES_LABELS);
+	uint32_t len;
+	int err;
+
 	push_profile_labels(&p, LABEL_SET_LABELS, w);
 	proto__close(&p, part);
 	part = proto__open(&p, SERIES_SAMPLES);
-	proto__bytes(&p, SAMPLE_RAW_PROFILE, profile.data, profile.len);
+	proto__bytes(&p, SAMPLE_RAW_PROFILE, profile->data, profile->len);
 	proto__close(&p, part);
 	proto__close(&p, series);
 	proto__u64(&p, WRITE_NORMALIZED, 1);
-	len = htobe32((uint32_t)p.len);
-	err = membuf__write(body, "", 1);
-	err = err ? err : membuf__write(body, &len, sizeof(len));
-	return err ? err : push_profile_body(push, &p, body);
-}
-
-static int parca_finish(void *self, struct sink_push *push)
-{
-	struct sink_request *r = &push->requests[0];
-
-	(void)self;
-	snprintf(r->path, sizeof(r->path),
-		 "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw");
+	if (!r || p.err)
+		return -ENOMEM;
 	sink_request__header(r, "Content-Type: application/grpc-web+proto");
 	sink_request__header(r, "X-Grpc-Web: 1");
-	return 0;
+	len = htobe32((uint32_t)p.len);
+	err = membuf__write(&r->body, "", 1);
+	err = err ? err : membuf__write(&r->body, &len, sizeof(len));
+	return err ? err : membuf__write(&r->body, p.data, p.len);
+}
+
+static int parca_add(void *self, struct sink_push *push, const struct sink_window *w, struct err *e)
+{
+	(void)self;
+	return push_profile_parts(push, w, &limits, put_part, e);
 }
 
 /* The status of the last frame; -1: there is none. */
@@ -117,7 +114,7 @@ const struct sink_ops sink_parca = {
 	.type = "parca",
 	.windows_max = 1,
 	.bytes_max = 1u << 20,
+	.parts = true,
 	.add = parca_add,
-	.finish = parca_finish,
 	.judge = parca_judge,
 };

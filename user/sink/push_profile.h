@@ -21,17 +21,25 @@ const char *push_profile_name(const struct sink_window *w);
  */
 void push_profile_labels(struct proto *p, uint32_t field, const struct sink_window *w);
 
-/**
- * push_profile_strip - the profile without the labels of its samples
- * @out: gzip; added to
- *
- * Of each set of them these servers make a series of its own.
- *
- * Return: 0; -PYE_EFORMAT with a sentence; -ENOMEM.
- */
-int push_profile_strip(const struct sink_window *w, struct membuf *out, struct err *e);
+/* What a server takes in one profile, before compression. */
+struct push_limits {
+	size_t bytes;
+	uint32_t samples;
+};
 
-/* push_profile_body - what @p holds becomes the body of the only request of a push. 0 or -ENOMEM. */
-int push_profile_body(struct sink_push *push, struct proto *p, struct membuf *body);
+/* push_part_fn - append the request for a part: @profile is pprof in gzip, borrowed. 0 or -ENOMEM. */
+typedef int (*push_part_fn)(struct sink_push *push, const struct sink_window *w,
+			    const struct membuf *profile);
+
+/**
+ * push_profile_parts - hand over a window's profile, in as many parts as the limits want
+ *
+ * Samples have no labels: of each set of them these servers make a series of its own. Each part is a whole profile that has just
+ * what its samples need, numbered from 1 without a gap; the parts add up to the window, and are the same each time.
+ *
+ * Return: 0; -PYE_EFORMAT with a sentence, and the push is as before; -ENOMEM.
+ */
+int push_profile_parts(struct sink_push *push, const struct sink_window *w,
+		       const struct push_limits *limits, push_part_fn put, struct err *e);
 
 #endif

@@ -4,7 +4,7 @@
  * the server takes some and refuses others in one answer, and what is sent again would be stored twice. It has no way to
  * tell that it knows a window: after an answer that was lost one is stored twice.
  */
-#include <stdio.h>
+#include <errno.h>
 
 #include "base/cleanup.h"
 #include "sink/push_profile.h"
@@ -18,34 +18,32 @@ enum {
 	SAMPLE_RAW_PROFILE = 1
 };
 
+/* It takes 16,000 samples, and 2 MB at once where nobody has set more. */
+static const struct push_limits limits = { .bytes = 1u << 20, .samples = 15000 };
+
+static int put_part(struct sink_push *push, const struct sink_window *w,
+		    const struct membuf *profile)
+{
+	auto_fn(proto__done) struct proto p = { 0 };
+	struct sink_request *r = sink_push__request(push, "/push.v1.PusherService/Push");
+	size_t series = proto__open(&p, PUSH_SERIES), sample;
+
+	push_profile_labels(&p, SERIES_LABELS, w);
+	sample = proto__open(&p, SERIES_SAMPLES);
+	proto__bytes(&p, SAMPLE_RAW_PROFILE, profile->data, profile->len);
+	proto__close(&p, sample);
+	proto__close(&p, series);
+	if (!r || p.err)
+		return -ENOMEM;
+	sink_request__header(r, "Content-Type: application/proto");
+	return membuf__write(&r->body, p.data, p.len);
+}
+
 static int pyroscope_add(void *self, struct sink_push *push, const struct sink_window *w,
 			 struct err *e)
 {
-	auto_fn(membuf__done) struct membuf profile = { 0 };
-	auto_fn(proto__done) struct proto p = { 0 };
-	int err = push_profile_strip(w, &profile, e);
-	size_t series, sample;
-
 	(void)self;
-	if (err)
-		return err;
-	series = proto__open(&p, PUSH_SERIES);
-	push_profile_labels(&p, SERIES_LABELS, w);
-	sample = proto__open(&p, SERIES_SAMPLES);
-	proto__bytes(&p, SAMPLE_RAW_PROFILE, profile.data, profile.len);
-	proto__close(&p, sample);
-	proto__close(&p, series);
-	return push_profile_body(push, &p, &push->requests[0].body);
-}
-
-static int pyroscope_finish(void *self, struct sink_push *push)
-{
-	struct sink_request *r = &push->requests[0];
-
-	(void)self;
-	snprintf(r->path, sizeof(r->path), "/push.v1.PusherService/Push");
-	sink_request__header(r, "Content-Type: application/proto");
-	return 0;
+	return push_profile_parts(push, w, &limits, put_part, e);
 }
 
 const struct sink_ops sink_pyroscope = {
@@ -53,7 +51,7 @@ const struct sink_ops sink_pyroscope = {
 	.windows_max = 1,
 	.bytes_max = 1u << 20,
 	.max_age_ns = MAX_AGE_NS,
+	.parts = true,
 	.add = pyroscope_add,
-	.finish = pyroscope_finish,
 	.judge = sink_judge_http,
 };

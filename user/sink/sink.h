@@ -8,6 +8,7 @@
 #ifndef PYEBPF_SINK_SINK_H
 #define PYEBPF_SINK_SINK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,8 +26,7 @@ struct sink_window {
 	const struct head *head; /* labels and times */
 };
 
-#define SINK_REQUESTS_MAX 3
-#define SINK_HEADERS_MAX  6
+#define SINK_HEADERS_MAX 6
 
 /* Sent by POST. */
 struct sink_request {
@@ -38,8 +38,8 @@ struct sink_request {
 
 /* What is sent at once: requests one after the other, each when the one before was taken. Zeroed is none. */
 struct sink_push {
-	struct sink_request requests[SINK_REQUESTS_MAX];
-	uint32_t request_cnt;
+	struct sink_request *requests; /* owned */
+	uint32_t request_cnt, request_cap;
 	uint32_t window_cnt;
 	void *state; /* of the sink */
 	void (*free_state)(void *state); /* or NULL */
@@ -47,6 +47,15 @@ struct sink_push {
 
 /* sink_push__done - release it; it is then none. */
 void sink_push__done(struct sink_push *p);
+
+/* sink_push__request - append one, for a path. NULL: no memory; what was returned before is then where it was, else it may move. */
+struct sink_request *sink_push__request(struct sink_push *p, const char *path);
+
+/* sink_push__cut - drop the requests from a number on. */
+void sink_push__cut(struct sink_push *p, uint32_t request_cnt);
+
+/* sink_request__gzip - @data, compressed, becomes the body, and a header says so. 0 or -ENOMEM. */
+int sink_request__gzip(struct sink_request *r, const void *data, size_t len);
 
 /* sink_request__header - append one; what is too long or too much is cut. */
 void sink_request__header(struct sink_request *r, const char *fmt, ...)
@@ -74,11 +83,12 @@ enum sink_verdict {
  * @windows_max: that can be pushed at once
  * @bytes_max:   of windows that are pushed at once, as they are in the store; one that has more goes alone
  * @max_age_ns:  what is older need not be sent; 0: any age
+ * @parts:       a window's requests are parts of it that are stored one by one: what was taken is not sent again with the rest
  * @size:        of what a sink keeps between pushes, zeroed before open
  * @open:        0 or -ENOMEM. May be NULL, as close.
  * @add:         put a window into a push. 0; -PYE_EFORMAT with a sentence: nobody can send this one, and the push is as before;
  *               -ENOMEM
- * @finish:      a push that has windows is complete. 0 or -ENOMEM. Makes request_cnt of them.
+ * @finish:      a push that has windows is complete: the last chance for requests. 0 or -ENOMEM. May be NULL.
  * @judge:       the answer to a request; what it complains of into @e
  * @sent:        everything was taken. May be NULL.
  * @free_state:  of a push. May be NULL.
@@ -89,6 +99,7 @@ struct sink_ops {
 	uint32_t windows_max;
 	uint64_t bytes_max;
 	uint64_t max_age_ns;
+	bool parts;
 	size_t size;
 	int (*open)(void *self, const struct sink_spec *spec);
 	void (*close)(void *self);
@@ -101,7 +112,7 @@ struct sink_ops {
 
 /* All of them; NULL at the end. */
 extern const struct sink_ops *const sinks[];
-extern const struct sink_ops sink_clickhouse, sink_pyroscope, sink_parca;
+extern const struct sink_ops sink_clickhouse, sink_pyroscope, sink_parca, sink_otlp;
 
 /* sink_by_type - NULL when there is none. */
 const struct sink_ops *sink_by_type(const char *type);

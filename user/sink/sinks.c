@@ -4,10 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "base/text.h"
+#include "export/gzip.h"
 #include "sink/sink.h"
 
-const struct sink_ops *const sinks[] = { &sink_clickhouse, &sink_pyroscope, &sink_parca, NULL };
+const struct sink_ops *const sinks[] = { &sink_clickhouse, &sink_pyroscope, &sink_parca, &sink_otlp,
+					 NULL };
 
 const struct sink_ops *sink_by_type(const char *type)
 {
@@ -17,13 +20,43 @@ const struct sink_ops *sink_by_type(const char *type)
 	return NULL;
 }
 
+void sink_push__cut(struct sink_push *p, uint32_t request_cnt)
+{
+	while (p->request_cnt > request_cnt)
+		membuf__done(&p->requests[--p->request_cnt].body);
+}
+
 void sink_push__done(struct sink_push *p)
 {
-	for (uint32_t i = 0; i < SINK_REQUESTS_MAX; i++)
-		membuf__done(&p->requests[i].body);
+	sink_push__cut(p, 0);
+	free(p->requests);
 	if (p->free_state)
 		p->free_state(p->state);
 	*p = (struct sink_push){ 0 };
+}
+
+struct sink_request *sink_push__request(struct sink_push *p, const char *path)
+{
+	struct sink_request *r;
+
+	if (GROW(p->requests, p->request_cap, p->request_cnt))
+		return NULL;
+	r = &p->requests[p->request_cnt++];
+	*r = (struct sink_request){ 0 };
+	snprintf(r->path, sizeof(r->path), "%s", path);
+	return r;
+}
+
+int sink_request__gzip(struct sink_request *r, const void *data, size_t len)
+{
+	struct gzip *gzip = NULL;
+	int err = gzip__new(&gzip, GZIP_FASTEST, membuf__write, &r->body);
+
+	sink_request__header(r, "Content-Encoding: gzip");
+	err = err ? err : gzip__write(gzip, data, len);
+	err = err ? err : gzip__finish(gzip);
+	gzip__free(gzip);
+	return err;
 }
 
 void sink_request__header(struct sink_request *r, const char *fmt, ...)

@@ -17,6 +17,7 @@ struct spool_window {
 	uint32_t flying; /* in a push of it */
 	bool gone; /* no file any more */
 	uint32_t suspect; /* failed there since something was taken */
+	uint8_t parts[SINK_MAX]; /* requests of it that were taken, where each is stored on its own */
 	uint8_t tries[SINK_MAX]; /* that failed there, with an answer */
 	uint8_t strikes[SINK_MAX]; /* it failed there while others were taken before and after */
 };
