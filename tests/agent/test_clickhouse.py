@@ -4,6 +4,7 @@ import collections
 import json
 import random
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -14,6 +15,7 @@ import clickhouse
 import double
 import lib
 import windows
+from protobuf import Pprof
 from test_sinks import FAST, send
 
 
@@ -143,6 +145,54 @@ def test_killed_senders(cluster, tmp_path):
     assert send(tmp_path / "store", "clickhouse=" + cluster.url).owed == 0
     cluster.settle_on("SELECT count() FROM (SELECT DISTINCT profile FROM profiles)", len(made.windows))
     assert sums_of(cluster) == made.sums
+
+
+def profile_keys(store):
+    """{(service, first ns, last ns)} of the windows of a store, by what is in them."""
+    keys = collections.Counter()
+    for file in store.glob("*.pb.gz"):
+        profile = Pprof(file.read_bytes())
+        (service,) = (s for s in profile.strings if s.startswith("label: service_name="))
+        keys[service.partition("=")[2], profile.time_ns, profile.time_ns + profile.duration_ns] += 1
+    return keys
+
+
+def said_written(log):
+    return sum(int(n) for n in re.findall(r"window \d+: (\d+) profiles", log.read_text()))
+
+
+@lib.needs_root
+def test_the_agent_killed_at_random_moments(cluster, tmp_path):
+    """With its sender: what it had written is there after each kill, and in the end each window is in the cluster, once."""
+    seed = random.randrange(1 << 32)
+    rng, store, log, program = random.Random(seed), tmp_path / "store", tmp_path / "log", tmp_path / "agent_killed.py"
+    program.write_text("def burn():\n    while True: pass\nburn()\n")
+    urls = " ".join(shard.url for shard in cluster.shards)
+    command = [lib.BINARY, "agent", "--store", store, "--any-window", "--window", "1s", "--listen", "", "--socket", "", "-r", "99",
+               "--sink", "clickhouse=" + urls + FAST]
+    with lib.started([*lib.any_python(), program]):
+        kept = 0
+        for n in range(100 if lib.LONG else 6):
+            with log.open("w") as out, lib.started(command, stderr=out) as agent:
+                # half of them while they start, at any moment; half when windows are written and sent
+                if n % 2:
+                    lib.until(lambda: said_written(log), "a window", 60)
+                time.sleep(rng.random() * 1.5)
+                agent.send_signal(signal.SIGKILL)
+                agent.wait(30)
+            there = len(list(store.glob("*.pb.gz")))
+            assert there >= kept + said_written(log), "round %d of seed %d" % (n, seed)
+            kept = there
+    wanted = profile_keys(store)
+    assert len(wanted) >= 3 and set(wanted.values()) == {1}
+    assert send(store, "clickhouse=" + urls).owed == 0
+    cluster.settle_on("SELECT count() FROM (SELECT DISTINCT profile FROM profiles)", len(wanted))
+    got = cluster.sql("SELECT service, start_ns, end_ns, count() FROM profiles FINAL WHERE type = 'samples/count' GROUP BY service, start_ns, end_ns")
+    assert {(s, int(a), int(b)): int(n) for s, a, b, n in got} == wanted, seed
+    for service in {key[0] for key in wanted}:
+        there, here = (json.loads(fleet("top", *where, "--service", service, "--json", "-n", "0"))
+                       for where in (("--server", cluster.url), ("--store", store)))
+        assert there["calls"] == here["calls"] > 0
 
 
 def test_a_login(cluster, tmp_path):

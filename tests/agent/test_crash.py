@@ -12,7 +12,7 @@ import time
 import lib
 
 pytestmark = lib.needs_root
-ROUNDS = 100 if lib.LONG else 10
+ROUNDS = 100 if lib.LONG else 6
 
 
 def run(*args):

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status, metrics, health, limits and files of the agent; the unit and the alerts that are shipped."""
+import contextlib
 import json
+import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -229,10 +232,82 @@ def test_addresses_that_are_none(text):
     assert done.returncode == 2 and "--listen: want 127.0.0.1:7099" in done.stderr
 
 
+def sending_metrics():
+    """Of an agent that has a sink, without a server."""
+    with tempfile.TemporaryDirectory() as folder, \
+         lib.started([lib.BINARY, "agent", "-q", "--store", folder + "/store", "--socket", "", "--listen", "127.0.0.1:0", "--sink",
+                      "clickhouse=http://127.0.0.1:1"], stderr=subprocess.DEVNULL) as process:
+        other = Agent(pathlib.Path(folder), None)
+        other.url = "http://127.0.0.1:%d" % lib.until(lambda: port_or_none(process.pid), "its port", 60)
+        return lib.until(lambda: metrics_or_none(other), "its metrics", 60)
+
+
+def port_or_none(pid):
+    return next((port_of(pid) for _ in (0,) if listening(pid)), None)
+
+
+def metrics_or_none(agent):
+    with contextlib.suppress(OSError):
+        return agent.metrics()
+    return None
+
+
+PROMTOOL = pathlib.Path(os.environ.get("PYEBPF_CACHE") or
+                        pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "pyebpf") / "bin/promtool"
+# What a server has seen for half an hour, and which alerts that is.
+SEEN = """
+rule_files: [%s]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'pyebpf_sink_owed{instance="a", sink="ch"}', values: '100x40'}
+      - {series: 'pyebpf_sink_lag_seconds{instance="a", sink="ch"}', values: '1700+60x40'}
+      - {series: 'pyebpf_sink_owed{instance="b", sink="ch"}', values: '1x40'}
+      - {series: 'pyebpf_sink_lag_seconds{instance="b", sink="ch"}', values: '5x40'}
+      - {series: 'pyebpf_sink_state{instance="a", sink="ch", state="held"}', values: '1x40'}
+      - {series: 'pyebpf_sink_state{instance="b", sink="ch", state="held"}', values: '0x40'}
+      - {series: 'pyebpf_sink_profiles_dropped_total{instance="a", sink="ch", reason="evicted"}', values: '0x20 3x20'}
+      - {series: 'pyebpf_sink_owed_bytes{instance="a", sink="ch"}', values: '90x40'}
+      - {series: 'pyebpf_sink_owed_bytes{instance="b", sink="ch"}', values: '10x40'}
+      - {series: 'pyebpf_store_limit_bytes{instance="a"}', values: '100x40'}
+      - {series: 'pyebpf_store_limit_bytes{instance="b"}', values: '100x40'}
+      - {series: 'pyebpf_sender_restarts_total{instance="a"}', values: '0+1x40'}
+      - {series: 'pyebpf_sender_restarts_total{instance="b"}', values: '1x40'}
+    alert_rule_test:
+"""
+FIRING = """
+      - eval_time: 30m
+        alertname: %s
+        exp_alerts:
+          - exp_labels: {%s}
+            exp_annotations: {summary: '%s'}
+"""
+
+
+@pytest.mark.skipif(not PROMTOOL.exists(), reason="no promtool (scripts/setup)")
+def test_alerts_of_the_sinks_fire(tmp_path):
+    """As Prometheus itself evaluates them: for the instance that is in trouble, and for no other."""
+    rules = ROOT / "deploy/prometheus/pyebpf-alerts.yaml"
+    checked = subprocess.run([PROMTOOL, "check", "rules", rules], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False)
+    assert checked.returncode == 0 and "SUCCESS" in checked.stdout, checked.stdout
+    sink = "severity: %s, instance: a, sink: ch%s"
+    alerts = [("PyebpfSinkBehind", sink % ("warning", ""), "ch of a is 58m 20s behind"),
+              ("PyebpfSinkHeld", sink % ("warning", ", state: held"), "ch refuses a: login, address or tables"),
+              ("PyebpfSinkDrops", sink % ("critical", ", reason: evicted"), "ch will never have 3 profiles of a: evicted"),
+              ("PyebpfSpoolFills", sink % ("critical", ""), "What ch is owed fills the store of a: it is about to be lost"),
+              ("PyebpfSenderEnds", "severity: warning, instance: a", "What sends to the sinks of a ends again and again")]
+    (tmp_path / "test.yaml").write_text(SEEN % rules + "".join(FIRING % alert for alert in alerts))
+    done = subprocess.run([PROMTOOL, "test", "rules", tmp_path / "test.yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
+                          check=False)
+    assert done.returncode == 0 and "SUCCESS" in done.stdout, done.stdout
+
+
 @lib.needs_root
 def test_alerts_know_the_metrics(agent):
     """Each rule has what Prometheus wants of it, and asks for numbers that there are."""
     names = {re.match("[a-z_]+", n)[0] for n in agent.metrics()} | {"up"}
+    names |= {re.match("[a-z_]+", n)[0] for n in sending_metrics()}
     rules = [r for g in yaml.safe_load((ROOT / "deploy/prometheus/pyebpf-alerts.yaml").read_text())["groups"] for r in g["rules"]]
     assert len(rules) == len({r["alert"] for r in rules}) >= 8
     for rule in rules:

@@ -386,6 +386,41 @@ def test_the_agent_sends(any_python, tmp_path):
 
 
 @lib.needs_root
+def test_sending_counts_in_the_budget(tmp_path):
+    """What the sender takes is the agent's, and while it takes much fewer samples are taken."""
+    store, socket = tmp_path / "store", tmp_path / "socket"
+    with double.Double() as server, \
+         lib.started([lib.BINARY, "agent", "-q", "--store", store, "--listen", "", "--socket", socket, "-r", "100", "--max-cpu", "5",
+                      "--sink", "clickhouse=" + server.url], stderr=subprocess.DEVNULL) as agent:
+        lib.until(socket.exists, "its socket", 60)
+        lib.until(lambda: status(socket)["sampling_hz"] == 100, "the full rate", 180)
+        with open("/proc/%d/task/%d/children" % (agent.pid, agent.pid), encoding="utf-8") as children:
+            sender = int(children.read().split()[0])
+        before = status(socket)
+        made = windows.hour(tmp_path / "made", minutes=55, services=tuple("service_%d" % i for i in range(10)))
+        os.kill(sender, signal.SIGSTOP)  # so that it finds all of them at once
+        for name in made.windows:
+            (tmp_path / "made" / name).rename(store / name)
+        os.kill(sender, signal.SIGCONT)
+        least, last = 100, before
+        while last["sinks"][0]["sent_total"] < len(made.windows):
+            last = status(socket)
+            least = min(least, last["sampling_hz"])
+        after = status(socket)
+        with open("/proc/%d/stat" % sender, encoding="ascii") as stat:
+            used = sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+        assert before["sender_cpu_seconds_total"] < last["sender_cpu_seconds_total"] <= after["sender_cpu_seconds_total"] <= used + 0.1
+        assert after["agent_cpu_seconds_total"] > after["sender_cpu_seconds_total"]
+        assert 0 < after["sender_memory_bytes"] < after["resident_memory_bytes"]
+        assert least < 90, least
+        text = subprocess.run([lib.BINARY, "agent", "status", "--socket", socket], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+        assert re.search(r"^cpu       .*% sending; the budget is \d+\.00%$", text, re.M), text
+        # a sender that dies is started again, and its time is not forgotten
+        os.kill(sender, signal.SIGKILL)
+        assert status(socket)["sender_cpu_seconds_total"] >= after["sender_cpu_seconds_total"]
+
+
+@lib.needs_root
 def test_a_file_with_mistakes(tmp_path):
     config = tmp_path / "agent.yaml"
     for text, said in (("sinks:\n  - type: clickhouse\n    url: http://x\n    colour: red\n", "line 4: sink: there is no colour"),

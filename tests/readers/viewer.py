@@ -53,10 +53,10 @@ def as_nobody():
 
 
 @contextlib.contextmanager
-def viewing(capture, *options, env=None, user=True):
+def viewing(capture, *options, env=None, user=True, command=("view",)):
     kept = {k: v for k, v in os.environ.items()
             if k not in ("SSH_CONNECTION", "DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "SUDO_UID", "SUDO_GID")}
-    with subprocess.Popen([PYEBPF, "view", capture, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    with subprocess.Popen([PYEBPF, *command, capture, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, encoding="utf-8", env={**kept, **(env or {})},
                           preexec_fn=as_nobody if user and os.geteuid() == 0 else None) as process:
         try:

@@ -26,6 +26,7 @@ struct sample_budget {
 	double keep, least; /* part of the stacks */
 	bool paused; /* none is taken */
 	uint64_t last_ns, last_cost_ns;
+	uint64_t beside_ns; /* CPU time of other processes that belong to it */
 };
 
 struct cap_bpf {

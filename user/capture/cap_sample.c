@@ -143,7 +143,8 @@ void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns)
 
 static uint64_t cost_ns(const struct cap_bpf *c)
 {
-	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) + cap_bpf__counter(c, CNT_SAMPLE_NS);
+	return clock_ns(CLOCK_PROCESS_CPUTIME_ID) + c->budget.beside_ns +
+	       cap_bpf__counter(c, CNT_SAMPLE_NS);
 }
 
 /* In proportion, but up again slowly: what is in the rings is still to be paid for. */
@@ -182,6 +183,11 @@ void cap_bpf__limit(struct cap_bpf *c, uint32_t max_cpu_pct)
 	b->max_pct = max_cpu_pct ? max_cpu_pct : b->max_pct;
 	b->last_ns = 0; /* what was spent meanwhile counts for nothing */
 	__atomic_store_n(&c->bpf.skel->data->keep_ppm, (uint32_t)(keep * 1e6), __ATOMIC_RELAXED);
+}
+
+void cap_bpf__beside(struct cap_bpf *c, uint64_t cpu_ns)
+{
+	c->budget.beside_ns = cpu_ns;
 }
 
 double cap_bpf__keep(const struct cap_bpf *c)

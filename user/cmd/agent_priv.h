@@ -63,7 +63,7 @@ struct agent {
 	uint64_t start_ns, tick_ns, window_ns, next_look_ns; /* CLOCK_MONOTONIC */
 	enum agent_state state;
 	uint32_t max_cpu_pct; /* that is in force, of one CPU */
-	uint64_t rss_bytes;
+	uint64_t rss_bytes, sender_bytes; /* of both; of it the sender's */
 
 	/* a burst */
 	struct burst *burst; /* NULL: none runs */

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "cmd/agent_priv.h"
 #include "net/httpd.h"
+#include "sink/sender.h"
 
 #define LOOK_NS	     1000000000ull
 #define MEMORY_BELOW 0.9 /* of the ceiling: it is over */
@@ -144,17 +145,20 @@ static const char *const state_said[AGENT_STATE_CNT] = {
 	[AGENT_OVER_MEMORY] = "above max_memory: nothing is sampled until it is below that",
 };
 
-static uint64_t resident_bytes(void)
+/* @own: without what is in files, which the agent has as well. 0: it has ended. */
+static uint64_t resident_bytes(pid_t pid, bool own)
 {
-	char text[128] = "", *pages = text;
-	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long long all = 0, in_files = 0;
+	char path[32];
+	FILE *f;
 
-	if (f && !fgets(text, sizeof(text), f))
-		text[0] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
+	f = fopen(path, "re");
+	if (f && fscanf(f, "%*u %llu %llu", &all, &in_files) != 2) // NOLINT(cert-err34-c)
+		all = in_files = 0;
 	if (f)
 		fclose(f);
-	pages += strcspn(text, " "); /* the second number */
-	return strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+	return (all - (own && in_files < all ? in_files : 0)) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static enum agent_state state_now(struct agent *a)
@@ -162,7 +166,8 @@ static enum agent_state state_now(struct agent *a)
 	const struct agent_opts *o = a->opts;
 	bool was_over = a->state == AGENT_OVER_MEMORY;
 
-	a->rss_bytes = resident_bytes();
+	a->sender_bytes = sender__pid(a->sender) ? resident_bytes(sender__pid(a->sender), true) : 0;
+	a->rss_bytes = resident_bytes(getpid(), false) + a->sender_bytes;
 	if (*o->kill_switch && is_trusted(o->kill_switch))
 		return AGENT_OFF;
 	if ((double)a->rss_bytes > (double)o->max_memory * (was_over ? MEMORY_BELOW : 1))
@@ -349,6 +354,7 @@ void agent_side_tick(void *ctx, uint64_t now)
 	struct agent *a = ctx;
 
 	a->tick_ns = now;
+	session__beside(a->session, sender__cpu_ns(a->sender));
 	if (a->control)
 		control__turn(a->control, now);
 	if (a->httpd)

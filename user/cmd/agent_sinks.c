@@ -87,6 +87,19 @@ void agent_sinks_metrics(const struct sender *sender, struct outbuf *b)
 		}
 	}
 	put_classes(b, s);
+	head(b, "state", "gauge", "what it does: one is 1");
+	for (uint32_t i = 0; i < s->cnt; i++)
+		for (unsigned int k = 0; k < SINK_STATE_CNT; k++) {
+			put_name(b, "state", &s->sinks[i]);
+			outbuf__printf(b, ",state=\"%s\"} %d\n", sink_state_name(k),
+				       s->sinks[i].state == k);
+		}
+	head(b, "request_seconds_total", "counter",
+	     "that it took to answer, all requests together");
+	for (uint32_t i = 0; i < s->cnt; i++) {
+		put_name(b, "request_seconds_total", &s->sinks[i]);
+		outbuf__printf(b, "} %.6f\n", (double)s->sinks[i].request_ns / 1e9);
+	}
 	head(b, "lag_seconds", "gauge", "since the end of the oldest window that waits");
 	for (uint32_t i = 0; i < s->cnt; i++) {
 		put_name(b, "lag_seconds", &s->sinks[i]);

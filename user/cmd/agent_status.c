@@ -9,6 +9,7 @@
 #include "cmd/agent_priv.h"
 #include "cmd/agent_sinks.h"
 #include "export/json.h"
+#include "sink/sender.h"
 
 #define SECOND	 1000000000ull
 #define FIRST_NS (15 * SECOND) /* by then there was a window, unless there is nothing to sample */
@@ -45,9 +46,10 @@ static double budget_of(const struct agent *a)
 	return (double)agent_cpu_limit(a->opts) / 100;
 }
 
-static double cpu_seconds(void)
+/* With what sends. */
+static double cpu_seconds(const struct agent *a)
 {
-	return (double)clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9;
+	return (double)(clock_ns(CLOCK_PROCESS_CPUTIME_ID) + sender__cpu_ns(a->sender)) / 1e9;
 }
 
 static void take(const struct agent *a, const struct session_load *l, struct numbers *n)
@@ -74,7 +76,9 @@ static void take(const struct agent *a, const struct session_load *l, struct num
 	put(n, "burst_events_lost_total", "events that bursts have lost", (double)t->burst_lost);
 	put(n, "reloads_total", "settings read again", (double)t->reloads);
 	put(n, "reloads_failed_total", "settings that were not good", (double)t->reloads_failed);
-	put(n, "agent_cpu_seconds_total", "CPU time of the agent", cpu_seconds());
+	put(n, "agent_cpu_seconds_total", "CPU time of the agent, with its sender", cpu_seconds(a));
+	put(n, "sender_cpu_seconds_total", "of it for sending to the sinks",
+	    (double)sender__cpu_ns(a->sender) / 1e9);
 	put(n, "window_cpu_seconds_total", "of it for writing windows",
 	    (double)t->window_cpu_ns / 1e9);
 	put(n, "bpf_run_seconds_total", "CPU time of its programs in the kernel",
@@ -83,8 +87,12 @@ static void take(const struct agent *a, const struct session_load *l, struct num
 	put(n, "sampling_hz", "samples of each CPU per second, now",
 	    (double)a->opts->rate * l->keep);
 	put(n, "ring_used_ratio", "of the ring to user space", l->backlog_pct / 100.0);
-	put(n, "resident_memory_bytes", "memory of the agent", (double)a->rss_bytes);
+	put(n, "resident_memory_bytes", "memory of the agent, with its sender",
+	    (double)a->rss_bytes);
+	put(n, "sender_memory_bytes", "of it what the sender has of its own",
+	    (double)a->sender_bytes);
 	put(n, "memory_limit_bytes", "memory it may use", (double)a->opts->max_memory);
+	put(n, "store_limit_bytes", "that the store may have", (double)a->opts->max_bytes);
 	put(n, "targets", "processes that are sampled", (double)services__cnt(a->services));
 	put(n, "burst_budget_seconds", "time of bursts that is left",
 	    (double)a->burst_tokens_ns / 1e9);
@@ -192,10 +200,14 @@ void agent_status_text(const struct agent *a, struct outbuf *b)
 	outbuf__printf(b, "state     %s, for %.0f s\n", state_names[a->state], uptime);
 	outbuf__printf(b, "sampling  %.1f of %" PRIu64 " Hz, %u processes\n",
 		       (double)a->opts->rate * l.keep, a->opts->rate, services__cnt(a->services));
-	outbuf__printf(b,
-		       "cpu       %.2f%% on average, %.2f%% in the kernel; the budget is %.2f%%\n",
-		       (cpu_seconds() + (double)l.bpf_ns / 1e9) / (uptime > 0 ? uptime : 1) * 100,
-		       (double)l.bpf_ns / 1e7 / (uptime > 0 ? uptime : 1), budget_of(a) * 100);
+	outbuf__printf(
+		b,
+		"cpu       %.2f%% on average, %.2f%% in the kernel, %.2f%% sending; the budget is "
+		"%.2f%%\n",
+		(cpu_seconds(a) + (double)l.bpf_ns / 1e9) / (uptime > 0 ? uptime : 1) * 100,
+		(double)l.bpf_ns / 1e7 / (uptime > 0 ? uptime : 1),
+		(double)sender__cpu_ns(a->sender) / 1e7 / (uptime > 0 ? uptime : 1),
+		budget_of(a) * 100);
 	outbuf__printf(b, "memory    %.1f of %.1f MB\n", (double)a->rss_bytes / 1e6,
 		       (double)a->opts->max_memory / 1e6);
 	outbuf__printf(b, "samples   %" PRIu64 ", %" PRIu64 " left out, %" PRIu64 " lost\n",

@@ -18,6 +18,7 @@
 #include "cmd/sinks.h"
 #include "cmd/sum.h"
 #include "cmd/table.h"
+#include "cmd/viewer.h"
 #include "export/diff_table.h"
 #include "export/json.h"
 #include "export/stats.h"
@@ -38,6 +39,7 @@ struct fleet_opts {
 	bool json, quiet;
 	struct sink_list sinks;
 	uint64_t duration_ns;
+	struct viewer_opts viewer;
 };
 
 static int parse_store(void *field, const char *arg, struct err *e)
@@ -96,6 +98,7 @@ static const struct opt_group groups[] = {
 	{ NULL, before_rows, 0 },
 	{ "Output", output_rows, AT(output) },
 	{ NULL, verb_rows, 0 },
+	{ "In a browser", viewer_rows, AT(viewer) },
 	{ "Sending", send_rows, 0 },
 	{ 0 },
 };
@@ -104,13 +107,14 @@ static const struct opt_group groups[] = {
 static const struct opt_command command = {
 	.name = "fleet",
 	.usage = "fleet flame -o OUT [options]\n"
+		 "fleet open [options]\n"
 		 "fleet top [options]\n"
 		 "fleet diff [options]\n"
 		 "fleet services [options]\n"
 		 "fleet send --sink TYPE=URL [options]",
 	.about =
 		"Ask a store of profiles, as pyebpf agent keeps it, or the ClickHouse that agents send to: add them up into one file (flame: "
-		"html, svg, pprof, collapsed, firefox or another format), say which functions take the "
+		"html, svg, pprof, collapsed, firefox or another format), show it in a browser as view does (open), say which functions take the "
 		"most time in all of them (top), compare two of them (diff), or which services have profiles (services). Or send what an agent "
 		"could not send (send).",
 	.groups = groups,
@@ -118,6 +122,7 @@ static const struct opt_command command = {
 		"  pyebpf fleet services --since 24h\n"
 		"  pyebpf fleet flame --service web -o web.html\n"
 		"  pyebpf fleet flame --server http://ch:8123 --query '{zone=\"a\"}' -o a.html\n"
+		"  sudo pyebpf fleet open --service web\n"
 		"  pyebpf fleet diff --before-since 25h --before-until 24h\n"
 		"  pyebpf fleet top --query '{node=~\"web-.*\"}' --json | jq '.rows[0]'\n",
 };
@@ -150,6 +155,26 @@ static int flame(const struct fleet_opts *o, struct err *e)
 	fprintf(stderr, "profiles  %" PRIu64 "\n", profiles);
 	emit_report(stderr, o->output.path, format, &result);
 	return 0;
+}
+
+/* The store may be root's, and root serves nothing: it is read before. */
+static int open_viewer(const struct fleet_opts *o, struct err *e)
+{
+	struct viewer_opts opts = o->viewer;
+	const struct exporter *format;
+	auto_fn(viewer__done) struct viewer v = { 0 };
+	auto_fn(sum__done) struct sum sum = { 0 };
+	uint64_t profiles;
+	int fd, err = viewer_check(&opts, e);
+
+	format = opts.firefox ? &export_firefox : &export_pprof;
+	err = err ? err : add_all(&o->choice, &sum, &profiles, e);
+	if (err)
+		return err;
+	fd = viewer__add(&v, opts.firefox);
+	err = fd < 0 ? fd : sum__stream(&sum, format, false, viewer_write, &fd, e);
+	err = err ? err : viewer_leave_root(e);
+	return err ? err : viewer__run(&v, &opts, e);
 }
 
 static int top(const struct fleet_opts *o, struct err *e)
@@ -294,8 +319,8 @@ static const struct verb {
 	int (*run)(const struct fleet_opts *o, struct err *e);
 	bool writes;
 } verbs[] = {
-	{ "flame", flame, true },	 { "top", top, false },	      { "diff", compare, false },
-	{ "services", services, false }, { "send", send_all, false },
+	{ "flame", flame, true },   { "open", open_viewer, false },  { "top", top, false },
+	{ "diff", compare, false }, { "services", services, false }, { "send", send_all, false },
 };
 
 static const struct verb *find_verb(const struct opt_rest *rest)
@@ -322,12 +347,12 @@ int cmd_fleet(int argc, char **argv)
 	verb = find_verb(&rest);
 	if (!verb)
 		return err_exit_code(options_usage(
-			&command, "want flame, top, diff, services or send, one of them"));
+			&command, "want flame, open, top, diff, services or send, one of them"));
 	if (verb->writes && !opts.output.path)
 		return err_exit_code(options_usage(&command, "want -o OUT, or -o - for stdout"));
 	if (!verb->writes && (opts.output.path || opts.output.format))
-		return err_exit_code(options_usage(&command, "%s writes to stdout; -o is for flame",
-						   verb->name));
+		return err_exit_code(
+			options_usage(&command, "%s writes no file; -o is for flame", verb->name));
 	if (!opts.choice.stores.cnt)
 		opts.choice.stores.dirs[opts.choice.stores.cnt++] = DEFAULT_STORE;
 	err = verb->run(&opts, &e);

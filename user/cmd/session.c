@@ -486,6 +486,11 @@ void session__limit(struct session *s, uint32_t max_cpu_pct)
 	cap_bpf__limit(s->cap, max_cpu_pct);
 }
 
+void session__beside(struct session *s, uint64_t cpu_ns)
+{
+	cap_bpf__beside(s->cap, cpu_ns);
+}
+
 static void take_final(void *ctx, uint32_t tix, uint32_t seq)
 {
 	const uint32_t final[2] = { tix, seq };

@@ -104,6 +104,9 @@ void session__load(const struct session *s, struct session_load *out);
 /* session__limit - max_cpu_pct from now on, where it was not 0; 0: nothing is sampled until it is called again. */
 void session__limit(struct session *s, uint32_t max_cpu_pct);
 
+/* session__beside - CPU time so far of other processes that max_cpu_pct is for, too; it only grows. */
+void session__beside(struct session *s, uint64_t cpu_ns);
+
 /**
  * session__new - find the targets and load the kernel side; nothing is traced yet
  *

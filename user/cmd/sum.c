@@ -102,27 +102,40 @@ static int write_format(const struct sum *s, const struct exporter *format, void
 	return format->consumer.end(self, &r->totals);
 }
 
+static int check_format(const struct sum *s, const struct exporter *format, struct err *e)
+{
+	if (format->folds || aggregate__result(s->all)->sample_ns)
+		return 0;
+	return err_set(e, -PYE_EUSAGE,
+		       "%s shows calls in time, and sums have none; there are pprof, "
+		       "collapsed, svg, pstats and text",
+		       format->name);
+}
+
+int sum__stream(const struct sum *s, const struct exporter *format, bool plain,
+		int (*write)(void *ctx, const void *data, size_t len), void *ctx, struct err *e)
+{
+	const struct export_opts opts = { .raw = s->raw, .plain = plain };
+	struct export_out out = { .write = write, .note = note, .ctx = ctx };
+	void *self = NULL;
+	int err = check_format(s, format, e);
+
+	err = err ? err : exporter__new(format, &self, &opts, &out);
+	err = err ? err : write_format(s, format, self);
+	exporter__free(format, self);
+	return err;
+}
+
 int sum__write(const struct sum *s, const struct output_opts *output, const struct exporter *format,
 	       struct emit_result *result, struct err *e)
 {
-	const struct export_opts opts = { .raw = s->raw, .plain = emit_is_plain(output->path) };
 	auto_fn(outfile__freep) struct outfile *file = NULL;
-	struct export_out out = { .write = write_out, .note = note };
-	void *self = NULL;
-	int err;
+	int err = check_format(s, format, e);
 
-	if (!format->folds && !aggregate__result(s->all)->sample_ns)
-		return err_set(e, -PYE_EUSAGE,
-			       "%s shows calls in time, and sums have none; there are pprof, "
-			       "collapsed, svg, pstats and text",
-			       format->name);
-	err = outfile__open(&file, output->path, OUTFILE_ATOMIC, output->force, e);
+	err = err ? err : outfile__open(&file, output->path, OUTFILE_ATOMIC, output->force, e);
 	if (err)
 		return err;
-	out.ctx = file;
-	err = exporter__new(format, &self, &opts, &out);
-	err = err ? err : write_format(s, format, self);
-	exporter__free(format, self);
+	err = sum__stream(s, format, emit_is_plain(output->path), write_out, file, e);
 	if (!err && s->tail.fn)
 		err = s->tail.fn(s->tail.ctx, write_out, file);
 	if (err)

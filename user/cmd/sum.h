@@ -57,6 +57,11 @@ int sum__close(struct sum *s);
  */
 int sum_format(const struct output_opts *output, const struct exporter **format, struct err *e);
 
+/* sum__stream - the sums, which are complete, as a format; as sum__write() returns, or what @write does. @plain: not
+ * compressed, where a format has both. */
+int sum__stream(const struct sum *s, const struct exporter *format, bool plain,
+		int (*write)(void *ctx, const void *data, size_t len), void *ctx, struct err *e);
+
 /**
  * sum__write - write the sums, which are complete, to a file
  *

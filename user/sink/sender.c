@@ -29,6 +29,7 @@ struct sender {
 	pid_t pid; /* 0: none */
 	int stop_fd; /* closed: it is to end */
 	uint64_t started_ns;
+	uint64_t ended_cpu_ns; /* of those that have ended */
 };
 
 static void close_others(int keep)
@@ -127,6 +128,21 @@ const struct sink_shared *sender__shared(const struct sender *s)
 	return s->shared;
 }
 
+pid_t sender__pid(const struct sender *s)
+{
+	return s ? s->pid : 0;
+}
+
+uint64_t sender__cpu_ns(const struct sender *s)
+{
+	clockid_t clock;
+
+	if (!s)
+		return 0;
+	return s->ended_cpu_ns +
+	       (s->pid && !clock_getcpuclockid(s->pid, &clock) ? clock_ns(clock) : 0);
+}
+
 int64_t sender__oldest_owed_ns(const struct sender *s)
 {
 	int64_t oldest = INT64_MAX;
@@ -144,6 +160,7 @@ int64_t sender__oldest_owed_ns(const struct sender *s)
 
 void sender__check(struct sender *s)
 {
+	uint64_t used_ns = sender__cpu_ns(s);
 	struct err e = { 0 };
 	int status;
 
@@ -152,6 +169,7 @@ void sender__check(struct sender *s)
 	if (s->pid && waitpid(s->pid, &status, WNOHANG) == s->pid) {
 		log_warn("what sends to the sinks has ended; it is started again");
 		s->pid = 0;
+		s->ended_cpu_ns = used_ns;
 		close(s->stop_fd);
 	}
 	if (s->pid || now_ns() - s->started_ns < AGAIN_NS)

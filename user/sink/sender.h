@@ -6,6 +6,8 @@
 #ifndef PYEBPF_SINK_SENDER_H
 #define PYEBPF_SINK_SENDER_H
 
+#include <sys/types.h>
+
 #include "sink/stats.h"
 
 struct sender;
@@ -26,6 +28,12 @@ void sender__check(struct sender *s);
 
 /* sender__shared - what it has done so far. */
 const struct sink_shared *sender__shared(const struct sender *s);
+
+/* sender__pid - of the process; 0: none runs. NULL is fine. */
+pid_t sender__pid(const struct sender *s);
+
+/* sender__cpu_ns - CPU time that sending took so far; it only grows. NULL is fine. */
+uint64_t sender__cpu_ns(const struct sender *s);
 
 /* sender__oldest_owed_ns - the end of the oldest window that is owed, Unix; INT64_MAX: none; 0: it is not known so far. */
 int64_t sender__oldest_owed_ns(const struct sender *s);

@@ -37,7 +37,8 @@ enum sink_state {
 	SINK_IDLE, /* nothing is owed */
 	SINK_SENDING,
 	SINK_WAITING, /* after a failure */
-	SINK_HELD /* the server refuses us, not what we send: login, address, tables */
+	SINK_HELD, /* the server refuses us, not what we send: login, address, tables */
+	SINK_STATE_CNT
 };
 
 /* sink_state_name - static. */
