@@ -184,7 +184,8 @@ def test_the_agent_killed_at_random_moments(cluster, tmp_path):
             assert there >= kept + said_written(log), "round %d of seed %d" % (n, seed)
             kept = there
     wanted = profile_keys(store)
-    assert len(wanted) >= 3 and set(wanted.values()) == {1}
+    own = {key: n for key, n in wanted.items() if key[0] == "agent_killed"}
+    assert len(own) >= 3 and set(own.values()) == {1}  # other programs of a name may differ in their labels
     assert send(store, "clickhouse=" + urls).owed == 0
     cluster.settle_on("SELECT count() FROM (SELECT DISTINCT profile FROM profiles)", len(wanted))
     got = cluster.sql("SELECT service, start_ns, end_ns, count() FROM profiles FINAL WHERE type = 'samples/count' GROUP BY service, start_ns, end_ns")
