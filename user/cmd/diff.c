@@ -36,6 +36,7 @@ static const struct opt_row rows[] = {
 static const struct opt_group groups[] = {
 	{ "Options", rows, 0 },
 	{ NULL, table_rows, AT(table) },
+	{ NULL, names_rows, AT(input) },
 	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };

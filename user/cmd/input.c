@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
@@ -12,10 +13,49 @@
 #include "decode/decode.h"
 #include "import/import.h"
 
+#define AT(member) offsetof(struct input_opts, member)
+
+static int add_strip(void *field, const char *arg, struct err *e)
+{
+	struct renamer_opts *names = field;
+
+	if (!*arg || !arg[strspn(arg, "/")])
+		return err_set(e, -PYE_EUSAGE, "want a folder");
+	if (names->strip_cnt == RENAMER_STRIP_MAX)
+		return err_set(e, -PYE_EUSAGE, "more than %d", RENAMER_STRIP_MAX);
+	names->strip[names->strip_cnt++] = arg;
+	return 0;
+}
+
+/* The key is the run's: nobody can find out by trying whether a word is behind a name. */
+static int set_anonymize(void *field, const char *arg, struct err *e)
+{
+	struct renamer_opts *names = field;
+
+	(void)arg;
+	if (getrandom(&names->key, sizeof(names->key), 0) != sizeof(names->key))
+		return err_set(e, -EIO, "no random number: %s", err_str(-errno));
+	names->anonymize = true;
+	return 0;
+}
+
+bool input_renames(const struct input_opts *opts)
+{
+	return opts->names.anonymize || opts->names.strip_cnt;
+}
+
 /* clang-format off */
 const struct opt_row input_rows[] = {
-	{ 0, "count-time", "TIME", OPT_DURATION, offsetof(struct input_opts, count_ns), "10ms",
+	{ 0, "count-time", "TIME", OPT_DURATION, AT(count_ns), "10ms",
 	  "what one sample stands for where an input only counts samples", false, NULL },
+	{ 0 },
+};
+const struct opt_row names_rows[] = {
+	{ 0, "strip-paths", "FOLDER", OPT_CUSTOM, AT(names), NULL,
+	  "show paths below it from there on; can be repeated", false, add_strip },
+	{ 0, "anonymize", NULL, OPT_CUSTOM, AT(names), NULL,
+	  "replace names and paths, the same always by the same; those of the standard library stay",
+	  false, set_anonymize },
 	{ 0 },
 };
 /* clang-format on */
@@ -51,15 +91,27 @@ static int seekable(int fd, int *copy)
 	return *copy < 0 || lseek(*copy, 0, SEEK_SET) == 0 ? *copy : -errno;
 }
 
+static void free_renamer(struct renamer **r)
+{
+	renamer__free(*r);
+}
+
 int input_read(int fd, const struct input_opts *opts, const struct trace_consumer *consumer,
 	       void *self, struct err *e)
 {
+	auto_fn(free_renamer) struct renamer *renamer = NULL;
 	const struct import_opts import_opts = { .count_ns = opts ? opts->count_ns : 0 };
 	auto_close int copy = -1;
 
 	fd = seekable(fd, &copy);
 	if (fd < 0)
 		return fd;
+	if (opts && input_renames(opts)) {
+		if (renamer__new(&renamer, &opts->names, consumer, self))
+			return -ENOMEM;
+		consumer = &renamer_consumer;
+		self = renamer;
+	}
 	return decode_is_capture(fd) ? decode_file(fd, consumer, self, e)
 				     : import_file(fd, &import_opts, consumer, self, e);
 }

@@ -6,14 +6,20 @@
 
 #include "base/err.h"
 #include "cmd/options.h"
+#include "profile/renamer.h"
 #include "profile/trace.h"
 
-/* The option --count-time, a group for the commands that read files. */
+/* The option --count-time, a group for the commands that read files; --strip-paths and --anonymize are one of their
+ * own, in the same struct, for those that capture, too. */
 struct input_opts {
 	uint64_t count_ns; /* what a count without a unit stands for; 0: the default */
+	struct renamer_opts names;
 };
 
-extern const struct opt_row input_rows[];
+extern const struct opt_row input_rows[], names_rows[];
+
+/* input_renames - whether names are not to be shown as they are. */
+bool input_renames(const struct input_opts *opts);
 
 /**
  * input_open - open an input

@@ -29,6 +29,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Output", output_rows, offsetof(struct merge_opts, output) },
+	{ NULL, names_rows, offsetof(struct merge_opts, input) },
 	{ "Other", input_rows, offsetof(struct merge_opts, input) },
 	{ NULL, rows, 0 },
 	{ 0 },

@@ -48,6 +48,10 @@ int outputs_choose(struct outputs *o, const char *comm, uint32_t pid, struct err
 	int err;
 
 	o->capture_only = path && ends_with(path, ".pyebpf") && !o->opts->format;
+	if ((o->capture_only || o->keep_capture) && o->in && input_renames(o->in))
+		return err_set(
+			e, -PYE_EUSAGE,
+			"a capture keeps names as they are; leave renaming to pyebpf convert");
 	if (o->capture_only) {
 		if (snprintf(o->capture, sizeof(o->capture), "%s", path) >= (int)sizeof(o->capture))
 			return too_long(e);
@@ -113,7 +117,7 @@ int outputs_produce(const struct outputs *o, struct outfile *capture, bool summa
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		err = -errno;
 	else if (!o->capture_only)
-		err = emit_capture(fd, NULL, o->opts, o->output, o->format, agg, agg != NULL,
+		err = emit_capture(fd, o->in, o->opts, o->output, o->format, agg, agg != NULL,
 				   &result, e);
 	else if (agg)
 		err = decode_file(fd, &aggregate_consumer, agg, e); /* for the summary */

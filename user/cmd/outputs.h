@@ -19,6 +19,7 @@
 /* Names; the options are borrowed. */
 struct outputs {
 	const struct output_opts *opts;
+	const struct input_opts *in; /* how names are shown; NULL: as they are */
 	const char *verb; /* of default names: pyebpf-VERB-COMM-PID-TIME */
 	bool keep_capture, quiet;
 	bool capture_only; /* the capture is the output */

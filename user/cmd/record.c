@@ -32,6 +32,7 @@ struct record_opts {
 	struct pid_list pids;
 	struct select_args select;
 	struct output_opts output;
+	struct input_opts names; /* none but those of names */
 	struct run_loss loss;
 	struct show_opts show;
 	int show_fd; /* of the capture, for show_capture(); -1: none */
@@ -103,6 +104,7 @@ static const struct opt_group groups[] = {
 	{ "More targets", select_rows, AT(select) },
 	{ "Sampling", capture_rows, 0 },
 	{ "Output", output_rows, AT(output) },
+	{ NULL, names_rows, AT(names) },
 	{ NULL, show_rows, AT(show) },
 	{ "Other", loss_rows, AT(loss) },
 	{ NULL, other_rows, 0 },
@@ -160,6 +162,7 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 		.arguments = arguments,
 	};
 	struct outputs out = { .opts = &o->output,
+			       .in = &o->names,
 			       .verb = "record",
 			       .keep_capture = o->keep_capture,
 			       .quiet = o->quiet,

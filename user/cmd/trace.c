@@ -27,6 +27,7 @@ struct trace_opts {
 	struct pid_list pids;
 	struct select_args select;
 	struct output_opts output;
+	struct input_opts names; /* none but those of names */
 	struct run_loss loss;
 	struct show_opts show;
 	int show_fd; /* of the capture, for show_capture(); -1: none */
@@ -113,6 +114,7 @@ static const struct opt_group groups[] = {
 	{ "Filters", filter_rows, AT(filter) },
 	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
+	{ NULL, names_rows, AT(names) },
 	{ NULL, show_rows, AT(show) },
 	{ "Other", loss_rows, AT(loss) },
 	{ NULL, other_rows, 0 },
@@ -222,6 +224,7 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 	if (o->limits.split.events || o->limits.split.bytes)
 		o->output.split_events = 0;
 	f->first.opts = &o->output;
+	f->first.in = &o->names;
 	f->first.verb = "trace";
 	f->first.keep_capture = o->keep_capture;
 	f->first.quiet = o->quiet;
@@ -294,6 +297,8 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	bool inlined = !strcmp(o->engine, "inline");
 	int err;
 
+	if (o->count && input_renames(&o->names))
+		return err_set(e, -PYE_EUSAGE, "--count keeps names as they are");
 	if (o->count) {
 		so.files = (struct limit_files){ 0 };
 		return inline_calls(&so, &o->output, o->time, run, e);

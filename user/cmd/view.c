@@ -28,6 +28,7 @@ static const struct opt_row rows[] = {
 static const struct opt_group groups[] = {
 	{ "Options", viewer_rows, AT(viewer) },
 	{ NULL, rows, 0 },
+	{ NULL, names_rows, AT(input) },
 	{ NULL, input_rows, AT(input) },
 	{ 0 },
 };

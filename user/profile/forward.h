@@ -25,6 +25,7 @@ int forward_thread(void *self, const struct trace_thread *what);
 int forward_func(void *self, const struct trace_func *what);
 int forward_event(void *self, const struct trace_event *what);
 int forward_sample(void *self, const struct trace_sample *what);
+int forward_memory(void *self, const struct trace_memory *what);
 int forward_gap(void *self, const struct trace_gap *what);
 int forward_end(void *self, const struct trace_totals *what);
 
