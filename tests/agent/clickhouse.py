@@ -20,7 +20,7 @@ FILES = CACHE / "bin/clickhouse"
 CONFIG = """<yandex>
 <logger><level>warning</level><log>{dir}/log</log><errorlog>{dir}/errors</errorlog></logger>
 <http_port>{http}</http_port><tcp_port>{tcp}</tcp_port><interserver_http_port>{inter}</interserver_http_port>
-<listen_host>127.0.0.1</listen_host><max_concurrent_queries>100</max_concurrent_queries>
+<listen_host>{listen}</listen_host><max_concurrent_queries>100</max_concurrent_queries>
 <mark_cache_size>67108864</mark_cache_size><uncompressed_cache_size>0</uncompressed_cache_size>
 <path>{dir}/data/</path><tmp_path>{dir}/tmp/</tmp_path><user_files_path>{dir}/files/</user_files_path>
 <users_config>{dir}/users.xml</users_config><default_profile>default</default_profile>
@@ -30,8 +30,8 @@ SHARD = "<shard><replica><host>127.0.0.1</host><port>%d</port></replica></shard>
 # The second user is for the tests of logins.
 USERS = """<yandex><profiles><default><max_memory_usage>2000000000</max_memory_usage>
 <distributed_directory_monitor_sleep_time_ms>50</distributed_directory_monitor_sleep_time_ms></default></profiles>
-<users><default><password></password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></default>
-<agent><password>pass word</password><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota></agent>
+<users><default><password></password><networks><ip>{clients}</ip></networks><profile>default</profile><quota>default</quota></default>
+<agent><password>pass word</password><networks><ip>{clients}</ip></networks><profile>default</profile><quota>default</quota></agent>
 </users><quotas><default/></quotas></yandex>"""
 
 
@@ -42,13 +42,13 @@ def free_port():
 
 
 class Shard:
-    def __init__(self, folder, ports, shards):
+    def __init__(self, folder, ports, shards, listen, clients):
         self.folder, self.url = folder, "http://127.0.0.1:%d" % ports["http"]
         self.process = None
         for name in ("data", "tmp", "files"):
             (folder / name).mkdir(parents=True)
-        (folder / "config.xml").write_text(CONFIG.format(dir=folder, shards=shards, **ports))
-        (folder / "users.xml").write_text(USERS)
+        (folder / "config.xml").write_text(CONFIG.format(dir=folder, shards=shards, listen=listen, **ports))
+        (folder / "users.xml").write_text(USERS.format(clients=clients))
 
     def start(self):
         libraries = "%s/usr/lib/x86_64-linux-gnu:%s/lib/x86_64-linux-gnu" % (FILES, FILES)
@@ -81,10 +81,12 @@ class Shard:
 
 
 class Cluster:
-    def __init__(self, folder, count=3):
+    """listen: the address; clients: who may ask. Beyond loopback only in a network namespace of one's own."""
+
+    def __init__(self, folder, count=3, listen="127.0.0.1", clients="127.0.0.1"):
         ports = [{name: free_port() for name in ("http", "tcp", "inter")} for _ in range(count)]
         shards = "".join(SHARD % p["tcp"] for p in ports)
-        self.shards = [Shard(folder / ("shard%d" % i), p, shards) for i, p in enumerate(ports)]
+        self.shards = [Shard(folder / ("shard%d" % i), p, shards, listen, clients) for i, p in enumerate(ports)]
         self.url = self.shards[0].url
 
     def start(self):
