@@ -47,7 +47,8 @@ def layer(rootfs):
             yield os.path.relpath(full, rootfs), None if name in folders else read(full), os.stat(full).st_mode & 0o7777
 
 
-def main(version, rootfs, out):
+def pack(reference, rootfs, config, out):
+    """config: of the image, as its specification has it."""
     blobs = {}
 
     def blob(kind, data):
@@ -61,20 +62,24 @@ def main(version, rootfs, out):
     files = blob(LAYER, archive(layer(rootfs)))
     config = document(CONFIG, {
         "architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [files["digest"]]},
-        "config": {"Entrypoint": ["/usr/bin/pyebpf"], "Cmd": ["agent"], "Env": ["PATH=/usr/bin"], "WorkingDir": "/",
-                   "Labels": {"org.opencontainers.image.title": "pyebpf", "org.opencontainers.image.version": version,
-                              "org.opencontainers.image.licenses": "Apache-2.0"},
-                   "Healthcheck": {"Test": ["CMD", "/usr/bin/pyebpf", "doctor"]}}})
+        "config": config})
     manifest = document(MANIFEST, {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [files]})
-    name = REFERENCE % version
-    manifest["annotations"] = {"io.containerd.image.name": "docker.io/library/" + name,
-                               "org.opencontainers.image.ref.name": version}
+    full = reference if "/" in reference else "docker.io/library/" + reference
+    manifest["annotations"] = {"io.containerd.image.name": full, "org.opencontainers.image.ref.name": reference.rpartition(":")[2]}
     index = {"schemaVersion": 2, "manifests": [manifest]}
     at = {key["digest"]: "blobs/sha256/" + key["digest"].partition(":")[2] for key in (files, config)}
-    docker = [{"Config": at[config["digest"]], "RepoTags": [name], "Layers": [at[files["digest"]]]}]
+    docker = [{"Config": at[config["digest"]], "RepoTags": [reference], "Layers": [at[files["digest"]]]}]
     with open(out, "wb") as f:
         f.write(archive([("oci-layout", b'{"imageLayoutVersion":"1.0.0"}'), ("index.json", json.dumps(index).encode()),
                          ("manifest.json", json.dumps(docker).encode()), *sorted(blobs.items())]))
+
+
+def main(version, rootfs, out):
+    pack(REFERENCE % version, rootfs,
+         {"Entrypoint": ["/usr/bin/pyebpf"], "Cmd": ["agent"], "Env": ["PATH=/usr/bin"], "WorkingDir": "/",
+          "Labels": {"org.opencontainers.image.title": "pyebpf", "org.opencontainers.image.version": version,
+                     "org.opencontainers.image.licenses": "Apache-2.0"},
+          "Healthcheck": {"Test": ["CMD", "/usr/bin/pyebpf", "doctor"]}}, out)
     print(out)
 
 

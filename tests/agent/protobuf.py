@@ -51,13 +51,14 @@ def repeated(value):
 
 class Pprof:
     """types: [(type, unit)]; stacks: {((name, file, line), ...): [value of each type]}, outermost first, threads added up;
-    labels: how many there are on samples."""
+    labels: how many there are on samples; comments: of the profile, lines."""
 
     def __init__(self, data):
         parts = fields(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
         self.strings = [v.decode() for n, v in parts if n == 6]
         self.types = [(self.strings[t.get(1, 0)], self.strings[t.get(2, 0)]) for t in (dict(fields(v)) for n, v in parts if n == 1)]
         self.time_ns, self.duration_ns, self.period = (next((v for n, v in parts if n == field), 0) for field in (9, 10, 12))
+        self.comments = [self.strings[at] for n, v in parts if n == 13 for at in repeated(v)]
         functions = {f[1]: f for f in (dict(fields(v)) for n, v in parts if n == 5)}
         self.locations = {}
         for location in (fields(v) for n, v in parts if n == 4):

@@ -226,3 +226,15 @@ def test_a_store_that_cannot_be_written(tmp_path):
     assert done.returncode == 6 and "cannot be opened: Not a directory" in done.stderr
     done = run("fleet", "services", "--store", tmp_path / "none")
     assert done.returncode == 2 and "cannot be opened: No such file or directory" in done.stderr
+
+
+def test_each_label_once(names, tmp_path):
+    """Labels of the settings may be called as those are that the agent finds: the machine's is replaced, the process's stays."""
+    service = names[0][0]
+    with lib.started(program(tmp_path, *names[0])) as process:
+        lib.until(lambda: service in pathlib.Path("/proc/%d/cmdline" % process.pid).read_text(), "its start", 30)
+        ok("agent", "--store", tmp_path / "store", "-d", "4s", "-r", "499", "--max-cpu", "100", "--socket", "", "--listen", "",
+           "--label", "node=mine", "--label", "service_name=no", "--label", "python=no", "--label", "profile_type=no")
+    text = gzip.decompress(windows(tmp_path / "store", service)[0].read_bytes())
+    assert b"label: node=mine" in text and b"label: profile_type=cpu" in text and not re.search(rb"label: \w+=no", text)
+    assert text.count(b"label: service_name=") == text.count(b"label: node=") == 1

@@ -145,6 +145,8 @@ static int add_labels(struct profile *p, const struct store_label *labels, uint3
 	char text[COMMENT_BYTES];
 
 	for (uint32_t i = 0; i < cnt && p->label_cnt < STORE_LABELS_MAX; i++) {
+		if (*label_value(p->labels, p->label_cnt, labels[i].name))
+			continue; /* each name once: what is known of the process goes before */
 		head_comment(&labels[i], text, sizeof(text));
 		p->comments[p->label_cnt] = strdup(text);
 		if (!p->comments[p->label_cnt])

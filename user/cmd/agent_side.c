@@ -32,15 +32,26 @@ uint32_t agent_cpu_limit(const struct agent_opts *o)
 	return pct > UINT32_MAX ? UINT32_MAX : (uint32_t)pct;
 }
 
+/* A profile has each name once: the later value goes before. */
+static void put_label(struct agent *a, uint32_t *cnt, struct store_label label)
+{
+	uint32_t at = 0;
+
+	while (at < *cnt && strcmp(a->labels[at].name, label.name) != 0)
+		at++;
+	a->labels[at] = label;
+	*cnt += at == *cnt;
+}
+
 void agent_set_labels(struct agent *a)
 {
 	const struct agent_opts *o = a->opts;
 	uint32_t cnt = 0;
 
-	a->labels[cnt++] = (struct store_label){ "node", a->node };
-	a->labels[cnt++] = (struct store_label){ AGENT_TYPE_LABEL, "cpu" };
+	put_label(a, &cnt, (struct store_label){ "node", a->node });
 	for (uint32_t i = 0; i < o->labels.cnt; i++)
-		a->labels[cnt++] = o->labels.items[i];
+		put_label(a, &cnt, o->labels.items[i]);
+	put_label(a, &cnt, (struct store_label){ AGENT_TYPE_LABEL, "cpu" });
 	a->rules = (struct service_rules){ .relabel = o->relabel,
 					   .include = o->include.items,
 					   .include_cnt = o->include.cnt,

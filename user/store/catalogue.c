@@ -152,7 +152,7 @@ static void bind_text(struct catalogue *c, enum statement which, int at, const c
 
 int catalogue__begin(struct catalogue *c, struct err *e)
 {
-	return run(c, STMT_BEGIN, e);
+	return sql__begin(&c->sql, &schema, c->statements[STMT_BEGIN], e);
 }
 
 int catalogue__commit(struct catalogue *c, struct err *e)

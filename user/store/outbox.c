@@ -98,7 +98,7 @@ static int run(struct outbox *o, enum statement which, struct err *e)
 
 int outbox__begin(struct outbox *o, struct err *e)
 {
-	return run(o, STMT_BEGIN, e);
+	return sql__begin(&o->sql, &outbox_schema, o->statements[STMT_BEGIN], e);
 }
 
 int outbox__commit(struct outbox *o, struct err *e)

@@ -74,6 +74,14 @@ int sql__run(struct sql *s, const struct sql_schema *schema, sqlite3_stmt *state
 	return err < 0 ? err : 0;
 }
 
+int sql__begin(struct sql *s, const struct sql_schema *schema, sqlite3_stmt *statement,
+	       struct err *e)
+{
+	if (!sqlite3_get_autocommit(s->db))
+		sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+	return sql__run(s, schema, statement, e);
+}
+
 int sql__has(struct sql *s, const struct sql_schema *schema, sqlite3_stmt *statement, struct err *e)
 {
 	int code = sqlite3_step(statement);

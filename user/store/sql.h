@@ -33,6 +33,10 @@ void sql__close(struct sql *s, const struct sql_schema *schema, sqlite3_stmt **s
 /* sql__failed - what SQLite says, as one of our numbers, with a sentence. */
 int sql__failed(const struct sql *s, const struct sql_schema *schema, int code, struct err *e);
 
+/* sql__begin - as sql__run. What failed between the last one and its commit is taken back first. */
+int sql__begin(struct sql *s, const struct sql_schema *schema, sqlite3_stmt *statement,
+	       struct err *e);
+
 /* sql__run - a statement that gives no rows; it is then ready for the next time. 0 or an error. */
 int sql__run(struct sql *s, const struct sql_schema *schema, sqlite3_stmt *statement,
 	     struct err *e);
