@@ -25,6 +25,7 @@ const volatile char cfg_tail[PYE_FILTER_TAIL]; /* its last bytes, at the end of 
 const volatile __u32 cfg_tail_of; /* bytes that it has in all */
 const volatile bool cfg_tail_any; /* not ASCII: every name that is not either can be it */
 const volatile bool cfg_hits; /* count hits of probes by process: there is a budget */
+const volatile bool cfg_loop;
 const volatile bool cfg_sleepable; /* the probes may sleep: read pages that are not there yet */
 
 struct procs_map procs SEC(".maps");

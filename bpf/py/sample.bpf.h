@@ -13,11 +13,13 @@
 
 #include "abi/sample.h"
 #include "lib/core.bpf.h"
+#include "lib/loop.bpf.h"
 
 #define SAMPLE_PAGE	    4096
 #define SAMPLE_FRAME	    152 /* bytes of a frame (to 3.10 an object, perhaps with debugging links) */
 #define SAMPLE_TSTATE	    192 /* first bytes of a thread state: every field used of it */
 #define SAMPLE_HOLDER_TRIES 3
+#define SAMPLE_ROUND	    4 /* frames looked at in a round of the loop */
 #define SAMPLE_GONE	    1 /* no address: `from` when the page holds nothing */
 
 #define SAMPLE_HALF	    (PYE_SAMPLE_FRAMES / 2)
@@ -39,7 +41,7 @@ struct sample_scratch {
 /* Elements stand for rounds of a loop: every kernel from 5.13 on has that. Never written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PYE_SAMPLE_WALK);
+	__uint(max_entries, PYE_SAMPLE_WALK / SAMPLE_ROUND);
 	__type(key, u32);
 	__type(value, u8);
 } sample_rounds SEC(".maps");
@@ -78,7 +80,7 @@ struct search {
 	u64 interp, tstate, found;
 };
 
-static long search_round(void *map, u32 *key, u8 *value, void *ctx)
+static __always_inline long search_round(void *ctx)
 {
 	struct search *w = ctx;
 	struct sample_scratch *s = w->s;
@@ -101,6 +103,8 @@ static long search_round(void *map, u32 *key, u8 *value, void *ctx)
 	return 0;
 }
 
+LOOP_ROUND(search_round)
+
 /*
  * tstate_search - look through the lists of thread states, newest threads first
  *
@@ -115,7 +119,7 @@ static __noinline u64 tstate_search(struct sample_scratch *s, const struct pye_p
 		return 0;
 	if (bpf_probe_read_user(&w.tstate, 8, (void *)(w.interp + l->is_threads)))
 		return 0;
-	bpf_for_each_map_elem(&search_rounds, search_round, &w, 0);
+	LOOP(search_round, PYE_SAMPLE_THREADS, &search_rounds, &w);
 	return w.found;
 }
 
@@ -152,24 +156,54 @@ struct sample_walk {
 	const struct pye_pylayout *l;
 	u64 frame;
 	u32 status;
+	u32 near; /* frame objects: the one before lies in the page of its callee */
 };
 
-/* Where a frame lies in s->page, read if it is not there; negative: it cannot be. */
-static __always_inline s64 frame_at(struct sample_scratch *s, const struct pye_pylayout *l,
-				    u64 frame)
+static __always_inline u64 page_of(u64 addr)
 {
-	u64 start = frame;
-	u32 size = SAMPLE_FRAME;
+	return addr & ~(u64)(SAMPLE_PAGE - 1);
+}
 
-	if (!(l->flags & PYE_LAYOUT_FRAME_OBJECT)) {
-		if (frame >= s->from && frame + PYE_FRAME_READ <= s->to)
-			return frame - s->from;
-		start = frame & ~(u64)(SAMPLE_PAGE - 1);
-		size = (frame & (SAMPLE_PAGE - 1)) + PYE_FRAME_READ;
+/*
+ * How much of the target's memory to read for a frame that is not in s->page. To 3.10 frames are objects of their
+ * own, but those of one size lie in one page if they were made one after the other, as in a recursion: where two
+ * did, the rest of the page is read at once.
+ */
+static __always_inline u32 part_to_read(struct sample_walk *w, u64 *start)
+{
+	u64 frame = w->frame;
+	u32 in_page = frame & (SAMPLE_PAGE - 1);
+	bool same;
+
+	if (!(w->l->flags & PYE_LAYOUT_FRAME_OBJECT)) {
+		*start = page_of(frame);
+		return in_page + PYE_FRAME_READ;
 	}
+	same = page_of(frame) == page_of(w->s->from);
+	if (!same && !w->near) {
+		*start = frame;
+		return SAMPLE_FRAME;
+	}
+	w->near = same;
+	*start = page_of(frame);
+	return in_page + SAMPLE_FRAME > SAMPLE_PAGE ? in_page + SAMPLE_FRAME : SAMPLE_PAGE;
+}
+
+/* Where the frame lies in s->page, read if it is not there; negative: it cannot be. */
+static __always_inline s64 frame_at(struct sample_walk *w)
+{
+	struct sample_scratch *s = w->s;
+	u64 start, frame = w->frame;
+	u32 size = w->l->flags & PYE_LAYOUT_FRAME_OBJECT ? SAMPLE_FRAME : PYE_FRAME_READ;
+
+	if (frame >= s->from && frame + size <= s->to) {
+		w->near = 1;
+		return frame - s->from;
+	}
+	size = part_to_read(w, &start);
 	s->from = SAMPLE_GONE;
 	s->to = 0;
-	if (size > SAMPLE_PAGE + PYE_FRAME_READ) /* verifier */
+	if (size > SAMPLE_PAGE + SAMPLE_FRAME) /* verifier */
 		return -1;
 	if (bpf_probe_read_user(s->page, size, (void *)start))
 		return -1;
@@ -178,7 +212,7 @@ static __always_inline s64 frame_at(struct sample_scratch *s, const struct pye_p
 	return frame - start;
 }
 
-static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
+static __always_inline long sample_round(void *ctx)
 {
 	struct sample_walk *w = ctx;
 	struct sample_scratch *s = w->s;
@@ -194,7 +228,7 @@ static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
 		w->status = PYE_SAMPLE_OK;
 		return 1;
 	}
-	at = frame_at(s, l, frame);
+	at = frame_at(w);
 	if (at < 0 || at > SAMPLE_PAGE) {
 		w->status = PYE_SAMPLE_FAULT;
 		return 1;
@@ -221,6 +255,16 @@ static long sample_round(void *map, u32 *key, u8 *value, void *ctx)
 	return 0;
 }
 
+static __always_inline long sample_some(void *ctx)
+{
+	for (int i = 0; i < SAMPLE_ROUND; i++)
+		if (sample_round(ctx))
+			return 1;
+	return 0;
+}
+
+LOOP_ROUND(sample_some)
+
 /*
  * sample_frames - walk the stack of the thread state in s->tstate into s->rec
  *
@@ -241,7 +285,7 @@ static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_p
 		return PYE_SAMPLE_FAULT;
 	if (!w.frame)
 		return PYE_SAMPLE_NO_FRAMES;
-	bpf_for_each_map_elem(&sample_rounds, sample_round, &w, 0);
+	LOOP(sample_some, PYE_SAMPLE_WALK / SAMPLE_ROUND, &sample_rounds, &w);
 	if (!s->rec.cnt && w.status == PYE_SAMPLE_OK)
 		return PYE_SAMPLE_NO_FRAMES;
 	return w.status;

@@ -213,7 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (!ready) {
 		walkers_maps();
-		host_map(&sample_rounds, HOST_ARRAY, 4, 1, WALK);
+		host_map(&sample_rounds, HOST_ARRAY, 4, 1, WALK / SAMPLE_ROUND);
 		host_map(&search_rounds, HOST_ARRAY, 4, 1, PYE_SAMPLE_THREADS);
 		ready = true;
 	}

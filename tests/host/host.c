@@ -210,6 +210,21 @@ long host_map_each(const void *map, long (*round)(void *, void *, void *, void *
 	return i;
 }
 
+long host_rounds(uint32_t cnt, long (*round)(uint32_t, void *), void *ctx)
+{
+	uint32_t i;
+
+	for (i = 0; i < cnt; i++) {
+		long end = round(i, ctx);
+
+		if (end & ~1L)
+			broken("a callback may return 0 or 1");
+		if (end)
+			return i + 1;
+	}
+	return i;
+}
+
 void *host_ring_reserve(const void *ring, uint64_t size)
 {
 	struct host_record *r;

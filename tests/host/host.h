@@ -59,6 +59,7 @@ void *host_map_lookup(const void *map, const void *key);
 long host_map_update(const void *map, const void *key, const void *value);
 long host_map_delete(const void *map, const void *key);
 long host_map_each(const void *map, long (*round)(void *, void *, void *, void *), void *ctx);
+long host_rounds(uint32_t cnt, long (*round)(uint32_t, void *), void *ctx);
 void *host_ring_reserve(const void *ring, uint64_t size);
 void host_ring_submit(void *record);
 uint64_t host_ring_query(const void *ring, uint64_t what);

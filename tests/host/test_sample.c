@@ -125,6 +125,28 @@ static void test_sample__few_reads(void **state)
 	assert_in_range(host.reads, 200 * OBJECT / 4096, 200 * OBJECT / 4096 + 5);
 }
 
+/* To 3.10 frames are objects: those that lie in one page cost two reads at most, others one each. */
+static void test_sample__few_reads_of_objects(void **state)
+{
+	uint64_t frame = 0;
+
+	(void)state;
+	begin(&layout_3_9);
+	walk(tstate(1, 0, SELF, true, chain(200)));
+	assert_in_range(host.reads, 200 * OBJECT / 4096, 2 * (200 * OBJECT / 4096) + 5);
+	begin(&layout_3_9);
+	for (uint32_t i = 0; i < 100; i++) {
+		frame = image_frame(&image, codes_made[0], frame, 0);
+		image_field(&image, frame, image.l->f_instr, 1000 + i, 4);
+		image_take(&image, 4096);
+	}
+	assert_int_equal(walk(tstate(1, 0, SELF, true, frame)), PYE_SAMPLE_OK);
+	assert_int_equal(scratch.rec.cnt, 100);
+	for (uint32_t n = 0; n < 100; n++)
+		assert_int_equal(scratch.rec.frames[n].instr, 1000 + 99 - n);
+	assert_in_range(host.reads, 100, 102);
+}
+
 /* The middle goes: the inner half and the last frames before the root stay. */
 static void test_sample__deep(void **state)
 {
@@ -301,6 +323,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sample__whole_stacks),
 		cmocka_unit_test(test_sample__few_reads),
+		cmocka_unit_test(test_sample__few_reads_of_objects),
 		cmocka_unit_test(test_sample__deep),
 		cmocka_unit_test(test_sample__cycle_ends),
 		cmocka_unit_test(test_sample__shims_are_no_frames),
@@ -317,9 +340,11 @@ int main(void)
 	if (!image.bytes)
 		return 1;
 	walkers_maps();
-	host_map(&sample_rounds, HOST_ARRAY, 4, 1, PYE_SAMPLE_WALK);
+	host_map(&sample_rounds, HOST_ARRAY, 4, 1, PYE_SAMPLE_WALK / SAMPLE_ROUND);
 	host_map(&search_rounds, HOST_ARRAY, 4, 1, PYE_SAMPLE_THREADS);
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests_name("rounds of an array", tests, NULL, NULL);
+	host_loop = true;
+	failed |= cmocka_run_group_tests_name("bpf_loop()", tests, NULL, NULL);
 	host_reset();
 	free(image.bytes);
 	return failed;

@@ -17,6 +17,8 @@ struct defs_map defs;
 struct control_map control;
 __u32 next_pix = 1;
 const volatile bool cfg_sleepable = true;
+/* Tests change it. */
+volatile bool host_loop __asm__("cfg_loop");
 const volatile __u32 cfg_filter, cfg_max_depth;
 const volatile char cfg_thread[PYE_FILTER_NAME];
 const volatile char cfg_tail[PYE_FILTER_TAIL];

@@ -86,6 +86,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 
 	configure_pidns(skel);
 	skel->rodata->cfg_sleepable = b->sleepable;
+	skel->rodata->cfg_loop = b->loop;
 	skel->rodata->cfg_ring_mask = b->ring_cnt - 1;
 	skel->rodata->cfg_ring_free_min = b->ring_size / 8;
 	skel->rodata->cfg_walk_records = b->ring_size / 2 / sizeof(struct pye_walk_rec);
@@ -286,6 +287,8 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 	ring_sizes(&b, opts->ring_bytes);
 	b.multi = !opts->force_classic && feature_uprobe_multi(&b.per_process);
 	b.sleepable = !opts->force_classic;
+	b.loop = !opts->force_classic && opts->sample_ns &&
+		 libbpf_probe_bpf_helper(BPF_PROG_TYPE_PERF_EVENT, BPF_FUNC_loop, NULL) == 1;
 	err = try_load(&b, opts);
 	/* EACCES can be the verifier's word on programs that may sleep */
 	if (err && b.sleepable && err != -EPERM && !caps_missing(CAPS_BPF)) {

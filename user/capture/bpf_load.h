@@ -44,6 +44,7 @@ struct bpf_loaded {
 	bool multi; /* uprobe_multi links */
 	bool per_process; /* and their filter by process works for every thread of it */
 	bool sleepable; /* the probes may fault pages in */
+	bool loop; /* there is bpf_loop() */
 	uint32_t ring_cnt;
 	size_t ring_size; /* of each */
 	int ring_fds[16];

@@ -24,6 +24,7 @@
 #define bpf_map_delete_elem(map, key)		    host_map_delete(map, key)
 #define bpf_for_each_map_elem(map, round, ctx, flags) \
 	host_map_each(map, (long (*)(void *, void *, void *, void *))(round), ctx)
+#define bpf_loop(n, round, ctx, flags)	       host_rounds(n, round, ctx)
 #define bpf_ringbuf_reserve(ring, size, flags) host_ring_reserve(ring, size)
 #define bpf_ringbuf_submit(record, flags)      host_ring_submit(record)
 #define bpf_ringbuf_query(ring, what)	       host_ring_query(ring, what)
