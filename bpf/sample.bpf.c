@@ -96,10 +96,11 @@ static __always_inline u32 rss_pages(void)
 		return 0;
 	if (bpf_core_field_exists(((struct mm_struct___old *)0)->rss_stat.count)) {
 		struct mm_struct___old *old = (struct mm_struct___old *)mm;
+		s64 counts[RSS_SHMEM + 1] = {};
 
-		pages = old->rss_stat.count[RSS_FILE].counter +
-			old->rss_stat.count[RSS_ANON].counter +
-			old->rss_stat.count[RSS_SHMEM].counter;
+		/* 6.1's verifier does not let a program look into an array of a typedef itself */
+		bpf_core_read(counts, sizeof(counts), &old->rss_stat.count);
+		pages = counts[RSS_FILE] + counts[RSS_ANON] + counts[RSS_SHMEM];
 	} else {
 		pages = mm->rss_stat[RSS_FILE].count + mm->rss_stat[RSS_ANON].count +
 			mm->rss_stat[RSS_SHMEM].count;
@@ -130,15 +131,16 @@ static __always_inline void sample_send(struct thread *t, struct sample_scratch 
 		count(CNT_LOST_RING);
 }
 
-static __always_inline u32 native_user(struct pye_native_rec *rec)
+static __always_inline u32 native_user(struct sample_scratch *s)
 {
+	struct pye_native_rec *rec = &s->native;
 	struct pt_regs *from = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	u32 end;
 
 	rec->user_cnt = 0;
 	if (!(cfg_native & PYE_TAKE_USER))
 		return PYE_NATIVE_NONE;
-	end = fp_walk(rec, from->ip, from->sp, from->bp);
+	end = fp_walk(rec, s->page, from->ip, from->sp, from->bp);
 	if (end == PYE_NATIVE_BROKEN)
 		count(CNT_NATIVE_BROKEN);
 	else if (end == PYE_NATIVE_FAULT)
@@ -160,7 +162,7 @@ __noinline int native_send(u32 context)
 	if (!t || !s)
 		return 0;
 	rec = &s->native;
-	end = native_user(rec);
+	end = native_user(s);
 	cnt = rec->kernel_cnt + rec->user_cnt;
 	if (cnt > PYE_NATIVE_ADDRS) /* verifier */
 		cnt = PYE_NATIVE_ADDRS;
