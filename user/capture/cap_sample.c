@@ -28,6 +28,14 @@ static int refused_switch(struct err *e, int err)
 	return bpf_refused(e, err, CAPS_BPF, "the kernel refused to tell when threads wait");
 }
 
+/* With all that mainline asks for it can be a distribution's own rule: perf_event_paranoid above 2. */
+static int refused_clocks(struct err *e, int err)
+{
+	uint64_t needs = err == -EACCES ? CAPS_BPF | CAPS(CAP_SYS_ADMIN) : CAPS_BPF;
+
+	return bpf_refused(e, err, needs, "the kernel refused the clocks");
+}
+
 static int start_clocks(struct cap_bpf *c, struct err *e)
 {
 	int err = 0;
@@ -35,7 +43,7 @@ static int start_clocks(struct cap_bpf *c, struct err *e)
 	if (c->on_cpu && !c->sampler.links)
 		err = sampler__start(&c->sampler, c->bpf.skel->progs.on_clock, c->sample_ns);
 	if (err)
-		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the clocks");
+		return refused_clocks(e, err);
 	if (c->off_cpu && c->select && !c->sampler.meet) {
 		c->sampler.meet = bpf_program__attach(c->bpf.skel->progs.meet_switch);
 		if (!c->sampler.meet)

@@ -29,7 +29,7 @@ static const struct {
 	const char *name, *use;
 } rules[] = {
 	{ "kernel.unprivileged_bpf_disabled", "0: bpf() is for everybody; 1, 2: it takes CAP_BPF" },
-	{ "kernel.perf_event_paranoid", "from 2 on probes and sampling take CAP_PERFMON" },
+	{ "kernel.perf_event_paranoid", "from 2 on probes and sampling take CAP_PERFMON, above it (Debian, Ubuntu) sampling CAP_SYS_ADMIN" },
 	{ "kernel.yama.ptrace_scope", "from 1 on a user's own processes take CAP_SYS_PTRACE too" },
 	{ "kernel.kptr_restrict", "from 1 on names of kernel functions take CAP_SYSLOG" },
 };

@@ -41,6 +41,9 @@ int session_drop(const struct session *s, struct err *e)
 	err = caps_keep(keep, true);
 	if (!err && map_fd >= 0 && feature_read_map(map_fd) == -EPERM)
 		keep |= CAPS(CAP_BPF);
+	/* some distributions' kernels ask for it where perf_event_paranoid is above 2; CPUs come back, too */
+	if (!err && s->opts.sample_ns && keep && feature_try_perf() == -EACCES)
+		keep |= CAPS(CAP_SYS_ADMIN);
 	if (!err)
 		err = caps_keep(keep, false);
 	if (err)
