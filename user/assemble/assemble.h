@@ -218,6 +218,9 @@ uint32_t assembler__unnamed(struct assembler *a, uint32_t pix);
 int assembler__name_threads(struct assembler *a, uint32_t pix,
 			    const char *(*name_of)(void *ctx, uint32_t tid), void *ctx);
 
+/* assembler__codes_read - samples: code objects that were read so far. */
+uint64_t assembler__codes_read(const struct assembler *a);
+
 /* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */
 uint32_t assembler__threads(const struct assembler *a);
 const struct assembler_oddities *assembler__oddities(const struct assembler *a);

@@ -137,6 +137,7 @@ struct assembler {
 	struct assembler_natives natives;
 	uint32_t dead_cnt; /* code objects that samples on their way may show */
 	uint64_t batches; /* taken so far */
+	uint64_t codes_read; /* of samples */
 	uint32_t next_func; /* last number given to a function of a sample: there are no others then */
 	uint64_t holes; /* events missing by their numbers */
 	uint64_t numbered; /* events that had a number, of threads that are forgotten */

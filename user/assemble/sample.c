@@ -188,10 +188,16 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 	c->hidden = names->flags & p->layout.co_hidden;
 	c->role = lock_role_of(names->filename, names->name);
 	linetable__read(&c->lines, &p->mem, &p->layout, address);
+	a->codes_read++;
 	return c;
 unreadable:
 	free(c);
 	return NULL;
+}
+
+uint64_t assembler__codes_read(const struct assembler *a)
+{
+	return a->codes_read;
 }
 
 /* The one that lay at an address at a time; NULL: it has not died since. */

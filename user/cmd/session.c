@@ -27,6 +27,9 @@
 
 #define POLL_MS		 5
 #define POLL_SAMPLES_MS	 10 /* code objects are named by then, before most that die are gone */
+#define POLL_KNOWN_MS	 50 /* when all that is sampled has been seen before, for so long: */
+#define KNOWN_NS	 (500 * 1000000ull)
+#define KNOWN_RATE_NS	 1000000u /* and samples are not nearer to one another than this */
 #define BUSY_PCT	 5 /* of a ring full: read on at once */
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
 #define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
@@ -339,10 +342,11 @@ static void progress(struct session *s, uint64_t now, uint64_t *next)
 	static const char *const units[] = { "", "k", "M", "G" };
 	double events = s->capw ? (double)capw__written(s->capw) : 0;
 	unsigned int unit = 0, elapsed = (unsigned int)((now - s->start_ns) / 1000000000u);
-	bool tty = isatty(STDERR_FILENO);
+	bool tty;
 
 	if (s->opts.quiet || now < *next)
 		return;
+	tty = isatty(STDERR_FILENO);
 	*next = now + (tty ? PROGRESS_NS : PROGRESS_FILE_NS);
 	while (events >= 1000 && unit < 3) {
 		events /= 1000;
@@ -387,14 +391,28 @@ void session_flush(struct session *s, uint64_t now)
 	capw__flush(s->capw, &totals);
 }
 
+/* What is new has to be named soon. A process that comes wakes us. */
+static int samples_wait_ms(struct session *s, uint64_t now)
+{
+	uint64_t news = s->control_cnt + (s->as ? assembler__codes_read(s->as) : 0);
+
+	if (s->opts.poll_ms)
+		return s->opts.poll_ms;
+	if (news != s->news) {
+		s->news = news;
+		s->news_ns = now;
+	}
+	if (now - s->news_ns < KNOWN_NS || s->opts.sample_ns < KNOWN_RATE_NS)
+		return POLL_SAMPLES_MS;
+	return POLL_KNOWN_MS;
+}
+
 /* Records wait in their rings while we sleep: that costs less than looking all the time. */
-static int wait_ms(struct session *s)
+static int wait_ms(struct session *s, uint64_t now)
 {
 	if (s->as && cap_bpf__backlog(s->cap) >= BUSY_PCT)
 		return 0;
-	if (s->opts.sample_ns && s->opts.poll_ms)
-		return s->opts.poll_ms;
-	return s->opts.sample_ns ? POLL_SAMPLES_MS : POLL_MS;
+	return s->opts.sample_ns ? samples_wait_ms(s, now) : POLL_MS;
 }
 
 /* Samples up to @now were taken out of the rings. 1: the run ends. */
@@ -461,7 +479,7 @@ static int loop(struct session *s)
 			s->opts.side->tick(s->opts.side->ctx, now);
 		if (s->opts.view && (err = view(s, now, &next_view)))
 			return err > 0 ? 0 : err;
-		epoll_wait(s->epoll_fd, events, 4, wait_ms(s));
+		epoll_wait(s->epoll_fd, events, 4, wait_ms(s, now));
 		read_signals(s);
 	}
 }

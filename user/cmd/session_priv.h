@@ -48,6 +48,8 @@ struct session {
 	int fd; /* of the capture */
 	FILE *record; /* of the rings, or NULL */
 	int signal_fd, epoll_fd;
+	uint64_t control_cnt; /* records of processes so far */
+	uint64_t news, news_ns; /* samples: so much was new when, to tell whether more is */
 	uint64_t start_ns;
 	int64_t start_unix_ns;
 	char comm[64]; /* of the first process recorded */

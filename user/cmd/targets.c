@@ -398,6 +398,7 @@ int targets_control(struct session *s)
 	const struct pye_proc_rec *rec;
 
 	while ((rec = cap_bpf__control(s->cap))) {
+		s->control_cnt++;
 		session_record(s,
 			       &(struct replay_item){ .kind = REPLAY_CONTROL, .len = sizeof(*rec) },
 			       rec);
