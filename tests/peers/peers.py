@@ -22,7 +22,7 @@ import time
 FOLDER = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("PYEBPF_CACHE") or
                      pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "pyebpf") / "peers"
-BUILD_TIMEOUT_S = 3000
+BUILD_TIMEOUT_S = 7200
 FAILED_FOR_S = 3600  # as long a build that failed is not tried again
 
 
@@ -131,6 +131,8 @@ def is_given_up(failed):
 def build(name):
     """Its path; None when it cannot be built, and the reason is on stderr."""
     path = place(name)
+    if path.exists():
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -140,6 +142,8 @@ def build(name):
         if is_given_up(failed):
             print("peers: %s: its build failed before, see %s" % (name, failed), file=sys.stderr)
             return None
+        for left in CACHE.glob("work-*"): # of one that was killed
+            shutil.rmtree(left, ignore_errors=True)
         started = time.monotonic()
         try:
             with tempfile.TemporaryDirectory(dir=CACHE, prefix="work-") as work, log.open("w") as out:

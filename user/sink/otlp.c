@@ -345,18 +345,20 @@ static void put_type(struct otlp *o, struct proto *p, uint32_t field, const stru
 	proto__close(p, mark);
 }
 
-/* Servers name a profile by its period's type: that of sampling is for what sampling measures. */
+/* Servers name a profile by its period's type: that of sampling is for what sampling measures. Waits have none, which is not the
+ * same as leaving it out: Parca refuses that. */
 static void put_period(struct otlp *o, struct proto *p, const struct pprof_type *type)
 {
 	const struct pprof_names *n = &o->r.names;
 	const char *name = pprof_names__text(n, type->type);
+	bool sampled = n->period && (!strcmp(name, "samples") || type->type == n->period_type.type);
+	struct pprof_type none = { 0 };
 
-	if (n->period && (!strcmp(name, "samples") || type->type == n->period_type.type)) {
-		put_type(o, p, OTLP_PERIOD_TYPE, &n->period_type);
-		proto__u64(p, OTLP_PERIOD, n->period);
-	} else if (strcmp(name, "off_cpu") != 0) {
-		put_type(o, p, OTLP_PERIOD_TYPE, type);
-	}
+	put_type(o, p, OTLP_PERIOD_TYPE,
+		 sampled			? &n->period_type
+		 : strcmp(name, "off_cpu") != 0 ? type
+						: &none);
+	proto__u64(p, OTLP_PERIOD, sampled ? n->period : 0);
 }
 
 static void put_profile(struct otlp *o, struct proto *p, const struct sink_window *w, uint32_t type)
