@@ -163,6 +163,9 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 		proc = select_take(task, cookie, ip);
 	if (!proc || !(proc->flags & PYE_PROC_TRACED))
 		return NULL;
+	if (cfg_locate && proc->flags & PYE_PROC_EXECUTED &&
+	    (!cookie || !select_runs(task, proc, cookie, ip)))
+		return NULL;
 	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		if (ip) /* an event, not a hit that only tells us something */

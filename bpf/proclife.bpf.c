@@ -4,6 +4,7 @@
  * so that a child's first call is known as its own, and tells user space.
  */
 #include "lib/core.bpf.h"
+#include "lib/select.bpf.h"
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
@@ -68,6 +69,8 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	proc->interpreters = 0;
 	if (proc->flags & PYE_PROC_SAMPLED) /* until user space has found the new interpreter */
 		__sync_fetch_and_and(&proc->flags, ~(u32)PYE_PROC_TRACED);
+	else if (cfg_locate)
+		__sync_fetch_and_or(&proc->flags, PYE_PROC_EXECUTED);
 	rec.pix = proc->pix;
 	rec.pid = pid;
 	proc_send(PYE_REC_EXEC, 0, &rec);

@@ -11,6 +11,7 @@
 #define HIERARCHIES  32 /* of version 1: 13 have controllers */
 
 const volatile bool cfg_select;
+const volatile bool cfg_locate;
 
 /* Set by user space. */
 __u32 select_on; /* enum pye_select_on */
@@ -205,6 +206,24 @@ __hidden struct pye_proc *select_take(struct task_struct *task, u64 cookie, u64 
 	}
 	proc.layout = file->layout;
 	return select_put(task, pid, number, known, &proc);
+}
+
+__hidden bool select_runs(struct task_struct *task, struct pye_proc *proc, u64 cookie, u64 ip)
+{
+	struct pye_proc_rec rec = { .pix = proc->pix, .pid = task_tgid(task) };
+	u32 number = PYE_COOKIE_FILE(cookie);
+	struct pye_file *file = bpf_map_lookup_elem(&files, &number);
+
+	rec.old_pix = number;
+	if (number && file && file->ready_ns) {
+		if (!locate(file, proc, ip) || !proc_send(PYE_REC_RUNS, 0, &rec)) {
+			count(CNT_LOST_THREAD);
+			return false;
+		}
+		proc->layout = file->layout;
+	}
+	__sync_fetch_and_and(&proc->flags, ~(u32)PYE_PROC_EXECUTED);
+	return true;
 }
 
 SEC("tp_btf/sched_process_exec")

@@ -34,6 +34,7 @@ enum pye_rec_kind {
 	PYE_REC_WAIT = 16, /* a sampled thread was off the CPU */
 	PYE_REC_RENAME = 17, /* a filter by names: a thread has another one */
 	PYE_REC_NATIVE = 18, /* native frames of the sample that comes next in this thread */
+	PYE_REC_RUNS = 19, /* what was executed runs the file of number old_pix */
 };
 
 /* sub of an entry: enum trace_kind's TRACE_CALL, _RESUME, _THROW; of an exit: these */

@@ -15,6 +15,8 @@
 #define PYE_PROC_SELECTED \
 	32 /* of a trace by selection: after an exec its first call takes it in anew */
 #define PYE_PROC_STAYS 64 /* whatever it executes: the user named it, or follows it */
+#define PYE_PROC_EXECUTED \
+	256 /* something: which file's probes it hits first says what its layout and places are now */
 
 /* Value of the table of processes; key: its pid in pyebpf's pid namespace. */
 struct pye_proc {

@@ -9,6 +9,8 @@
 
 extern const volatile bool cfg_select;
 
+extern const volatile bool cfg_locate; /* without a selection: select_runs() can be used */
+
 extern __u32 select_on;
 
 /* Key: number of a file, from its probes' cookies. Written by user space. */
@@ -32,6 +34,10 @@ extern struct execs_map execs SEC(".maps");
 /* select_take - the current process if it is one to be taken in: in the table from then on. NULL: not,
  * or not yet. @cookie, @ip: of the probe that it hit. */
 struct pye_proc *select_take(struct task_struct *task, u64 cookie, u64 ip);
+
+/* select_runs - a process that is recorded has executed something: from the file of the probe that it hits now it has
+ * its layout and places, and user space is told. False: not yet (counted). @cookie, @ip: of the probe. */
+bool select_runs(struct task_struct *task, struct pye_proc *proc, u64 cookie, u64 ip);
 
 /* mapped_meet - before a sample: take the current process in if it is not in the table, has executed
  * something a moment ago and runs the code of a file that is known just now. */

@@ -38,7 +38,7 @@ static void func_free(struct capw *w, struct wfunc *f)
 
 static void thread_free(struct capw *w, struct wthread *t)
 {
-	capw_stack_clear(t);
+	capw_stack_clear(w, t);
 	pages_free(t->stack, t->cap * sizeof(t->stack[0]));
 	capw_sample_forget(w, t);
 	w->stacks_memory -= t->cap * sizeof(t->stack[0]);

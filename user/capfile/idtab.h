@@ -34,6 +34,12 @@ static inline void *idtab__find(const struct idtab *t, uint32_t id)
 	return t->pages[number]->slots[id & (IDTAB_PAGE - 1)];
 }
 
+/* idtab__known - the record of an id that has one. */
+static inline void *idtab__known(const struct idtab *t, uint32_t id)
+{
+	return t->pages[id >> IDTAB_BITS]->slots[id & (IDTAB_PAGE - 1)];
+}
+
 /* idtab__add - set the record of an id that has none; borrowed. Return: 0 or -ENOMEM. */
 int idtab__add(struct idtab *t, uint32_t id, void *record);
 

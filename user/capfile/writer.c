@@ -59,11 +59,18 @@ static inline bool has_room(const struct wthread *t, size_t len)
 	return (size_t)(t->end - t->at) >= len;
 }
 
+/* A function with open frames is never forgotten. */
+static inline struct wfunc *open_func(const struct capw *w, const struct wthread *t, uint32_t i)
+{
+	return idtab__known(&w->funcs, t->stack[i]);
+}
+
 /* Begin the thread's stream of this chunk. */
 static int join(struct capw *w, struct wthread *t, uint64_t ts_ns)
 {
 	uint32_t len = t->hidden ? 0 : t->len;
 	int err = capw_add_block(w, t);
+	struct wfunc *f;
 
 	if (err)
 		return err;
@@ -79,8 +86,9 @@ static int join(struct capw *w, struct wthread *t, uint64_t ts_ns)
 				return err;
 			}
 		}
-		capw_defs_use_func(w, t->stack[i]);
-		t->at = varint_put(t->at, t->stack[i]->index);
+		f = open_func(w, t, i);
+		capw_defs_use_func(w, f);
+		t->at = varint_put(t->at, f->index);
 	}
 	return 0;
 }
@@ -153,17 +161,16 @@ static void put_gap(struct wthread *t, const struct trace_gap *gap)
 	t->seq += gap->lost;
 }
 
-void capw_stack_clear(struct wthread *t)
+void capw_stack_clear(struct capw *w, struct wthread *t)
 {
 	while (t->len)
-		t->stack[--t->len]->open_cnt--;
+		open_func(w, t, --t->len)->open_cnt--;
 	t->above_cnt = 0;
 }
 
 static bool resize_stack(struct capw *w, struct wthread *t, uint32_t cap)
 {
-	struct wfunc **stack =
-		pages_resize(t->stack, t->cap * sizeof(stack[0]), cap * sizeof(stack[0]));
+	uint32_t *stack = pages_resize(t->stack, t->cap * sizeof(stack[0]), cap * sizeof(stack[0]));
 
 	if (!stack)
 		return false;
@@ -238,7 +245,7 @@ static int unhide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	for (uint32_t i = 0; i < t->len; i++) {
 		if (!has_room(t, EVENT_BYTES_MAX) && capw_add_block(w, t))
 			return -ENOMEM;
-		put_entry(w, t, ts_ns, TRACE_OPEN, t->stack[i]);
+		put_entry(w, t, ts_ns, TRACE_OPEN, open_func(w, t, i));
 	}
 	return err;
 }
@@ -256,7 +263,7 @@ static int hidden_leave(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	if (t->above_cnt)
 		t->above_cnt--;
 	else if (t->len)
-		t->stack[--t->len]->open_cnt--;
+		open_func(w, t, --t->len)->open_cnt--;
 	else
 		return -EINVAL;
 	t->hidden_ns = ts_ns;
@@ -291,7 +298,7 @@ int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 			return err;
 	}
 	put_entry(w, t, ts_ns, kind, f);
-	t->stack[t->len++] = f;
+	t->stack[t->len++] = f->id;
 	f->open_cnt++;
 	t->seq += kind != TRACE_OPEN;
 	w->written += kind != TRACE_OPEN;
@@ -317,7 +324,7 @@ int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 			return err;
 	}
 	put_head(t, ts_ns, kind);
-	t->stack[--t->len]->open_cnt--;
+	open_func(w, t, --t->len)->open_cnt--;
 	t->seq++;
 	w->written++;
 	return err;
@@ -328,7 +335,7 @@ static int end_hidden(struct capw *w, struct wthread *t)
 {
 	if (!t->hidden)
 		return 0;
-	capw_stack_clear(t);
+	capw_stack_clear(w, t);
 	return unhide(w, t, t->hidden_ns);
 }
 
@@ -344,7 +351,7 @@ void capw__retire_thread(struct capw *w, uint32_t thread)
 	if (!t || t->retired)
 		return;
 	end_hidden(w, t);
-	capw_stack_clear(t);
+	capw_stack_clear(w, t);
 	t->retired = true;
 	capw_defs_use_thread(w, t);
 }
@@ -368,7 +375,7 @@ int capw__gap(struct capw *w, const struct trace_gap *gap)
 	if (!has_room(t, GAP_BYTES_MAX))
 		return err;
 	put_gap(t, &g);
-	capw_stack_clear(t);
+	capw_stack_clear(w, t);
 	return err;
 }
 

@@ -24,7 +24,7 @@
 #define CHUNK_BYTES_MAX	   (8u << 20) /* keeps any payload below CAP_RAW_MAX */
 #define CHUNK_DEFS_MAX	   (4u << 20) /* bytes of definitions that end a chunk */
 #define DEFS_MEMORY_MAX	   (24u << 20) /* of all definitions that live */
-#define STACKS_MEMORY_MAX  (16u << 20) /* of the open frames of all threads */
+#define STACKS_MEMORY_MAX  (8u << 20) /* of the open frames of all threads */
 #define SAMPLES_MEMORY_MAX (16u << 20) /* of the samples that the next ones are compared with */
 #define EVENT_BYTES_MAX	   (VARINT_MAX + 5)
 #define GAP_BYTES_MAX	   (VARINT_MAX + 3 + 3 * VARINT_MAX)
@@ -93,7 +93,7 @@ struct wthread {
 	uint8_t *at, *end; /* room in the last block; NULL: has no stream in this chunk */
 	uint64_t last_ns;
 	uint64_t seq; /* events so far, with the lost ones */
-	struct wfunc **stack;
+	uint32_t *stack; /* ids of the functions of open frames, which stay in their table: half a pointer each */
 	uint32_t len, cap;
 
 	/* what could not be kept for want of memory: see hide() in writer.c */
@@ -240,6 +240,6 @@ int capw_add_block(struct capw *w, struct wthread *t);
 void capw_sample_forget(struct capw *w, struct wthread *t);
 
 /* capw_stack_clear - close all open frames of a thread. */
-void capw_stack_clear(struct wthread *t);
+void capw_stack_clear(struct capw *w, struct wthread *t);
 
 #endif

@@ -13,6 +13,7 @@
 #include "abi/proc.h"
 #include "base/caps.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "capture/feature.h"
@@ -173,6 +174,7 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 		attach_close(&a);
 		return refused(bpf, in, err, e);
 	}
+	a.placed_ns = now_ns();
 	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);
 	*out = a;
 	return 0;
@@ -188,6 +190,7 @@ int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct 
 {
 	int err = attach_multi(bpf, in, a->pid, false, a);
 
+	a->placed_ns = now_ns();
 	if (err) {
 		attach_pause(a);
 		closing_end(a->closing);

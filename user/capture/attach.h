@@ -18,6 +18,7 @@ struct attached {
 	ino_t ino;
 	uint32_t pid; /* 0 = every process */
 	uint32_t file; /* its number for the programs; 0 = none */
+	uint64_t placed_ns; /* when the last one was in place */
 	size_t fd_cnt;
 	int fds[PLAN_SITES_MAX];
 	size_t stay_cnt; /* the first of them: rare probes that stay while the others are switched off */

@@ -91,6 +91,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	skel->rodata->cfg_ring_free_min = b->ring_size / 8;
 	skel->rodata->cfg_walk_records = b->ring_size / 2 / sizeof(struct pye_walk_rec);
 	skel->rodata->cfg_select = opts->select;
+	skel->rodata->cfg_locate = opts->locate;
 	configure_filter(skel, &opts->filter);
 	bpf_program__set_autoload(skel->progs.select_exec, opts->select);
 	bpf_program__set_autoload(skel->progs.on_executed, opts->select && !probes);

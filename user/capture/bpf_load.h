@@ -27,6 +27,7 @@ struct bpf_load_opts {
 	size_t ring_bytes; /* all rings together */
 	bool launch; /* load the programs that hold our own children */
 	bool select; /* load what takes processes in by their first call */
+	bool locate; /* and what finds out which known file a process has executed */
 	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
 	bool budget; /* samples: cap_bpf__budget() will be used */

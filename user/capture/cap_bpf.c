@@ -83,12 +83,18 @@ uint32_t cap_bpf_families(const struct probe_plan *plan)
 	return mask;
 }
 
+static bool finds_vma(void)
+{
+	return libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_find_vma, NULL) != 0;
+}
+
 int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct err *e)
 {
 	struct bpf_load_opts load = {
 		.ring_bytes = opts->ring_bytes ? opts->ring_bytes : RING_BYTES_DEFAULT,
 		.launch = opts->launch,
 		.select = opts->select,
+		.locate = !opts->select && !opts->sample_ns && finds_vma(),
 		.force_classic = opts->force_classic,
 		.table_max = opts->table_max,
 		.eval = opts->families & CAP_EVAL,
@@ -104,14 +110,14 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	struct cap_bpf *c;
 	int err;
 
-	if (opts->select &&
-	    libbpf_probe_bpf_helper(BPF_PROG_TYPE_KPROBE, BPF_FUNC_find_vma, NULL) == 0)
+	if (opts->select && !finds_vma())
 		return err_set(e, -PYE_EKERNEL,
 			       "to trace processes that are not named needs Linux 5.17 or later");
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	c->select = opts->select;
+	c->locate = load.locate;
 	c->sample_ns = opts->sample_ns;
 	c->on_cpu = opts->on_cpu;
 	c->off_cpu = opts->off_cpu;
@@ -164,6 +170,7 @@ void cap_bpf__free(struct cap_bpf *c)
 	sweep__done(&c->sweep);
 	bpf_unload(&c->bpf);
 	free(c->attached);
+	free(c->files);
 	free(c);
 }
 
@@ -401,7 +408,7 @@ int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool 
 	cap_unstop(c);
 	if (c->sample_ns)
 		return cap_sample(c, in, pid, filter, e);
-	err = cap_place(c, in, filter, 0, e);
+	err = cap_place(c, in, filter, cap_bpf__file(c, in), e);
 	/* only now: with a part of the probes there are exits without entries */
 	if (err)
 		return err;

@@ -4,6 +4,7 @@
 #ifndef PYEBPF_CAPTURE_CAP_BPF_PRIV_H
 #define PYEBPF_CAPTURE_CAP_BPF_PRIV_H
 
+#include "abi/select.h"
 #include "capture/attach.h"
 #include "capture/bpf_load.h"
 #include "capture/calibrate.h"
@@ -29,6 +30,12 @@ struct sample_budget {
 	uint64_t beside_ns; /* CPU time of other processes that belong to it */
 };
 
+struct known_file {
+	dev_t dev;
+	ino_t ino;
+	struct pye_file file;
+};
+
 struct cap_bpf {
 	struct sample_budget budget;
 	struct bpf_loaded bpf;
@@ -50,7 +57,8 @@ struct cap_bpf {
 	bool own; /* a selection whose processes have probes of their own */
 	struct pye_pylayout layouts[PYE_LAYOUTS_MAX];
 	uint32_t layout_cnt;
-	bool select;
+	bool select, locate;
+	struct known_file *files; /* of cap_bpf__file(); that of number 1 is the first */
 	uint32_t file_cnt; /* interpreter files with a number, from 1 on */
 	struct bpf_link *life[6], *hold[2];
 	size_t life_cnt, hold_cnt;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <bpf/bpf.h>
@@ -91,6 +92,45 @@ static int describe_file(struct cap_bpf *c, const struct interp *in, struct pye_
 	file->tstate_current = in->plan.tstate_current;
 	file->interpreters = in->interpreters ? in->interpreters - in->bias : 0;
 	file->code = in->plan.sites[0].offset;
+	return 0;
+}
+
+uint32_t cap_bpf__file(struct cap_bpf *c, const struct interp *in)
+{
+	struct known_file *more, known = { .dev = in->dev, .ino = in->ino };
+	uint32_t number;
+
+	if (!c->locate || describe_file(c, in, &known.file, NULL))
+		return 0;
+	for (number = 1; number <= c->file_cnt; number++) {
+		const struct known_file *k = &c->files[number - 1];
+
+		/* an inode's number can be that of another file by now */
+		known.file.ready_ns = k->file.ready_ns;
+		if (k->dev == in->dev && k->ino == in->ino &&
+		    !memcmp(&k->file, &known.file, sizeof(k->file)))
+			return number;
+	}
+	more = realloc(c->files, number * sizeof(*more));
+	if (!more)
+		return 0;
+	c->files = more;
+	known.file.ready_ns = now_ns();
+	if (bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.files), &number, &known.file,
+				BPF_ANY))
+		return 0;
+	c->files[c->file_cnt++] = known;
+	return number;
+}
+
+uint64_t cap_bpf__placed(const struct cap_bpf *c, pid_t pid, uint32_t file)
+{
+	for (size_t i = 0; i < c->attached_cnt; i++) {
+		const struct attached *a = &c->attached[i];
+
+		if (a->file == file && (!a->pid || a->pid == (uint32_t)pid))
+			return a->placed_ns;
+	}
 	return 0;
 }
 

@@ -12,25 +12,18 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "capture/cap_budget.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
+#include "proc/info.h"
 
 #define WINDOW_NS   20000000ll /* of probe time that a window should have at least */
 #define BURST_NS    60000000ll /* what a process that did little can save up */
 #define LOOK_NS	    2000000ull
 #define LOOK_MAX_NS 16000000ull /* at a process that runs into no probes */
-
-static uint64_t cpu_ns(pid_t pid)
-{
-	clockid_t clock;
-
-	return clock_getcpuclockid(pid, &clock) ? 0 : clock_ns(clock);
-}
 
 static int64_t share(const struct session *s, uint64_t ns)
 {
@@ -50,7 +43,7 @@ static void begin(struct session *s, struct target *t)
 	bool off = t->budget.off_ns;
 
 	t->budget = (struct budget){ .pix = t->pix,
-				     .cpu_ns = cpu_ns(t->pid.given),
+				     .cpu_ns = proc_cpu_ns(t->pid.given),
 				     .tokens_ns = BURST_NS / 2,
 				     .every_ns = LOOK_NS,
 				     .leaving = t->budget.leaving,
@@ -67,7 +60,7 @@ static void begin(struct session *s, struct target *t)
 static void settle(const struct session *s, struct target *t)
 {
 	struct budget *b = &t->budget;
-	uint64_t cpu = cpu_ns(t->pid.given), hits = cap_bpf__hits(s->cap, t->pix);
+	uint64_t cpu = proc_cpu_ns(t->pid.given), hits = cap_bpf__hits(s->cap, t->pix);
 	uint64_t used = cpu > b->cpu_ns ? cpu - b->cpu_ns : 0;
 
 	b->every_ns = b->every_ns * 2 > LOOK_MAX_NS ? LOOK_MAX_NS : b->every_ns * 2;

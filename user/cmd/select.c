@@ -278,14 +278,12 @@ static int add_chosen(void *ctx, pid_t pid)
 /* What the process maps as the same file as another one's is as good as its own, which may end. */
 static int start_one(struct session *s, struct target *t, struct err *e)
 {
-	struct interp copy = t->in;
+	struct interp copy;
 	int err;
 
 	if (s->selection->rule.own)
 		return t->pix ? 0 : target_start(s, t, e);
-	copy.fd = fcntl(t->in.fd, F_DUPFD_CLOEXEC,
-			0); /* the file's own descriptor, as the process can end */
-	snprintf(copy.open_path, sizeof(copy.open_path), "/proc/self/fd/%d", copy.fd);
+	interp__copy(&copy, &t->in); /* the file's own descriptor, as the process can end */
 	err = need_file(s, &copy, t->pid.given, e);
 	interp__done(&copy);
 	return err ? err : target_tell(s, t, e);

@@ -65,12 +65,12 @@ static int watch_signals(struct session *s)
 	return 0;
 }
 
-/* Fewer programs, less for the verifier to do. A command, or a child, can be of any version. */
+/* Fewer programs, less for the verifier to do. A command, a child, or what is executed can be of any version. */
 static uint32_t families(const struct session *s)
 {
 	uint32_t mask = 0;
 
-	if (s->opts.command || s->opts.subprocesses || s->selection)
+	if (session_keeps_probes(s))
 		return CAP_ALL;
 	for (size_t i = 0; i < s->target_cnt; i++)
 		mask |= cap_bpf_families(&s->targets[i]->in.plan);
@@ -567,6 +567,7 @@ static void report_oddities(const struct session *s)
 			"%llu malformed records, %llu frames that did not match, %llu unreadable names",
 			(unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
 			(unsigned long long)odd->unnamed);
+	execs_report(s);
 	if (cap_bpf__counter(s->cap, CNT_PROC_FULL))
 		log_warn("%llu children were not traced: too many processes at once",
 			 (unsigned long long)cap_bpf__counter(s->cap, CNT_PROC_FULL));

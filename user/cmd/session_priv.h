@@ -13,7 +13,9 @@
 #include "cpython/interp.h"
 #include "proc/pid.h"
 
+struct exec_file;
 struct idle_before;
+struct proc_info;
 struct selection;
 
 /* A process that was asked for, or a child of one. */
@@ -25,6 +27,8 @@ struct target {
 	bool ended;
 	bool settled; /* that is some time ago: all that it did before has been heard of */
 	bool late; /* it ran before its probes were in place */
+	uint64_t exec_ns; /* when it executed what it runs */
+	uint64_t look_cpu_ns; /* CPU time that it had used then */
 	uint64_t look_until_ns; /* it executed something: look for an interpreter until then; or 0 */
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
@@ -35,6 +39,14 @@ struct target {
 	struct idle_before *before; /* as read at the attach; NULL: none or shown by now */
 };
 
+/* What is known of the interpreters that processes may execute (execs.c). */
+struct execs {
+	struct interp_cache *cache;
+	struct exec_file **files;
+	size_t file_cnt;
+	unsigned int missed; /* programs that were replaced before it was known what they are */
+};
+
 struct session {
 	struct session_opts opts;
 	struct cap_bpf *cap;
@@ -43,6 +55,7 @@ struct session {
 	struct symbols *symbols; /* NULL: no native frames are wanted */
 	struct target **targets;
 	size_t target_cnt;
+	struct execs execs;
 	struct selection *selection; /* of processes that are not named; NULL: none */
 	struct launch launch;
 	int fd; /* of the capture */
@@ -99,8 +112,30 @@ int session_tell(struct session *s, const struct assembler_process *p);
 /* session_forked - a child of a process that is recorded, or what it has executed. */
 void session_forked(struct session *s, const struct assembler_child *child);
 
-/* target_start - record it: its interpreter is in t->in. */
+/* target_start - record it: its interpreter is in t->in. target_attach - its probes, where it is known by now. */
 int target_start(struct session *s, struct target *t, struct err *e);
+int target_attach(struct session *s, struct target *t, struct err *e);
+
+/* target_describe - what the assembler is told of it; @info and @python hold the text. */
+
+void target_describe(struct session *s, const struct target *t, struct assembler_process *p,
+		     struct proc_info *info, char *python, size_t size);
+
+/* execs_executed, execs_runs - what the kernel side says of a process. execs_look - at those whose program is not
+ * known yet. execs_ended - the program has, or the process. */
+void execs_executed(struct session *s, const struct pye_proc_rec *rec);
+void execs_runs(struct session *s, const struct pye_proc_rec *rec);
+void execs_look(struct session *s);
+void execs_ended(struct session *s, struct target *t);
+
+/* execs_know - this file has probes now; 0 or -ENOMEM. execs_same_file - a process runs it: is it the one that it ran
+ * before? Else what does not fit any more is forgotten. */
+int execs_know(struct session *s, const struct interp *in);
+bool execs_same_file(struct session *s, struct target *t, const struct interp *in);
+
+/* execs_report - on stderr, what was executed and not seen. */
+void execs_report(const struct session *s);
+void execs_free(struct session *s);
 
 /* targets_control - handle what the kernel said about processes; 0 or a negative number. */
 int targets_control(struct session *s);
@@ -115,6 +150,9 @@ int targets_check_jit(struct session *s);
 /* targets_alive - any of those that were asked for? Looks at their pidfds. */
 bool targets_alive(struct session *s);
 void targets_free(struct session *s);
+
+/* session_keeps_probes - can a process get probes after session_drop()? */
+bool session_keeps_probes(const struct session *s);
 
 /* session_drop - give up what is not needed once the probes are in place; 0 or a negative errno. */
 int session_drop(const struct session *s, struct err *e);

@@ -17,7 +17,6 @@
 #include "cmd/session_priv.h"
 #include "proc/info.h"
 
-#define LOOK_NS	     1000000000ull /* how long a process that executed something is looked at */
 #define ALIVE_NS     (5 * 1000000000ull) /* between two looks at who has ended */
 #define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
 /* Processes of one file that get probes of their own: each hit of one looks through those of all others,
@@ -65,7 +64,7 @@ struct target *target_by_pid(struct session *s, pid_t pid)
 	return NULL;
 }
 
-static void describe(struct session *s, const struct target *t, struct assembler_process *p,
+void target_describe(struct session *s, const struct target *t, struct assembler_process *p,
 		     struct proc_info *info, char *python, size_t size)
 {
 	if (proc_info__read(t->pid.pid, info))
@@ -141,7 +140,7 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	err = cap_bpf__trace(s->cap, t->pid.given, &t->in, flags, &t->pix);
 	if (err)
 		return err_set(e, err, "too many processes or Python versions are traced at once");
-	describe(s, t, &p, &info, python, sizeof(python));
+	target_describe(s, t, &p, &info, python, sizeof(python));
 	err = session_tell(s, &p);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
@@ -164,33 +163,28 @@ static unsigned int asked_of_file(const struct session *s, const struct interp *
 	return cnt;
 }
 
-int target_start(struct session *s, struct target *t, struct err *e)
+int target_attach(struct session *s, struct target *t, struct err *e)
 {
 	bool shared = !budget_is_on(s) && ((s->opts.subprocesses && t->launched) ||
 					   asked_of_file(s, &t->in) > OWN_PROBES_MAX);
+	int err;
+
+	if (shared && !cap_bpf__probed(s->cap, &t->in))
+		select_say_users(s, &t->in);
+	err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
+	return err ? err : execs_know(s, &t->in);
+}
+
+int target_start(struct session *s, struct target *t, struct err *e)
+{
 	int err = target_tell(s, t, e);
 
 	if (err)
 		return err;
-	if (shared && !cap_bpf__probed(s->cap, &t->in))
-		select_say_users(s, &t->in);
-	err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
+	err = target_attach(s, t, e);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
 	return err;
-}
-
-/* It runs another program: of the file it ran before? Then its probes are as they were, in or out. */
-static bool executed(struct session *s, struct target *t, const struct interp *in)
-{
-	bool same_file = t->has_interp && t->in.dev == in->dev && t->in.ino == in->ino;
-
-	if (!same_file) {
-		cap_bpf__gone(s->cap, t->pid.given);
-		t->budget = (struct budget){ 0 };
-	}
-	t->late |= t->budget.off_ns != 0;
-	return same_file;
 }
 
 /* A held process: does what it has mapped by now hold an interpreter? */
@@ -201,7 +195,7 @@ static void look(struct session *s, struct target *t)
 	int err = interp__find(t->pid.pid, s->opts.engine, &in, &e);
 
 	if (!err)
-		executed(s, t, &in);
+		execs_same_file(s, t, &in);
 	if (t->has_interp)
 		interp__done(&t->in);
 	t->has_interp = !err;
@@ -240,22 +234,14 @@ static void on_held(struct session *s, const struct pye_proc_rec *rec)
 	let_go((pid_t)rec->pid);
 }
 
-/* The parent's descriptor is closed when that has ended. */
-static void inherit(struct target *t, const struct target *parent)
-{
-	t->in = parent->in;
-	t->has_interp = true;
-	t->in.fd = fcntl(parent->in.fd, F_DUPFD_CLOEXEC, 0);
-	snprintf(t->in.open_path, sizeof(t->in.open_path), "/proc/self/fd/%d", t->in.fd);
-}
-
 /* A child runs the parent's interpreter, so the parent's plan serves; once it has executed something
  * else, the probes do not fit, which EXEC then repairs. */
 static void attach_child(struct session *s, struct target *t, const struct target *parent)
 {
 	struct err e = { 0 };
 
-	inherit(t, parent);
+	interp__copy(&t->in, &parent->in);
+	t->has_interp = true;
 	if (cap_bpf__pix(s->cap, t->pid.given) != t->pix)
 		err_set(&e, 0, "it has executed a program");
 	else if (!cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e) &&
@@ -296,90 +282,6 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 		attach_child(s, t, parent);
 }
 
-/* Nothing of the new program is mapped yet, and we do not stop a process that we did not start. */
-static void on_exec(struct session *s, const struct pye_proc_rec *rec)
-{
-	struct target *t = target_by_pid(s, (pid_t)rec->pid);
-
-	if (!s->as)
-		return; /* nothing is recorded yet */
-	assembler__process_end(s->as, rec->old_pix, rec->head.ts_ns);
-	cap_bpf__ended(s->cap, rec->old_pix);
-	session_forked(s, &(struct assembler_child){ .from = rec->old_pix,
-						     .pix = rec->pix,
-						     .pid = (pid_t)rec->pid,
-						     .ts_ns = rec->head.ts_ns,
-						     .late = false });
-	if (!t || t->ended || t->launched)
-		return; /* held: looked at from there */
-	t->pix = rec->pix;
-	t->look_until_ns = now_ns() + LOOK_NS;
-}
-
-/* It executed the file it ran before: its probes never stopped to fire. */
-static int go_on(struct session *s, struct target *t)
-{
-	struct assembler_process p;
-	struct proc_info info;
-	char python[16];
-	struct err e = { 0 };
-
-	cap_bpf__moved(s->cap, t->pid.given, t->pix, &t->in);
-	if (s->opts.sample_ns)
-		cap_bpf__attach(s->cap, &t->in, t->pid.given, t->launched, &e);
-	describe(s, t, &p, &info, python, sizeof(python));
-	return session_tell(s, &p);
-}
-
-static int start_late(struct session *s, struct target *t, struct err *e)
-{
-	t->late = !s->opts.sample_ns;
-	return target_start(s, t, e);
-}
-
-/* A process that executed a program: has it mapped its interpreter by now? */
-static void look_again(struct session *s, struct target *t, uint64_t now)
-{
-	struct err e = { 0 };
-	struct interp in;
-	int err = interp__find(t->pid.pid, s->opts.engine, &in, &e);
-
-	if (err == -PYE_ENOTPYTHON && now < t->look_until_ns)
-		return;
-	t->look_until_ns = 0;
-	if (!err) {
-		bool same_file = executed(s, t, &in);
-
-		if (t->has_interp)
-			interp__done(&t->in);
-		t->in = in;
-		t->has_interp = true;
-		err = same_file ? go_on(s, t) : start_late(s, t, &e);
-	}
-	if (!err)
-		return;
-	if (!t->ended && err != -PYE_ETARGET)
-		log_info("process %d executed a program that is not traced: %s", t->pid.given,
-			 e.what);
-	cap_bpf__forget(s->cap, t->pid.given);
-	cap_bpf__gone(s->cap, t->pid.given);
-	t->ended = true;
-}
-
-static void look_at_executed(struct session *s)
-{
-	uint64_t now = 0;
-
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[i];
-
-		if (!t->look_until_ns || t->ended)
-			continue;
-		now = now ? now : now_ns();
-		look_again(s, t, now);
-	}
-}
-
 static void on_end(struct session *s, const struct pye_proc_rec *rec)
 {
 	struct target *t = target_by_pid(s, (pid_t)rec->pid);
@@ -389,6 +291,8 @@ static void on_end(struct session *s, const struct pye_proc_rec *rec)
 	assembler__process_end(s->as, rec->pix, rec->head.ts_ns);
 	cap_bpf__ended(s->cap, rec->pix);
 	cap_bpf__gone(s->cap, (pid_t)rec->pid);
+	if (t)
+		execs_ended(s, t);
 	if (t && t->pix == rec->pix)
 		t->pix = 0; /* of a selection: it has executed something, and is looked at anew */
 }
@@ -410,10 +314,13 @@ int targets_control(struct session *s)
 			on_fork(s, rec);
 			break;
 		case PYE_REC_EXEC:
-			on_exec(s, rec);
+			execs_executed(s, rec);
 			break;
 		case PYE_REC_PROC_END:
 			on_end(s, rec);
+			break;
+		case PYE_REC_RUNS:
+			execs_runs(s, rec);
 			break;
 		case PYE_REC_TAKEN:
 			select_taken(s, rec);
@@ -426,7 +333,7 @@ int targets_control(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		s->targets[i]->settled = s->targets[i]->ended;
 	if (!s->released) {
-		look_at_executed(s);
+		execs_look(s);
 		select_look(s);
 	}
 	return s->refused;
@@ -521,4 +428,5 @@ void targets_free(struct session *s)
 	for (size_t i = 0; i < s->target_cnt; i++)
 		target_free(s->targets[i]);
 	free(s->targets);
+	execs_free(s);
 }

@@ -10,6 +10,7 @@
 #include "cpython/interp.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -425,6 +426,13 @@ int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *
 	if (err == -PYE_ENOTPYTHON)
 		interp_hint_children(pid, engine, cache, e);
 	return err;
+}
+
+void interp__copy(struct interp *to, const struct interp *from)
+{
+	*to = *from;
+	to->fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 0);
+	snprintf(to->open_path, sizeof(to->open_path), "/proc/self/fd/%d", to->fd);
 }
 
 void interp__done(struct interp *in)

@@ -70,6 +70,9 @@ int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *
 int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cache,
 			struct interp *out, struct err *e);
 
+/* interp__copy - with a descriptor of its own, which outlives the first one's. */
+void interp__copy(struct interp *to, const struct interp *from);
+
 /* interp__done - close what interp__find() keeps open. A zeroed or failed one is no error. */
 void interp__done(struct interp *in);
 

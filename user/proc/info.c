@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "proc/container.h"
 #include "proc/file.h"
 
@@ -143,4 +145,11 @@ void proc_container(pid_t pid, char *out, size_t size)
 	if (proc_file__read(pid, "cgroup", 16384, &text, &len) < 0 || !container_of(text, &c))
 		return;
 	snprintf(out, size, c.len ? "%s %.*s" : "%s", c.engine, (int)c.shown, c.id);
+}
+
+uint64_t proc_cpu_ns(pid_t pid)
+{
+	clockid_t clock;
+
+	return clock_getcpuclockid(pid, &clock) ? 0 : clock_ns(clock);
 }

@@ -68,6 +68,9 @@ char *proc_user(uid_t uid, char *out, size_t size);
  */
 int proc_pids(pid_t **out, size_t *cnt);
 
+/* proc_cpu_ns - CPU time that a process has used, by its pid in our namespace; 0: it is gone. */
+uint64_t proc_cpu_ns(pid_t pid);
+
 /* proc_file_users - how many processes have mapped code of a file, as maps name it; a negative errno. */
 int proc_file_users(dev_t dev, ino_t ino);
 
