@@ -19,6 +19,7 @@ from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin,
 
 PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "record"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
+INLINE_TOOLS = [t for t in rows.TRACERS if t.startswith("pyebpf inline")]
 
 
 def part_event(args, found, report):
@@ -38,12 +39,12 @@ def part_event(args, found, report):
 
 def part_rows(args, found, report):
     pyebpf = args.pyebpf
-    tools = ["baseline", "cProfile", "setprofile", "monitoring", "viztracer", "pyebpf uprobe"]
+    tools = ["baseline", "cProfile", "setprofile", "monitoring", "viztracer", *INLINE_TOOLS, "pyebpf uprobe"]
     blocks = [(args.python, tools, args.columns)]
     few = [c for c in args.columns if c in ("add", "json", "asyncio")]
     later, usdt = choose(found, "3.15"), choose(found, "3.9-bullseye")
     if later and few:
-        blocks.append((later, ["baseline", "profiling.tracing", "pyebpf uprobe"], few))
+        blocks.append((later, ["baseline", "profiling.tracing", *INLINE_TOOLS, "pyebpf uprobe"], few))
     if usdt and few:
         blocks.append((usdt, ["baseline", "cProfile", "pyebpf usdt", "pyebpf uprobe"], few))
     for argv, names, columns in blocks:

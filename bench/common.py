@@ -162,11 +162,11 @@ class Target:
 class Tracer:
     """`pyebpf trace`, pinned to the tool's CPU. Its messages (-v) say when the probes are in place."""
 
-    def __init__(self, pyebpf, arguments, verbose=True):
+    def __init__(self, pyebpf, arguments, verbose=True, cpu=CPU_TOOL):
         self.start_ns = time.monotonic_ns()
         self.process = subprocess.Popen([pyebpf, "trace"] + (["-v"] if verbose else []) + arguments,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        universal_newlines=True, errors="replace", preexec_fn=pin(CPU_TOOL))
+                                        universal_newlines=True, errors="replace", preexec_fn=pin(cpu))
         self.said = []
 
     def wait_attached(self, pid):

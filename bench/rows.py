@@ -7,11 +7,22 @@ import subprocess
 import tempfile
 import time
 
-from common import CPU_TARGET, Failed, HERE, Target, Tracer, load, median, packages, pin, quantile, say, \
+from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, packages, pin, quantile, say, \
     summary_counts, table, version
 
 COLUMNS = ["add", "fib", "json", "template", "asyncio", "django"]
 WORKLOADS = os.path.join(HERE, "workloads.py")
+INLINE = ["--engine", "inline", "--on-full", "wait"]
+# how pyebpf is called, and where it runs
+TRACERS = {
+    "pyebpf uprobe": (["--engine", "uprobe"], CPU_TOOL),
+    "pyebpf usdt": (["--engine", "usdt"], CPU_TOOL),
+    "pyebpf inline": (INLINE, CPU_TOOL),
+    "pyebpf inline, one CPU": (INLINE, CPU_TARGET),
+    "pyebpf inline --count": (["--engine", "inline", "--count"], CPU_TOOL),
+    "pyebpf inline --count --time": (["--engine", "inline", "--count", "--time"], CPU_TOOL),
+    "pyebpf inline --opcodes all": ([*INLINE, "--opcodes", "all"], CPU_TOOL),
+}
 
 
 class Block:
@@ -62,12 +73,14 @@ class Block:
                        stdout=subprocess.DEVNULL, preexec_fn=pin(CPU_TARGET))
         self.events[column] = load(out)["events"]
 
-    def run_traced(self, engine, column, folder):
-        capture = os.path.join(folder, "out.pyebpf")
+    def run_traced(self, tool, column, folder):
+        options, cpu = TRACERS[tool]
+        sums = "--count" in options or "--opcodes" in options
+        capture = os.path.join(folder, "out.txt" if sums else "out.pyebpf")
         target = Target(self.argv, column, os.path.join(folder, "result"), env=self.env, cwd=folder)
         tracer = None
         try:
-            tracer = Tracer(self.pyebpf, ["--engine", engine, "-p", str(target.pid), "-o", capture])
+            tracer = Tracer(self.pyebpf, options + ["-p", str(target.pid), "-o", capture], cpu=cpu)
             tracer.wait_attached(target.pid)
             time.sleep(0.05)
             target.go()
@@ -77,7 +90,7 @@ class Block:
             target.end()
             if tracer:
                 tracer.end()
-        return {"written": written, "lost": lost, "bytes": os.path.getsize(capture)}
+        return {} if sums else {"written": written, "lost": lost, "bytes": os.path.getsize(capture)}
 
     def run_tool(self, tool, column, folder):
         """A tool that writes at the end for long is ended there once its file's size is known."""
@@ -102,7 +115,7 @@ class Block:
         run = {"tool": tool, "column": column, "round": number}
         try:
             if tool.startswith("pyebpf"):
-                run.update(self.run_traced(tool.split()[1], column, folder))
+                run.update(self.run_traced(tool, column, folder))
             else:
                 run.update(self.run_tool(tool, column, folder))
             result = load(os.path.join(folder, "result"))

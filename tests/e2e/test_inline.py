@@ -94,7 +94,7 @@ def memfd_links(pid):
 
 
 def busy(name, tmp_path):
-    return lib.started(lib.command(name) + [BUSY, 300, tmp_path / "end"])
+    return lib.started(lib.command(name) + [BUSY, 7200 if lib.LONG else 300, tmp_path / "end"])
 
 
 def end_well(target, tmp_path):

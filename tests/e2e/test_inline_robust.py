@@ -24,7 +24,7 @@ SOME = FAMILIES if lib.LONG else [n for n in FAMILIES if lib.family(n) in ("3.9"
 SHORT = ["--ring", "256K"]
 # user/inline/region.h
 LOST_MODE, WAITS = 128, 128 + 32
-PARTS = 0x6000, 0x21000 + 2 * (256 << 10)
+PARTS = 0x20000, 0x21000 + 2 * (256 << 10)
 
 
 def maps(pid):

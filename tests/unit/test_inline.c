@@ -456,6 +456,177 @@ static void test_stubs__a_code_object_that_is_freed(void **state)
 	expect_definition(at(head));
 }
 
+/* --- --opcodes --- */
+
+#define TABLE	 4096u
+#define CHOSEN	 1u /* opcodes */
+#define OTHER	 2u
+#define ENTERING 3u /* begins a frame, too */
+
+static void fresh_opcodes(void)
+{
+	static uint8_t lines[64] __attribute__((aligned(16)));
+	const struct pye_pylayout *l = &t.layout;
+
+	fresh();
+	memset(t.base + IL_RING, 0, 8192);
+	set64(lines, l->bytes_size, 5);
+	memcpy(lines + l->bytes_data, "lines", 5);
+	set64(t.code, l->co_linetable, address(lines));
+	inline_describe_opcodes(l, t.private);
+	t.private->slack = IL_SLACK; /* the ring here is short */
+	t.private->limit = t.private->room = RING_BYTES - IL_SLACK;
+}
+
+static const struct il_header *build_opcodes(const struct inline_plan *plan)
+{
+	static const uint8_t opcodes[256] = {
+		[CHOSEN] = STUB_OPCODE, [OTHER] = STUB_OPCODE_END, [ENTERING] = STUB_OPCODE
+	};
+	const struct stub_how how = { .opcodes = opcodes };
+	const struct il_header *h = (const void *)t.base;
+	struct err e;
+
+	t.plan = *plan;
+	t.plan.table = TABLE;
+	for (unsigned int i = CHOSEN; i <= ENTERING; i++)
+		t.plan.handlers[i] = address(cpu_land);
+	t.plan.words[t.plan.word_cnt++] = (struct inline_word){ .at = TABLE + 8 * ENTERING,
+								.target = address(cpu_land),
+								.kind = INLINE_ENTRY };
+	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), &how, t.base, &e), 0);
+	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
+	assert_int_equal(h->patch_cnt, 3);
+	memset(t.kinds, INLINE_YIELD, sizeof(t.kinds));
+	return h;
+}
+
+static void expect_opcode(const struct il_rec *r, unsigned int opcode)
+{
+	assert_int_equal(r->what & 7, IL_OPCODE);
+	assert_int_equal(r->what >> IL_OPCODE_SHIFT & 0xff, opcode);
+	assert_int_equal(r->what >> 48, slot_of_code());
+	assert_int_equal(IL_OPCODE_OFFSET(r->what), address(t.instr) - address(t.code));
+	assert_int_equal(r->time & 0xffff, address(t.frame) >> 3 & 0xffff);
+}
+
+/* Numbers of the patches: words first. */
+enum {
+	ENTERING_AT,
+	CHOSEN_AT,
+	OTHER_AT
+};
+
+static void run_opcodes(const struct inline_plan *plan)
+{
+	const struct il_header *h = build_opcodes(plan);
+	struct il_thread *thread;
+	const struct il_lines *lines;
+	const struct il_def *d;
+	uint64_t head;
+
+	t.instr[1] = 0;
+	fresh_opcodes();
+	run(h, CHOSEN_AT);
+	d = at(32);
+	expect_definition(d);
+	lines = at(32 + d->total);
+	assert_int_equal(lines->head.what >> 48, IL_LINES);
+	assert_int_equal(lines->bytes, 5);
+	assert_memory_equal(lines->data, "lines", 5);
+	head = 32 + d->total + lines->total;
+	expect_opcode(at(head), CHOSEN);
+	head += 16;
+	assert_int_equal(t.shared->head, head);
+	thread = (void *)(uintptr_t)t.private->slot;
+	assert_int_equal(thread->timed, 1);
+
+	run(h, CHOSEN_AT); /* now without the slow path */
+	expect_opcode(at(head), CHOSEN);
+	head += 16;
+	run(h, OTHER_AT);
+	assert_int_equal(((const struct il_rec *)at(head))->what, IL_OPCODE_END);
+	assert_int_equal(thread->timed, 0);
+	head += 16;
+	run(h, OTHER_AT); /* nothing is timed */
+	assert_int_equal(t.shared->head, head);
+	run(h, ENTERING_AT);
+	expect_event(at(head), INLINE_ENTRY, 0);
+	expect_opcode(at(head + 16), ENTERING);
+	head += 32;
+	assert_int_equal(t.shared->head, head);
+	assert_int_equal(t.shared->slow, 1);
+
+	t.frame[t.layout.f_owner] = 3; /* not a frame of Python: it ends what was before */
+	memset(t.base + IL_CACHE, 0, 8UL * IL_CACHE_CNT);
+	run(h, CHOSEN_AT);
+	t.frame[t.layout.f_owner] = 0;
+	assert_int_equal(((const struct il_rec *)at(head))->what, IL_OPCODE_END);
+	assert_int_equal(t.shared->head, head + 16);
+
+	t.private->head = t.private->limit = RING_BYTES;
+	run(h, CHOSEN_AT);
+	run(h, OTHER_AT);
+	assert_int_equal(thread->lost, 1);
+	assert_int_equal(t.shared->lost_mode, 1);
+
+	memset(t.private, 0, sizeof(*t.private));
+	t.shared->head = 5;
+	run(h, CHOSEN_AT);
+	run(h, OTHER_AT);
+	assert_int_equal(t.shared->head, 5);
+}
+
+static void test_opcodes__every_register(void **state)
+{
+	(void)state;
+	use_version(LAST_MINOR);
+	for (uint8_t frame = 0; frame < 16; frame++)
+		for (uint8_t instr = 0; instr < 16; instr++) {
+			if (frame == instr || instr == PREG_RSP)
+				continue;
+			run_opcodes(&(struct inline_plan){ .frame_in_slot = true,
+							   .frame_reg = frame,
+							   .frame_disp = 8 * instr,
+							   .instr_reg = instr });
+			if (frame != PREG_RSP)
+				run_opcodes(
+					&(struct inline_plan){ .frame_reg = frame,
+							       .frame_disp = instr % 2 ? 0 : -24,
+							       .instr_reg = instr,
+							       .instr_disp = frame % 2 ? 0 : 2 });
+		}
+}
+
+static void test_opcodes__their_cost(void **state)
+{
+	double all = 0, some = 0, locked = 0;
+	struct err e;
+
+	(void)state;
+	use_version(LAST_MINOR);
+	for (uint8_t frame = 0; frame < 16; frame++)
+		for (int in_slot = 0; in_slot < 2; in_slot++) {
+			const struct inline_plan plan = { .frame_in_slot = in_slot,
+							  .frame_reg = frame,
+							  .frame_disp = in_slot ? 16 : 0,
+							  .instr_reg = frame == PREG_R13
+									       ? PREG_RCX
+									       : PREG_R13 };
+
+			if (frame == PREG_RSP && !in_slot)
+				continue;
+			assert_int_equal(stub_opcode_cost(&plan, &t.layout, true, false, &all, &e),
+					 0);
+			assert_int_equal(
+				stub_opcode_cost(&plan, &t.layout, false, false, &some, &e), 0);
+			assert_int_equal(
+				stub_opcode_cost(&plan, &t.layout, true, true, &locked, &e), 0);
+			assert_true(all > 0 && some > 0 && locked > 0);
+		}
+}
+
 /* --- --count --- */
 
 static void fresh_tables(bool time, bool locked)
@@ -486,7 +657,8 @@ static void run_kind(const struct il_header *h, uint8_t kind)
 /* New, known, resumed, freed, in a forked child; no event. */
 static void count_plan(const struct inline_plan *plan, bool locked)
 {
-	const struct il_header *h = build_how(plan, &(struct stub_how){ true, false, locked });
+	const struct il_header *h =
+		build_how(plan, &(struct stub_how){ .count = true, .locked = locked });
 	const struct il_func *f = func_of_code();
 	uint64_t head;
 
@@ -597,7 +769,7 @@ static void test_count__times(void **state)
 	(void)state;
 	use_version(FIRST_MINOR);
 	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
-		      &(struct stub_how){ true, true, false });
+		      &(struct stub_how){ .count = true, .time = true });
 	fresh_tables(true, false);
 	t.instr[1] = 0;
 	before = tsc_now();
@@ -796,6 +968,8 @@ int main(void)
 		cmocka_unit_test(test_stubs__what_is_no_entry),
 		cmocka_unit_test(test_stubs__what_is_left_out),
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
+		cmocka_unit_test(test_opcodes__every_register),
+		cmocka_unit_test(test_opcodes__their_cost),
 		cmocka_unit_test(test_count__every_register),
 		cmocka_unit_test(test_count__neighbours),
 		cmocka_unit_test(test_count__times),

@@ -58,6 +58,11 @@ void cap_inline__use(struct cap_inline *c, struct inline_engine *e)
 	c->e = e;
 }
 
+void cap_inline__take(struct cap_inline *c, const struct cap_inline_taker *taker)
+{
+	c->taker = taker;
+}
+
 uint32_t cap_inline__new_thread(struct cap_inline *c)
 {
 	return c->next_tix++;
@@ -134,6 +139,8 @@ void cap_inline__recount(struct cap_inline *c)
 
 		if (!slots[i].lost)
 			continue;
+		if (c->taker)
+			c->taker->lost(c->taker->ctx, slots[i].lost);
 		t = track_get(c, slots[i].self, slots[i].tid);
 		if (!t)
 			continue;
@@ -283,6 +290,8 @@ static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uin
 	c->slots[d->slot] = id;
 	if (is_new)
 		send_definition(c, d, id);
+	if (c->taker)
+		c->failed = c->taker->code(c->taker->ctx, id, d) ?: c->failed;
 	return d->total;
 }
 
@@ -302,8 +311,45 @@ static void on_retire(struct cap_inline *c, uint64_t address)
 		rec->code = code->id;
 		rec->pix = c->pix;
 	}
+	if (c->taker)
+		c->failed = c->taker->retired(c->taker->ctx, code->id) ?: c->failed;
 	HASH_DEL(c->codes, code);
 	free(code);
+}
+
+static uint32_t on_lines(struct cap_inline *c, const struct il_lines *l, uint64_t room)
+{
+	uint32_t total = l->total, bytes = l->bytes, slot = l->slot;
+
+	if (!c->taker || room < sizeof(*l) || total < sizeof(*l) || total > room || total % 16 ||
+	    bytes > total - sizeof(*l) || slot >= IL_CACHE_CNT || !c->slots[slot])
+		return 0;
+	c->failed = c->taker->lines(c->taker->ctx, c->slots[slot], l->data, bytes) ?: c->failed;
+	return total;
+}
+
+static uint32_t on_opcode(struct cap_inline *c, uint64_t what, uint32_t bits, uint64_t ts)
+{
+	struct cap_inline_opcode o = { .tsc = c->last_tsc,
+				       .ts_ns = ts,
+				       .code = c->slots[what >> 48],
+				       .opcode = (uint8_t)(what >> IL_OPCODE_SHIFT),
+				       .at = IL_OPCODE_OFFSET(what) };
+
+	if (!c->taker || !c->now)
+		return 0;
+	o.tix = c->now->tix;
+	o.tid = (uint32_t)c->now->key.tid;
+	if ((what & 7) == IL_OPCODE_END) {
+		c->failed = c->taker->end(c->taker->ctx, o.tix, o.tsc) ?: c->failed;
+		return sizeof(struct il_rec);
+	}
+	if (!o.code)
+		return 0;
+	o.depth = track_depth(c->now, bits);
+	o.frame = bits;
+	c->failed = c->taker->begin(c->taker->ctx, &o) ?: c->failed;
+	return sizeof(struct il_rec);
 }
 
 /* A record of more than 16 bytes: its size, 0 when it is none. */
@@ -324,6 +370,8 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 	case IL_RETIRE:
 		on_retire(c, w2);
 		return sizeof(*r);
+	case IL_LINES:
+		return on_lines(c, (const void *)r, room);
 	case IL_UNWIND:
 		if (!c->now)
 			return 0;
@@ -362,6 +410,8 @@ static uint32_t on_record(struct cap_inline *c, const struct il_rec *r, uint64_t
 
 	if (kind == IL_MORE)
 		return on_more(c, (const void *)r, room, ts);
+	if (kind == IL_OPCODE || kind == IL_OPCODE_END)
+		return on_opcode(c, what, bits, ts);
 	if (!c->now || !frame)
 		return 0;
 	switch (kind) {
@@ -408,6 +458,7 @@ static int read_some(struct cap_inline *c)
 static int next(void *self, struct capture_batch *batch)
 {
 	struct cap_inline *c = self;
+	uint64_t begun = c->tail;
 	int err;
 
 	err = c->e && c->e->shared ? read_some(c) : 0;
@@ -415,7 +466,7 @@ static int next(void *self, struct capture_batch *batch)
 		return err;
 	*batch = (struct capture_batch){ .data = c->out, .len = c->out_len, .round = ++c->round };
 	c->out_len = 0;
-	return batch->len ? 1 : 0;
+	return batch->len || c->tail != begun; /* instructions go to their taker */
 }
 
 const struct capture_ops cap_inline_ops = { .next = next };

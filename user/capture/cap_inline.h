@@ -26,6 +26,29 @@ void cap_inline__free(struct cap_inline *c);
 /* cap_inline__use - read this engine's ring; borrowed. Before the first event can be there. */
 void cap_inline__use(struct cap_inline *c, struct inline_engine *e);
 
+/* An instruction that begins. */
+struct cap_inline_opcode {
+	uint64_t tsc, ts_ns;
+	uint32_t tix, tid, code;
+	uint32_t depth; /* frames of its thread, its own included */
+	uint32_t frame; /* 16 bits of its address */
+	uint64_t at; /* bytes from the code object's address */
+	uint8_t opcode;
+};
+
+/* Somebody who takes instructions (--opcodes); all is borrowed for the call. 0, or an error that ends the run. */
+struct cap_inline_taker {
+	void *ctx;
+	int (*code)(void *ctx, uint32_t code, const struct il_def *def);
+	int (*lines)(void *ctx, uint32_t code, const uint8_t *table, uint32_t len);
+	int (*retired)(void *ctx, uint32_t code);
+	int (*begin)(void *ctx, const struct cap_inline_opcode *o);
+	int (*end)(void *ctx, uint32_t tix, uint64_t tsc); /* of the thread's last one */
+	void (*lost)(void *ctx, uint64_t events); /* here and there, of any thread */
+};
+
+void cap_inline__take(struct cap_inline *c, const struct cap_inline_taker *taker);
+
 /* cap_inline__code - number of a code object by its address; *is_new: it was not known, define it. 0: no
  * memory, or more of them than can be. */
 uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new);

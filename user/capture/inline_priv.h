@@ -55,6 +55,7 @@ struct cap_inline {
 	size_t out_len, out_size;
 	int failed; /* of memory, for the batch at hand */
 	uint64_t dropped; /* exits of frames that never ran */
+	const struct cap_inline_taker *taker; /* NULL: none */
 };
 
 struct inline_def_copy {
@@ -73,6 +74,9 @@ void *inline_put(struct cap_inline *c, uint32_t bytes);
 
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
+
+/* track_depth - how deep the frame with this hash is: on top, or about to be. */
+uint32_t track_depth(const struct track *t, uint32_t bits);
 
 /* track_park - one more stack of a thread that does not run now; owned from here on. 0 or -ENOMEM. */
 int track_park(struct track *t, const struct track_stack *stack);

@@ -163,6 +163,13 @@ static void unknown_now(struct track *t, uint32_t reason)
 	t->need_walk = true;
 }
 
+uint32_t track_depth(const struct track *t, uint32_t bits)
+{
+	uint64_t at = top(&t->stack);
+
+	return t->stack.cnt + (!at || FRAME_HASH(at) != bits);
+}
+
 static struct track_stack *parked_by(struct track *t, uint64_t frame, bool whole)
 {
 	for (uint32_t i = 0; i < t->parked_cnt; i++) {

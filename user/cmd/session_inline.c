@@ -14,10 +14,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "capture/cap_inline.h"
+#include "cmd/cmd.h"
 #include "cmd/inline_target.h"
 #include "cmd/naming.h"
 #include "cpython/code_read.h"
 #include "cpython/walk_outside.h"
+#include "inline/stub.h"
 #include "proc/mem.h"
 
 #define RING_BYTES   ((size_t)16 << 20)
@@ -42,6 +44,9 @@ struct run {
 	uint64_t start_ns, attached_ns;
 	uint64_t naming_ns; /* when threads are looked at next for their names */
 	int64_t start_unix_ns;
+	const struct session_opcodes *opcodes; /* NULL: none */
+	struct inline_opcodes *instructions;
+	uint8_t chosen[OPCODE_CNT];
 	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
 };
 
@@ -217,7 +222,8 @@ static int drain(struct run *r, unsigned int batches)
 
 	while (batches-- && (got = cap_inline_ops.next(r->cap, &batch)) > 0) {
 		/* what it cannot keep, for want of memory or disk, it counts */
-		assembler__feed(r->as, &batch);
+		if (!r->opcodes)
+			assembler__feed(r->as, &batch);
 		any = 1;
 		inline__alive(&r->t.engine);
 	}
@@ -275,10 +281,26 @@ static void flush(struct run *r, uint64_t now)
 	r->flushed_ns = now;
 }
 
+static int tell_sums(struct run *r, bool last, struct err *e)
+{
+	struct session_sums s = { .last = last,
+				  .duration_ns = now_ns() - r->attached_ns,
+				  .cost_ns = r->t.engine.opcode_cost * 1e9 /
+					     (double)r->t.engine.tsc_hz };
+	struct inline_opcodes_view view;
+	int err = inline_opcodes__sums(r->instructions, &view);
+
+	if (err)
+		return err;
+	s.lost = view.lost + cap_inline__lost(r->cap);
+	return r->opcodes->sums(r->opcodes->ctx, &view, &s, e);
+}
+
 /* The flight recorder: its chunks are small beside what it keeps; and its file when SIGUSR1 asks for it. */
 static void record_flight(struct run *r, uint64_t now)
 {
 	uint64_t keep_ns = r->t.opts->limits.keep_ns;
+	struct err e = { 0 };
 	int err;
 
 	if (keep_ns && now - r->flushed_ns >= (keep_ns < 8 * SECOND_NS ? keep_ns / 8 : SECOND_NS))
@@ -286,6 +308,12 @@ static void record_flight(struct run *r, uint64_t now)
 	if (!r->t.dump_asked)
 		return;
 	r->t.dump_asked = false;
+	if (r->opcodes) {
+		err = tell_sums(r, false, &e);
+		if (err)
+			cmd_fail("trace", err, &e);
+		return;
+	}
 	if (!keep_ns) {
 		log_warn("SIGUSR1 is for --flight-recorder: nothing is written");
 		return;
@@ -376,6 +404,7 @@ static void take_final(void *ctx, uint32_t tix, uint32_t seq)
 static int finish(struct run *r, int err)
 {
 	struct session_result *result = r->t.result;
+	int ended = 0;
 
 	name_threads(r, true);
 	inline__detach(&r->t.engine);
@@ -383,6 +412,10 @@ static int finish(struct run *r, int err)
 		;
 	cap_inline__recount(r->cap);
 	cap_inline__finals(r->cap, take_final, r);
+	if (r->opcodes) {
+		ended = inline_opcodes__finish(r->instructions);
+		ended = ended ? ended : tell_sums(r, true, r->t.e);
+	}
 	if (assembler__finish(r->as))
 		log_debug("the last events did not fit");
 	totals(r, &result->totals);
@@ -400,7 +433,7 @@ static int finish(struct run *r, int err)
 			"at once: the capture ends before that");
 	else if (err)
 		log_warn("the capture ends early: %s", err_str(err));
-	err = capw__finish(r->capw, &result->totals);
+	err = capw__finish(r->capw, &result->totals) ?: ended;
 	return r->t.opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;
 }
 
@@ -437,12 +470,56 @@ static int check_options(const struct session_opts *o, struct err *e)
 	return 0;
 }
 
+/* Not instructions of the program: they lead to one that is dispatched anew. */
+static bool is_detour(const char *name)
+{
+	static const char *const detours[] = { "CACHE",
+					       "RESERVED",
+					       "DO_TRACING",
+					       "ENTER_EXECUTOR",
+					       "TRACE_RECORD",
+					       "INSTRUMENTED_LINE",
+					       "INSTRUMENTED_INSTRUCTION" };
+
+	for (size_t i = 0; i < sizeof(detours) / sizeof(*detours); i++)
+		if (!strcmp(name, detours[i]))
+			return true;
+	return false;
+}
+
+static int choose_opcodes(struct run *r)
+{
+	unsigned int minor = r->t.in.layout.minor;
+	const struct opcode_name *names = opcode_names(minor);
+	int err;
+
+	if (!names)
+		return err_set(
+			r->t.e, -PYE_EPLAN,
+			"--opcodes knows CPython 3.11 to 3.15, this is 3.%u: there not every "
+			"instruction goes through the dispatch table",
+			minor);
+	err = opcode_choose(names, minor, r->opcodes->list, r->chosen, r->t.e);
+	for (unsigned int i = 0; !err && i < OPCODE_CNT; i++)
+		r->chosen[i] = !names[i].name || is_detour(names[i].name) ? STUB_LEAVE_ALONE
+			       : r->chosen[i]				  ? STUB_OPCODE
+									  : STUB_OPCODE_END;
+	err = err ? err
+		  : inline_opcodes__new(&r->instructions, &r->t.engine, names, r->opcodes->each,
+					r->opcodes->ctx);
+	if (err)
+		return err;
+	cap_inline__take(r->cap, inline_opcodes__taker(r->instructions));
+	return r->opcodes->begin(r->opcodes->ctx, &r->t.in, names, r->t.pid.given);
+}
+
 static int begin(struct run *r, int fd)
 {
 	struct inline_opts io = { .ring_bytes = r->t.opts->ring_bytes ? r->t.opts->ring_bytes
 								      : RING_BYTES,
 				  .wait = r->t.opts->wait_when_full,
 				  .held = r->t.opts->command ? &r->t.held : NULL,
+				  .opcodes = r->opcodes ? r->chosen : NULL,
 				  .stopped = take_stacks,
 				  .ctx = r };
 	int err;
@@ -458,6 +535,8 @@ static int begin(struct run *r, int fd)
 		err = tell_process(r);
 	if (!err)
 		err = cap_inline__new(&r->cap, PIX, r->t.pid.pid);
+	if (!err && r->opcodes)
+		err = choose_opcodes(r);
 	if (err)
 		return err;
 	cap_inline__use(r->cap, &r->t.engine);
@@ -470,6 +549,7 @@ static int begin(struct run *r, int fd)
 static void done(struct run *r)
 {
 	cap_inline__free(r->cap);
+	inline_opcodes__free(r->instructions);
 	assembler__free(r->as);
 	capw__free(r->capw);
 	if (r->mem_open)
@@ -477,10 +557,10 @@ static void done(struct run *r)
 	inline_target__done(&r->t);
 }
 
-int session_inline(const struct session_opts *opts, int fd, struct session_result *result,
-		   struct err *e)
+int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
+		   struct session_result *result, struct err *e)
 {
-	struct run r = { .fd = fd };
+	struct run r = { .fd = fd, .opcodes = opcodes };
 	int err = check_options(opts, e);
 
 	if (err)

@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/filters.h"
 #include "cmd/inline_calls.h"
+#include "cmd/inline_opcodes.h"
 #include "cmd/latency.h"
 #include "cmd/outputs.h"
 #include "cmd/run.h"
@@ -36,6 +37,7 @@ struct trace_opts {
 	const char *engine;
 	bool wait, subprocesses, as_root, keep_capture, quiet, verbose, force_classic;
 	bool count, time;
+	const char *opcodes;
 	uint64_t duration_ns, ring_bytes, table_max;
 	const char *record_rings;
 };
@@ -88,6 +90,8 @@ static const struct opt_row capture_rows[] = {
 	  "inline engine: no events, calls are counted; SIGUSR1 has the sums written", false, NULL },
 	{ 0, "time", NULL, OPT_FLAG, AT(time), NULL,
 	  "with --count: how long calls take, too, and who made them", false, NULL },
+	{ 0, "opcodes", "NAME[,NAME]", OPT_STRING, AT(opcodes), NULL,
+	  "inline engine: count and time these opcodes, or all of them, with their lines", false, NULL },
 	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), NULL,
@@ -303,6 +307,10 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		so.files = (struct limit_files){ 0 };
 		return inline_calls(&so, &o->output, o->time, run, e);
 	}
+	if (o->opcodes) {
+		so.files = (struct limit_files){ 0 };
+		return inline_opcodes(&so, &o->output, o->opcodes, run, e);
+	}
 	if (o->filter.latency)
 		return latency(o, &so, run, e);
 	err = open_files(&files, o, rest, e);
@@ -315,7 +323,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 			    e);
 	if (err)
 		return err;
-	err = inlined ? session_inline(&so, outfile__fd(files.capture), run, e)
+	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, run, e)
 		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
 		background__wait(files.background);
@@ -357,12 +365,16 @@ int cmd_trace(int argc, char **argv)
 		return run_refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
 	if (opts.time && !opts.count)
 		return run_refusal_code(&rest, options_usage(&command, "--time goes with --count"));
-	if (opts.count && (strcmp(opts.engine, "inline") != 0 || opts.keep_capture))
+	if (opts.count && opts.opcodes)
 		return run_refusal_code(
-			&rest,
-			options_usage(&command, "%s",
-				      opts.keep_capture ? "--count makes no capture"
-							: "--count goes with --engine inline"));
+			&rest, options_usage(&command, "--opcodes does not go with --count"));
+	if ((opts.count || opts.opcodes) &&
+	    (strcmp(opts.engine, "inline") != 0 || opts.keep_capture))
+		return run_refusal_code(
+			&rest, options_usage(&command,
+					     opts.keep_capture ? "%s makes no capture"
+							       : "%s goes with --engine inline",
+					     opts.count ? "--count" : "--opcodes"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = show_check(&opts.show, &e);

@@ -27,6 +27,8 @@ enum inline_kind {
 	INLINE_EVAL_ENTRY, /* <= 3.10: the thread state gets a frame that begins */
 	INLINE_EVAL_EXIT, /* <= 3.10: it gets the caller of the frame that ends */
 	INLINE_THROW, /* 3.11: the interpreter loop is entered, with an exception if the third argument says so */
+	INLINE_OPCODE, /* >= 3.11: a handler of an opcode that is asked for */
+	INLINE_OPCODE_END, /* of another one */
 };
 
 /* A word of a table (of opcodes, or of PyCode_Type) that holds the address of code. */
@@ -80,6 +82,9 @@ struct inline_plan {
 	uint32_t call_cnt;
 	struct inline_detour detours[INLINE_DETOURS_MAX];
 	uint32_t detour_cnt;
+	/* the whole dispatch table, >= 3.11 */
+	uint64_t table; /* vaddr; 0: instructions are dispatched past it, too */
+	uint64_t handlers[256]; /* vaddr; 0: no handler */
 };
 
 /**

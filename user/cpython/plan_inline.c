@@ -113,6 +113,17 @@ static int add_handlers(struct planner *p, struct inline_plan *out)
 	return err;
 }
 
+/* Up to 3.10 a frame's first instruction, and those behind an interruption, go through a switch instead. */
+static void add_table(struct planner *p, struct inline_plan *out)
+{
+	if (p->table.vaddr % 8)
+		return;
+	out->table = p->table.vaddr;
+	for (size_t i = 0; i < OPTABLE_CNT; i++)
+		if (p->table.targets[i] != p->table.unknown)
+			out->handlers[i] = p->table.targets[i];
+}
+
 static int add_clears(struct planner *p, struct inline_plan *out)
 {
 	auto_free struct clear_call *calls = NULL;
@@ -207,6 +218,7 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 	out->frame_in_slot = p->home.source == PROBE_IN_SLOT;
 	out->frame_reg = p->home.reg;
 	out->frame_disp = p->home.disp;
+	add_table(p, out);
 	err = find_instr(p, out);
 	if (!err)
 		err = add_handlers(p, out);
@@ -242,7 +254,7 @@ static bool is_sound(const struct answer *a)
 		       memchr(a->e.hint, 0, sizeof(a->e.hint));
 	if (p->word_cnt > INLINE_WORDS_MAX || p->call_cnt > INLINE_CALLS_MAX ||
 	    p->detour_cnt > INLINE_DETOURS_MAX || p->frame_reg >= MACHINE_REG_CNT ||
-	    p->instr_reg >= MACHINE_REG_CNT)
+	    p->instr_reg >= MACHINE_REG_CNT || p->table % 8)
 		return false;
 	for (uint32_t i = 0; i < p->word_cnt; i++)
 		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)

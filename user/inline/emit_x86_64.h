@@ -15,6 +15,7 @@
 struct out {
 	uint8_t *image;
 	uint32_t at, slow; /* offsets in the image */
+	uint32_t original_cnt;
 	bool full;
 	struct stub_how how;
 };

@@ -29,6 +29,7 @@
 #define OUTSIDE_TRIES	 200
 #define OUTSIDE_US	 10
 #define DETACH_TRIES	 3
+#define OPCODE_RING	 (8ull << 20)
 
 uint64_t tsc_now(void)
 {
@@ -312,6 +313,7 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 	*p = (struct il_private){
 		.limit = ring_bytes - IL_SLACK,
 		.room = ring_bytes - IL_SLACK,
+		.slack = IL_SLACK,
 		.mask = ring_bytes - 1,
 		.ring = base + IL_RING,
 		.active = 1,
@@ -346,6 +348,15 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.cframe_frame = l->cframe_frame,
 		.state_is_byte = l->flags & PYE_LAYOUT_FRAME_STATE,
 	};
+}
+
+void inline_describe_opcodes(const struct pye_pylayout *l, struct il_private *p)
+{
+	p->slack = IL_SLACK + IL_LINES_MAX;
+	p->limit = p->room = p->size - p->slack;
+	p->co_linetable = l->co_linetable;
+	p->bytes_size = l->bytes_size;
+	p->bytes_data = l->bytes_data;
 }
 
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
@@ -404,9 +415,10 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 	return err;
 }
 
-static int map_all(struct inline_engine *e, const struct inline_plan *plan, struct err *err)
+static int map_all(struct inline_engine *e, const struct inline_plan *plan,
+		   const struct inline_opts *opts, struct err *err)
 {
-	const struct stub_how how = { e->table_bytes != 0, e->timed, e->locked };
+	const struct stub_how how = { e->table_bytes != 0, e->timed, e->locked, opts->opcodes };
 	auto_close int code = -1, ring = -1;
 	uint64_t empty;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
@@ -435,6 +447,31 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan, stru
 	return ret;
 }
 
+/* Can instructions be recorded, and does the table hold what the file says? */
+static int check_opcodes(struct inline_engine *e, const struct inline_plan *plan,
+			 const uint8_t *opcodes, struct err *err)
+{
+	uint64_t now[256];
+	bool all = true;
+
+	if (!plan->table)
+		return err_set(err, -PYE_EPLAN,
+			       "the inline engine cannot see each instruction of CPython 3.%u: the "
+			       "first one of a frame, and those behind an interruption, are "
+			       "dispatched past the table (to 3.10)",
+			       plan->minor);
+	if (remote__read(&e->remote, plan->table + e->in->bias, now, sizeof(now)))
+		return -EFAULT;
+	for (unsigned int i = 0; i < 256; i++) {
+		all &= opcodes[i] != STUB_OPCODE_END;
+		if (opcodes[i] && plan->handlers[i] && now[i] != plan->handlers[i] + e->in->bias)
+			return refuse(err, e->remote.pid,
+				      "its dispatch table is not as its file says: something else "
+				      "has changed it");
+	}
+	return stub_opcode_cost(plan, &e->in->layout, all, e->locked, &e->opcode_cost, err);
+}
+
 static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts *opts,
 		   struct inline_plan *plan, struct err *err)
 {
@@ -448,7 +485,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (ret)
 		return ret;
 	e->remote.held = opts->held ? pid : 0;
-	while (ring < (opts->count ? IL_COUNT_RING : opts->ring_bytes))
+	while (ring < (opts->count ? IL_COUNT_RING : opts->ring_bytes) ||
+	       (opts->opcodes && ring < OPCODE_RING))
 		ring *= 2;
 	e->ring_bytes = ring;
 	e->table_bytes = opts->count ? (IL_COUNT_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
@@ -458,6 +496,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (!e->header)
 		return -ENOMEM;
 	e->locked = e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || inline__is_shared(e);
+	if (opts->opcodes)
+		ret = check_opcodes(e, plan, opts->opcodes, err);
 	if (!ret && check_words(e, plan))
 		ret = refuse(
 			err, pid,
@@ -482,9 +522,12 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	ret = prepare(e, pid, opts, &plan, err);
 	if (ret)
 		return inline_failed(pid, ret, err);
-	ret = map_all(e, &plan, err);
+	ret = map_all(e, &plan, opts, err);
 	if (!ret) {
 		inline_describe(&in->layout, e->base, e->ring_bytes, opts->wait, &private);
+		if (opts->opcodes)
+			inline_describe_opcodes(&in->layout, &private);
+		e->slack = private.slack;
 		private.locked = e->locked;
 		/* all take the way where the lock is */
 		private.limit = e->locked ? 0 : private.limit;
@@ -496,6 +539,8 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	}
 	if (!ret)
 		ret = third_stop(e, &plan, opts);
+	if (!ret)
+		log_debug("probes in %u places of pid %d", e->header->patch_cnt, pid);
 	return ret ? inline_failed(pid, ret, err) : 0;
 }
 
@@ -531,7 +576,7 @@ int inline__restart(struct inline_engine *e)
 	auto_free uint8_t *empty = NULL;
 	int err = remote__read(&e->remote, at + offsetof(struct il_private, head), &head, 8);
 
-	limit = head + e->ring_bytes - IL_SLACK;
+	limit = head + e->ring_bytes - e->slack;
 	if (!err && e->shared->retire_lost) {
 		empty = calloc(IL_CACHE_CNT, 8);
 		err = empty ? remote__write(&e->remote, e->base + IL_CACHE, empty,

@@ -34,6 +34,8 @@ struct inline_engine {
 	size_t ring_bytes;
 	size_t table_bytes; /* of --count, behind the ring */
 	bool timed;
+	uint32_t slack; /* bytes of the ring that are kept for one long record */
+	double opcode_cost; /* ticks between two instructions that are the probe's */
 	bool reserved; /* the region is ours, in part or all of it */
 	bool mapped; /* all of it: words may be replaced */
 	uint64_t tsc_hz;
@@ -45,6 +47,7 @@ struct inline_opts {
 	size_t ring_bytes; /* rounded up to a power of two */
 	bool wait; /* a full ring makes the target wait */
 	bool count, time; /* no events: calls are counted, with durations */
+	const uint8_t *opcodes; /* 256 enum stub_opcode: with events; NULL: none */
 	const struct held *held; /* our child, at its entry point; it is let go; NULL: none */
 	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error; -EAGAIN: let
 	 * them go and stop them again, which the callback has to bound */
@@ -105,6 +108,9 @@ bool inline__is_left(pid_t pid, bool *has_reader);
 /* inline_describe - the private page of a target, for stubs in a region at @base. */
 void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
 		     struct il_private *p);
+
+/* inline_describe_opcodes - the same of what --opcodes has in it. */
+void inline_describe_opcodes(const struct pye_pylayout *l, struct il_private *p);
 
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);

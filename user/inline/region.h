@@ -16,11 +16,11 @@
 
 #include <stdint.h>
 
-#define IL_MAGIC       0x32304c4e49455950ull /* "PYEINL02" */
+#define IL_MAGIC       0x33304c4e49455950ull /* "PYEINL03" */
 #define IL_CODE	       0x0ull
-#define IL_CODE_BYTES  0x6000ull
-#define IL_PRIVATE     0x6000ull
-#define IL_CACHE       0x7000ull
+#define IL_CODE_BYTES  0x20000ull
+#define IL_PRIVATE     0x20000ull
+#define IL_CACHE       0x21000ull
 #define IL_CACHE_CNT   65536u
 #define IL_SHARED      (IL_CACHE + 8ull * IL_CACHE_CNT)
 #define IL_THREADS     (IL_SHARED + 0x1000)
@@ -61,9 +61,10 @@ enum il_first_call {
 #define IL_SCRATCH_ARGUMENT    5 /* of IL_WIPE_ON_FORK: where the calls run; madvise() has three */
 
 /* No call of the slow path writes more than this. */
-#define IL_SLACK    32768u
-#define IL_STR_MAX  4096u /* bytes of one text that travel */
-#define IL_RING_MIN (1u << 18)
+#define IL_SLACK     32768u
+#define IL_LINES_MAX (1u << 20) /* bytes of a table of lines that travel, with --opcodes */
+#define IL_STR_MAX   4096u /* bytes of one text that travel */
+#define IL_RING_MIN  (1u << 18)
 
 /* kind, in the low 3 bits of the second word of a record */
 enum il_kind {
@@ -72,6 +73,9 @@ enum il_kind {
 	IL_RETURN = 2,
 	IL_YIELD = 3,
 	IL_CAUGHT = 4, /* an exception handler of this frame begins */
+	IL_OPCODE =
+		5, /* --opcodes: an instruction begins; time: bits of its frame; what: IL_OPCODE_* */
+	IL_OPCODE_END = 6, /* the one before has ended: one that is not asked for begins */
 	IL_MORE = 7, /* bits 48 and up say what it is, two more words follow */
 };
 
@@ -82,9 +86,14 @@ enum il_more {
 	IL_CLOSE = 4, /* w2: slot of the code */
 	IL_RETIRE = 5, /* w2: address of a code object that is freed */
 	IL_THROW = 6, /* w2: slot of the code; <= 3.11: a frame begins with an exception */
+	IL_LINES = 7, /* struct il_lines, behind a definition, with --opcodes */
 };
 
 #define IL_GENERATOR (1ull << 32) /* the frame is a generator's */
+
+/* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
+#define IL_OPCODE_SHIFT	       40
+#define IL_OPCODE_OFFSET(what) ((what) >> 3 & 0x1fffffffffull)
 
 /* time: tsc << 16 | (address of the caller's frame >> 3 & 0xffff); what: slot of the code << 48 |
  * address of the frame | kind */
@@ -109,6 +118,15 @@ struct il_def {
 	uint32_t line, flags;
 	struct il_str str[3]; /* enum pye_str_which */
 	uint8_t data[]; /* of the three, one after the other */
+};
+
+/* --opcodes: co_linetable of the code object that was defined before. */
+struct il_lines {
+	struct il_rec head;
+	uint32_t slot, total; /* bytes of the record, data included, a multiple of 16 */
+	uint32_t bytes, pad; /* of the table; 0: there was no room for it */
+	uint64_t pad1;
+	uint8_t data[];
 };
 
 struct il_private {
@@ -137,6 +155,11 @@ struct il_private {
 	uint64_t funcs; /* address of the table; 0 in a forked child */
 	uint64_t nodes, active_frames, spans; /* 0: calls alone */
 	uint32_t func_last, span_last; /* numbers given so far */
+	/* --opcodes */
+	uint64_t turn; /* the thread that `slot` is of, if no lock is needed; else 0 */
+	uint32_t slack; /* IL_SLACK, and what a table of lines needs */
+	uint32_t co_linetable, bytes_size, bytes_data; /* co_linetable 0: lines are not wanted */
+	uint32_t co_code, pad2;
 };
 
 /* --count: a code object. In its slot, code >> 5, or one of the next ones. */
@@ -192,9 +215,9 @@ struct il_shared {
 	uint64_t pad2[3];
 };
 
-/* A thread's losses since its stack was last known. */
+/* A thread's losses since its stack was last known; timed: an instruction's end is waited for. */
 struct il_thread {
-	uint64_t self, tid, lost, pad;
+	uint64_t self, tid, lost, timed;
 };
 
 /* A word that was replaced. At the beginning of the code, so that whoever finds the stubs can undo it. */
@@ -203,7 +226,8 @@ struct il_patch {
 	uint32_t size, pad;
 };
 
-#define IL_PATCH_MAX 48
+#define IL_PATCH_MAX	320
+#define IL_ORIGINAL_MAX 352 /* a word may lead through two stubs */
 
 struct il_header {
 	uint64_t magic;
@@ -211,7 +235,7 @@ struct il_header {
 	uint32_t patch_cnt, pad;
 	uint64_t scratch, scratch_bytes; /* where the injected calls ran */
 	struct il_patch patches[IL_PATCH_MAX];
-	uint64_t originals[IL_PATCH_MAX]; /* where each stub goes on */
+	uint64_t originals[IL_ORIGINAL_MAX]; /* where each stub goes on */
 };
 
 _Static_assert(sizeof(struct il_private) <= IL_RESULTS - IL_PRIVATE, "layout");

@@ -56,6 +56,7 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 	p->lost_mode = 1;
 	*limit_of(p) = 0;
 	p->thread = 0;
+	p->turn = 0;
 	h->lost_mode = 1;
 	return 0;
 }
@@ -70,6 +71,24 @@ PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
 	return previous >> 3 & 0xffff;
 }
 
+/* With --opcodes: where its instructions' lines are. */
+PART void put_lines(struct il_private *p, uint64_t code, uint64_t slot, uint64_t time)
+{
+	struct il_lines *l = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+	uint64_t table = AT(uint64_t, code + p->co_linetable);
+	uint64_t bytes = AT(uint64_t, table + p->bytes_size);
+
+	if (bytes > IL_LINES_MAX)
+		bytes = 0;
+	l->head.time = time;
+	l->head.what = IL_MORE | (uint64_t)IL_LINES << 48;
+	l->slot = (uint32_t)slot;
+	l->total = (uint32_t)(sizeof(*l) + bytes + 15) & ~15u;
+	l->bytes = (uint32_t)bytes;
+	copy(l->data, table + p->bytes_data, bytes);
+	p->head += l->total;
+}
+
 /* The slot of a frame's code object, which is defined if it is not known. */
 PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 {
@@ -78,6 +97,8 @@ PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 
 	if (*known != code) {
 		put_definition(p, code, slot, time);
+		if (p->co_linetable)
+			put_lines(p, code, slot, time);
 		*known = code;
 	}
 	return slot;
@@ -137,19 +158,43 @@ PART uint64_t running_frame(const struct il_private *p)
 		  AT(uint64_t, AT(uint64_t, p->tstate_current) + p->ts_frame) + p->cframe_frame);
 }
 
-PART void put_event(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+/* What is no Python frame has no instruction of its own, but the one before has ended. */
+PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, uint64_t instr,
+		     uint32_t kind, uint64_t time)
+{
+	uint64_t slot;
+
+	if ((kind & 0xff) == INLINE_OPCODE_END || is_hidden(p, frame)) {
+		if (t->timed)
+			put(p, time, IL_OPCODE_END);
+		t->timed = 0;
+		return;
+	}
+	slot = define(p, frame, time);
+	put(p, time | (frame >> 3 & 0xffff),
+	    slot << 48 | (uint64_t)(kind >> 8) << IL_OPCODE_SHIFT |
+		    (instr - code_of(p, frame)) << 3 | IL_OPCODE);
+	t->timed = 1;
+}
+
+PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, uint64_t arg,
+		    uint32_t kind)
 {
 	uint64_t time = tsc() << 16, slot;
 
-	switch (kind) {
+	switch (kind & 0xff) {
+	case INLINE_OPCODE:
+	case INLINE_OPCODE_END:
+		put_opcode(p, t, object, arg, kind, time);
+		break;
 	case INLINE_ENTRY:
 	case INLINE_CAUGHT:
 		slot = define(p, object, time);
 		put(p, time | caller_bits(p, object),
 		    slot << 48 | object |
-			    (kind == INLINE_CAUGHT    ? (uint64_t)IL_CAUGHT
-			     : oparg & p->resume_mask ? (uint64_t)IL_RESUME
-						      : (uint64_t)IL_CALL));
+			    (kind == INLINE_CAUGHT  ? (uint64_t)IL_CAUGHT
+			     : arg & p->resume_mask ? (uint64_t)IL_RESUME
+						    : (uint64_t)IL_CALL));
 		break;
 	case INLINE_YIELD:
 		put(p, time, object | IL_YIELD);
@@ -185,7 +230,7 @@ PART void put_event(struct il_private *p, uint64_t object, uint32_t oparg, uint3
 	}
 }
 
-PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint32_t oparg,
+PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 		uint32_t kind)
 {
 	struct il_thread *t;
@@ -203,20 +248,21 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	if (!make_room(p, h)) {
 		if (kind == INLINE_DEALLOC)
 			h->retire_lost = 1;
-		else if (kind != INLINE_CAUGHT)
+		else if (kind != INLINE_CAUGHT && kind != INLINE_OPCODE_END)
 			count_lost(thread_slot(p, self));
 		return;
 	}
+	t = thread_slot(p, self);
 	if (p->thread != self) {
-		t = thread_slot(p, self);
 		put_more(p, tsc() << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
 		p->thread = self;
+		p->turn = p->locked ? 0 : self;
 	}
-	put_event(p, object, oparg, kind);
+	put_event(p, t, object, arg, kind);
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 }
 
-STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind)
 {
 	if (!p->active)
 		return; /* a forked child */
@@ -225,6 +271,6 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg,
 	if (kind == INLINE_CLOSE && !is_closed_running(p, object))
 		return;
 	lock(p);
-	event(p, (void *)(uintptr_t)p->shared, object, oparg, kind);
+	event(p, (void *)(uintptr_t)p->shared, object, arg, kind);
 	unlock(p);
 }

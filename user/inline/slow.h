@@ -8,15 +8,15 @@
 
 /* pye_inline_slow - what a stub does when there is more to do than one record
  * @object: frame or code object
- * @oparg:  INLINE_ENTRY: argument of the RESUME
- * @kind:   enum inline_kind
+ * @arg:    INLINE_ENTRY: argument of the RESUME; INLINE_OPCODE: address of the instruction
+ * @kind:   enum inline_kind; INLINE_OPCODE: | opcode << 8
  *
  * Never called in pyebpf but by its tests.
  */
-void pye_inline_slow(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind);
+void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind);
 
 /* pye_inline_count - the same with --count, where nothing but definitions is written to the ring. */
-void pye_inline_count(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind);
+void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind);
 
 /* Its bytes, made by the linker, which has these names; position-independent. */
 /* NOLINTNEXTLINE(bugprone-reserved-identifier) */

@@ -234,7 +234,7 @@ PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame,
 		__atomic_fetch_add(&f->calls, 1, __ATOMIC_RELAXED);
 }
 
-STUB void pye_inline_count(struct il_private *p, uint64_t object, uint32_t oparg, uint32_t kind)
+STUB void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind)
 {
 	struct il_shared *h;
 
@@ -246,7 +246,7 @@ STUB void pye_inline_count(struct il_private *p, uint64_t object, uint32_t oparg
 	if (kind == INLINE_DEALLOC)
 		free_func(p, h, object);
 	else if (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY)
-		count_entry(p, h, object, is_resumed(p, object, oparg, kind));
+		count_entry(p, h, object, is_resumed(p, object, (uint32_t)arg, kind));
 	else
 		leave(p, object);
 	unlock(p);

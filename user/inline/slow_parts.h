@@ -64,9 +64,9 @@ PART int refill(struct il_private *p, struct il_shared *h)
 {
 	uint64_t used = p->head - __atomic_load_n(&h->tail, __ATOMIC_ACQUIRE);
 
-	if (used > p->size || used + 2 * (uint64_t)IL_SLACK > p->size)
+	if (used > p->size || used + 2 * (uint64_t)p->slack > p->size)
 		return 0;
-	*limit_of(p) = p->head - used + p->size - IL_SLACK;
+	*limit_of(p) = p->head - used + p->size - p->slack;
 	return 1;
 }
 

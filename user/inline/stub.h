@@ -11,10 +11,18 @@
 #include "cpython/inline_plan.h"
 #include "inline/region.h"
 
+enum stub_opcode {
+	STUB_LEAVE_ALONE,
+	STUB_OPCODE, /* it is recorded */
+	STUB_OPCODE_END, /* it ends the time of one that is */
+};
+
 struct stub_how {
 	bool count; /* calls, instead of events */
 	bool time; /* with durations */
 	bool locked; /* several threads can run at once */
+	const uint8_t
+		*opcodes; /* 256 enum stub_opcode, with events; NULL: no instruction is recorded */
 };
 
 /**
@@ -29,5 +37,16 @@ struct stub_how {
  */
 int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
 	       uint64_t base, const struct stub_how *how, uint8_t *out, struct err *e);
+
+/**
+ * stub_opcode_cost - what it takes from one instruction's time stamp to the next one's when there is nothing between them
+ * @all: the second one is recorded, too
+ * @locked: as in struct stub_how
+ * @ticks: median of many, of the real stubs, run here
+ *
+ * Return: 0; -PYE_EPLAN; a negative errno.
+ */
+int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *layout, bool all,
+		     bool locked, double *ticks, struct err *e);
 
 #endif

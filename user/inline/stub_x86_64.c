@@ -128,6 +128,8 @@ static void slow_in_table(struct out *o, const struct frame *f, unsigned int kin
 	MOVE(o, PREG_RAX, f->frame);
 	if (kind == INLINE_ENTRY)
 		BYTE(o, PREG_RDX, f->instr, f->plan->instr_disp + 1);
+	if ((kind & 0xff) == INLINE_OPCODE)
+		LEA(o, PREG_RDX, f->instr, f->plan->instr_disp);
 	MOVE(o, PREG_RSI, PREG_RAX);
 	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
 	byte(o, 0xb9); /* mov ecx, kind */
@@ -156,11 +158,10 @@ static void caller_bits(struct out *o, const struct frame *f)
 	     "\x48\x09\xd0" /* or rax, rdx */);
 }
 
-/* other = slot of the code << 48 | frame; changes rax, rdx */
-static uint32_t known_code(struct out *o, const struct frame *f)
+/* other = code, rdx = its slot; changes rax */
+static uint32_t find_code(struct out *o, const struct frame *f)
 {
 	uint8_t n = numbers[f->other];
-	uint32_t unknown;
 
 	LOAD(o, f->other, f->frame, f->l->f_code);
 	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
@@ -172,7 +173,14 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 	byte(o, 0x3b);
 	byte(o, 0x04u | (n & 7u) << 3);
 	byte(o, 0xd0);
-	unknown = jump(o, JNE);
+	return jump(o, JNE);
+}
+
+/* other = slot of the code << 48 | frame; changes rax, rdx */
+static uint32_t known_code(struct out *o, const struct frame *f)
+{
+	uint32_t unknown = find_code(o, f);
+
 	MOVE(o, f->other, PREG_RDX);
 	one(o, 0xc1, 4, f->other, 48); /* shl */
 	both(o, "\x03", 1, f->other, f->frame); /* add */
@@ -236,6 +244,93 @@ static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32
 	land(o, slow[0]);
 	land(o, slow[1]);
 	slow_in_table(o, f, kind);
+	back(o, done);
+}
+
+/* rax |= hash of the frame; changes rdx */
+static void frame_bits(struct out *o, const struct frame *f)
+{
+	MOVE(o, PREG_RDX, f->frame);
+	B(o, "\x48\xc1\xea\x03" /* shr rdx, 3 */
+	     "\x0f\xb7\xd2" /* movzx edx, dx */
+	     "\x48\x09\xd0" /* or rax, rdx */);
+}
+
+/* Of the running thread. Changes rdx. */
+static void set_timed(struct out *o, uint32_t timed)
+{
+	GET(o, PREG_RDX, PRIVATE(slot));
+	B(o, "\x48\xc7\x82"); /* mov qword [rdx + x], timed */
+	imm32(o, (uint32_t)offsetof(struct il_thread, timed));
+	imm32(o, timed);
+}
+
+/* --opcodes: an instruction that is asked for. */
+static void opcode_stub(struct out *o, struct frame *f, unsigned int opcode, uint32_t n)
+{
+	uint64_t fixed = (uint64_t)opcode << IL_OPCODE_SHIFT | IL_OPCODE;
+	uint32_t slow[2], unknown, done;
+
+	enter(o, f, true);
+	check_room(o, f->head, slow);
+	unknown = find_code(o, f);
+	one(o, 0xc1, 4, PREG_RDX, 48); /* shl */
+	LEA(o, PREG_RAX, f->instr, f->plan->instr_disp);
+	both(o, "\x2b", 1, PREG_RAX, f->other); /* sub */
+	one(o, 0xc1, 4, PREG_RAX, 3); /* shl */
+	both(o, "\x0b", 1, PREG_RDX, PREG_RAX); /* or */
+	B(o, "\x48\xb8"); /* mov rax, fixed */
+	imm32(o, (uint32_t)fixed);
+	imm32(o, (uint32_t)(fixed >> 32));
+	both(o, "\x0b", 1, PREG_RDX, PREG_RAX);
+	MOVE(o, f->other, PREG_RDX);
+	time_stamp(o);
+	frame_bits(o, f);
+	publish(o, f->head, f->other);
+	set_timed(o, 1);
+	done = o->at;
+	leave(o, f, n);
+	land(o, slow[0]);
+	land(o, slow[1]);
+	land(o, unknown);
+	slow_in_table(o, f, INLINE_OPCODE | opcode << 8);
+	back(o, done);
+}
+
+/* One that is not: does it end one that is? */
+static void opcode_end_stub(struct out *o, struct frame *f, uint32_t n)
+{
+	uint32_t slow[2], other, timed, done;
+
+	LEA(o, PREG_RSP, PREG_RSP, -128);
+	push(o, PREG_RAX);
+	B(o, "\x64\x48\x8b\x04\x25\x00\x00\x00\x00"); /* mov rax, fs:0: pthread_self() */
+	COMPARE(o, PREG_RAX, PRIVATE(turn));
+	other = jump(o, JNE);
+	GET(o, PREG_RAX, PRIVATE(slot));
+	B(o, "\x48\x83\xb8"); /* cmp qword [rax + x], 0 */
+	imm32(o, (uint32_t)offsetof(struct il_thread, timed));
+	byte(o, 0);
+	timed = jump(o, JNE);
+	pop(o, PREG_RAX);
+	LEA(o, PREG_RSP, PREG_RSP, 128);
+	jump_original(o, n);
+	land(o, other);
+	land(o, timed);
+	pop(o, PREG_RAX);
+	LEA(o, PREG_RSP, PREG_RSP, 128);
+	enter(o, f, false);
+	check_room(o, f->head, slow);
+	both(o, "\x33", 1, f->other, f->other); /* xor */
+	one(o, 0x83, 0, f->other, IL_OPCODE_END); /* add */
+	time_stamp(o);
+	publish(o, f->head, f->other);
+	set_timed(o, 0);
+	done = o->at;
+	leave(o, f, n);
+	land(o, slow[0]);
+	land(o, slow[1]);
+	slow_in_table(o, f, INLINE_OPCODE_END);
 	back(o, done);
 }
 
@@ -344,16 +439,23 @@ static void count_stub(struct out *o, struct frame *f, unsigned int kind, bool h
 	}
 }
 
-static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
-		     unsigned int kind, bool handler, uint32_t n)
+static uint32_t stub_begin(struct out *o)
 {
-	struct frame f = { .plan = plan, .l = l };
 	uint32_t start;
 
 	while (o->at % 16)
 		byte(o, 0xcc);
 	start = o->at;
 	B(o, "\xf3\x0f\x1e\xfa"); /* endbr64 */
+	return start;
+}
+
+static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
+		     unsigned int kind, bool handler, uint32_t n)
+{
+	struct frame f = { .plan = plan, .l = l };
+	uint32_t start = stub_begin(o);
+
 	if (o->how.count) {
 		count_stub(o, &f, kind, handler, n);
 		return start;
@@ -394,13 +496,88 @@ static int copy_slow(struct out *o, struct err *e)
 	return 0;
 }
 
-static void patch_word(struct il_header *h, const struct inline_word *w, uint64_t bias,
-		       uint64_t base, uint32_t start)
+/* What an image is made for. */
+struct where {
+	const struct inline_plan *plan;
+	const struct pye_pylayout *layout;
+	uint64_t bias, base;
+};
+
+static uint32_t opcode_word(struct out *o, const struct where *w, uint8_t how, unsigned int opcode,
+			    uint32_t n)
 {
-	h->originals[h->patch_cnt] = w->target + bias;
+	struct frame f = { .plan = w->plan, .l = w->layout };
+	uint32_t start = stub_begin(o);
+
+	if (how == STUB_OPCODE)
+		opcode_stub(o, &f, opcode, n);
+	else
+		opcode_end_stub(o, &f, n);
+	return start;
+}
+
+/* 256 and more: no word of the table. */
+static unsigned int opcode_of(const struct inline_plan *plan, uint64_t at)
+{
+	return plan->table && at >= plan->table && at - plan->table < 8UL * 256
+		       ? (unsigned int)(at - plan->table) / 8
+		       : 256;
+}
+
+static uint32_t original(struct out *o, uint64_t target)
+{
+	struct il_header *h = (void *)o->image;
+
+	h->originals[o->original_cnt] = target;
+	return o->original_cnt++;
+}
+
+/* Both stubs of a word of the dispatch table, or one of them. @kind: of the word; INLINE_OPCODE: none. */
+static void patch_word(struct out *o, const struct where *w, unsigned int kind, unsigned int opcode,
+		       const struct inline_word *word)
+{
+	struct il_header *h = (void *)o->image;
+	uint64_t target = word->target + w->bias;
+	uint8_t how = o->how.opcodes && opcode < 256 ? o->how.opcodes[opcode] : STUB_LEAVE_ALONE;
+	/* a call comes before the instruction that says so, and what ends a frame behind it */
+	bool last = kind == INLINE_ENTRY || kind == INLINE_CAUGHT;
+
+	for (int i = 0; i < 2; i++) {
+		uint32_t start;
+
+		if ((i == 0) == last && how != STUB_LEAVE_ALONE)
+			start = opcode_word(o, w, how, opcode, original(o, target));
+		else if ((i == 0) != last && kind != INLINE_OPCODE)
+			start = stub(o, w->plan, w->layout, kind, true, original(o, target));
+		else
+			continue;
+		target = w->base + start;
+	}
 	h->patches[h->patch_cnt++] = (struct il_patch){
-		.at = w->at + bias, .old = w->target + bias, .new = base + start, .size = 8
+		.at = word->at + w->bias, .old = word->target + w->bias, .new = target, .size = 8
 	};
+}
+
+static const struct inline_word *word_at(const struct inline_plan *plan, uint64_t at)
+{
+	for (uint32_t i = 0; i < plan->word_cnt; i++)
+		if (plan->words[i].at == at)
+			return &plan->words[i];
+	return NULL;
+}
+
+/* The handlers that no event needs. */
+static void patch_opcodes(struct out *o, const struct where *w)
+{
+	for (unsigned int i = 0; i < 256; i++) {
+		struct inline_word word = { .at = w->plan->table + 8ull * i,
+					    .target = w->plan->handlers[i] };
+
+		if (o->how.opcodes[i] == STUB_LEAVE_ALONE || !word.target ||
+		    word_at(w->plan, word.at))
+			continue;
+		patch_word(o, w, INLINE_OPCODE, i, &word);
+	}
 }
 
 static int patch_call(struct il_header *h, const struct inline_call *c, uint64_t bias,
@@ -412,7 +589,6 @@ static int patch_call(struct il_header *h, const struct inline_call *c, uint64_t
 	if (distance != (int32_t)distance)
 		return err_set(e, -PYE_EPLAN,
 			       "there is no room for the stubs near the interpreter's code");
-	h->originals[h->patch_cnt] = c->target + bias;
 	h->patches[h->patch_cnt++] = (struct il_patch){ .at = c->at + bias + 1,
 							.old = (uint32_t)(c->target + bias - after),
 							.new = (uint32_t)distance,
@@ -433,7 +609,7 @@ static int patch_detour(struct il_header *h, const struct inline_detour *d, uint
 				.new = 0xe9 | (uint64_t)(uint32_t)distance << 8,
 				.size = 5 };
 	memcpy(&p->old, d->code, p->size);
-	h->originals[h->patch_cnt++] = d->at + d->size + bias;
+	h->patch_cnt++;
 	return 0;
 }
 
@@ -459,6 +635,7 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
 	       uint64_t base, const struct stub_how *how, uint8_t *out, struct err *e)
 {
 	struct il_header *h = (void *)out;
+	const struct where w = { plan, layout, bias, base };
 	struct out o = { .image = out };
 	int err;
 
@@ -468,27 +645,30 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
 	memset(h, 0, sizeof(*h));
 	err = copy_slow(&o, e);
 	for (uint32_t i = 0; !err && i < plan->word_cnt; i++) {
-		const struct inline_word *w = &plan->words[i];
+		const struct inline_word *word = &plan->words[i];
 
-		if (!is_wanted(&o.how, w->kind))
-			continue;
-		patch_word(h, w, bias, base, stub(&o, plan, layout, w->kind, true, h->patch_cnt));
+		if (is_wanted(&o.how, word->kind))
+			patch_word(&o, &w, word->kind, opcode_of(plan, word->at), word);
 	}
+	if (!err && o.how.opcodes)
+		patch_opcodes(&o, &w);
 	for (uint32_t i = 0; !err && i < plan->call_cnt; i++) {
 		const struct inline_call *c = &plan->calls[i];
 
 		if (!is_wanted(&o.how, c->kind))
 			continue;
-		err = patch_call(h, c, bias, base,
-				 stub(&o, plan, layout, c->kind, false, h->patch_cnt), e);
+		err = patch_call(
+			h, c, bias, base,
+			stub(&o, plan, layout, c->kind, false, original(&o, c->target + bias)), e);
 	}
 	for (uint32_t i = 0; !err && i < plan->detour_cnt; i++) {
 		const struct inline_detour *d = &plan->detours[i];
 
 		if (!is_wanted(&o.how, d->kind))
 			continue;
-		err = patch_detour(h, d, bias, base, detour_stub(&o, d, bias, base, h->patch_cnt),
-				   e);
+		err = patch_detour(
+			h, d, bias, base,
+			detour_stub(&o, d, bias, base, original(&o, d->at + d->size + bias)), e);
 	}
 	if (!err && o.full)
 		err = err_set(e, -PYE_EPLAN, "the inline engine's stubs do not fit");

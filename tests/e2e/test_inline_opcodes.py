@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`trace --engine inline --opcodes`: every instruction, against what the interpreter itself tells of each, and its names."""
+import ast
+import collections
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+import lib
+import pythons
+from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
+
+PROGRAM = lib.PROGRAMS / "opcodes.py"
+KNOWN = [n for n in FAMILIES if pythons.version(n) >= (3, 11)]
+ROUNDS = 4  # of the program, when it is not looked at
+
+
+def opcodes(out, which, *cmd, full="wait", form=(), target=("--",)):
+    return lib.sh([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", which, "--on-full", full, *form, *target, *cmd])
+
+
+def lines_of(path):
+    """Events in their sequence, and the line at the end."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    meta = lines.pop()["meta"]
+    assert not any("meta" in line for line in lines) and [e["seq"] for e in sorted(lines, key=lambda e: e["seq"])] == list(range(len(lines)))
+    return sorted(lines, key=lambda e: e["seq"]), meta
+
+
+def run(name, tmp_path, *arguments, which="all"):
+    """Events of the program's own functions, and what it wrote."""
+    out, own = tmp_path / ("%s%s.ndjson" % (which, len(arguments))), tmp_path / "own"
+    done = opcodes(out, which, *lib.command(name), "-S", PROGRAM, own, *arguments)
+    assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
+    told = ast.literal_eval(own.read_text())
+    events, meta = lines_of(out)
+    assert meta["lost"] == 0 and meta["instructions"] == len(events)
+    return [e for e in events if e["file"] == str(PROGRAM) and e["func"] in told["codes"]], told
+
+
+def behind_start(events, seen):
+    """Without what comes before a frame's first RESUME, and the RESUMEs: neither is told to a program's own eyes."""
+    first = {}
+    for func, offset, _ in seen:
+        first[func] = min(offset, first.get(func, offset))
+    return [e for e in events if e["base"] != "RESUME" and e["offset"] >= first.get(e["func"], 1 << 30)]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_sequence(name, tmp_path):
+    """While the interpreter tells the program of each: the same instructions, in the same order, as deep."""
+    events, told = run(name, tmp_path, "own")
+    seen = told["seen"]
+    got = behind_start(events, seen)
+    assert [(e["func"], e["offset"]) for e in got] == [(func, offset) for func, offset, _ in seen] and len(seen) > 2000
+    assert [e["depth"] for e, s in zip(got, seen) if s[2]] == [s[2] for s in seen if s[2]]
+    assert len([s for s in seen if not s[2]]) < len(seen) / 20
+
+
+def fused(op, minor):
+    """How many of the next instructions a form does, too."""
+    if op.startswith("PRECALL_") and op[8:] not in ("ADAPTIVE", "PYFUNC", "BOUND_METHOD"):
+        return 2 if op.endswith("LIST_APPEND") else 1
+    if minor < 15 and (op == "BINARY_OP_INPLACE_ADD_UNICODE" or op.startswith("CALL_") and op.endswith("LIST_APPEND")):
+        return 1
+    return "__" in op or op.startswith("COMPARE_OP_") and op.endswith("_JUMP")
+
+
+# some forms of a loop and of an await leave these out; the interpreter runs NOT_TAKEN for its own eyes only
+NOT_ALWAYS = ("END_FOR", "POP_ITER", "END_SEND", "NOT_TAKEN")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_specialised(name, tmp_path):
+    """When nobody looks the interpreter takes other forms. They stand for the same instructions, as often."""
+    minor = pythons.version(name)[1]
+    looked_at, told = run(name, tmp_path, "own")
+    events, _ = run(name, tmp_path)
+    got, want, lines = collections.Counter(), collections.Counter(), {}
+    offsets = {}
+    for func, offset, _ in told["seen"]:
+        want[func, offset] += ROUNDS
+        offsets.setdefault(func, set()).add(offset)
+    for e in behind_start(events, told["seen"]):
+        got[e["func"], e["offset"]] += 1
+        lines.setdefault((e["func"], e["base"]), set()).add(e["line"])
+        for next_one in sorted(o for o in offsets[e["func"]] if o > e["offset"])[:fused(e["op"], minor)]:
+            got[e["func"], next_one] += 1
+    ends = {(e["func"], e["offset"]) for e in events + looked_at if e["base"] in NOT_ALWAYS}
+    assert {k: n for k, n in got.items() if k not in ends} == {k: n for k, n in want.items() if k not in ends}
+    forms = {e["op"] for e in events if e["op"] != e["base"]}
+    if not name.startswith("3.13t"):  # it specialises nothing
+        assert "BINARY_OP_ADD_INT" in forms and any(f.startswith("LOAD_GLOBAL_") for f in forms)
+        assert {e["base"] for e in events if e["op"] == "BINARY_OP_ADD_INT"} == {"BINARY_OP"}
+    source = PROGRAM.read_text().splitlines()
+    calls = lines["raising", "RAISE_VARARGS"]
+    assert calls and all("raise" in source[line - 1] for line in calls)
+
+
+@pytest.mark.parametrize("name", [n for n in KNOWN if lib.family(n) in ("3.11", "3.12", "3.13t", "3.15")])
+def test_chosen_ones(name, tmp_path):
+    """Of those that are asked for as many as of all, each with a time; by their names, forms included."""
+    everything, _ = run(name, tmp_path)
+    some, _ = run(name, tmp_path, which="RAISE_VARARGS,BINARY_OP")
+    want = [(e["func"], e["offset"], e["depth"]) for e in everything if e["base"] in ("RAISE_VARARGS", "BINARY_OP")]
+    assert [(e["func"], e["offset"], e["depth"]) for e in some] == want and len(want) > 100
+    assert all(e["ns"] is not None and e["ns"] >= 0 for e in some)
+
+
+def test_one_form(tmp_path):
+    some, _ = run(ONE, tmp_path, which="binary_op_add_int")
+    assert some and {e["op"] for e in some} == {"BINARY_OP_ADD_INT"}
+
+
+def table(path):
+    """{opcode: count} of the table by opcode, and the head."""
+    head, by_opcode = path.read_text().split("\n\n")[:2]
+    rows = [line.split() for line in by_opcode.splitlines()[1:]]
+    return {row[6]: int(row[0]) for row in rows}, head
+
+
+def test_tables(tmp_path):
+    """The same figures as tables; what they take is more than nothing and less than the run."""
+    events, _ = run(ONE, tmp_path)
+    path = tmp_path / "t.txt"
+    done = opcodes(path, "all", *lib.command(ONE), "-S", PROGRAM, tmp_path / "own")
+    assert done.returncode == 0, lib.text(done.stderr)
+    sums, head = table(path)
+    assert re.search(r"lost: 0$", head.splitlines()[0]) and re.search(r"\d+\.\d ns of the probes' own", head)
+    by_line = collections.Counter()
+    for line in path.read_text().split("\n\n")[2].splitlines()[1:]:
+        found = re.match(r" *(\d+) .*%  (\w+)(?: \(\w+\))? (.*):(\d+)\((.*)\)$", line)
+        if found.group(3) == str(PROGRAM):
+            by_line[found.group(2), int(found.group(4)), found.group(5)] += int(found.group(1))
+    own = {e["func"] for e in events}
+    assert {k: n for k, n in by_line.items() if k[2] in own} == collections.Counter((e["op"], e["line"], e["func"]) for e in events)
+    assert sums["RAISE_VARARGS"] >= 16
+
+
+SPIN = ("import sys, time\n"
+        "def quick(n):\n"
+        "    for _ in range(n): pass\n"
+        "def nap(): time.sleep(0.002)\n"
+        "print('up', flush=True)\n"
+        "while 1: quick(50); nap()\n")
+
+
+@pytest.mark.parametrize("name", [n for n in KNOWN if lib.family(n) in ("3.11", "3.12", "3.14")])
+def test_a_running_process(name, tmp_path):
+    """Sums by SIGUSR1 and at the end; a call that sleeps is seen to take that long; nothing stays behind."""
+    path = tmp_path / "t.txt"
+    with lib.started(lib.command(name) + ["-c", SPIN]) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-o", path, *INLINE, "--opcodes", "all", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            time.sleep(0.2)
+            tracer.send_signal(signal.SIGUSR1)
+            lib.until((tmp_path / "t-1.txt").exists, "the first sums")
+            tracer.send_signal(signal.SIGINT)
+            assert tracer.wait(60) == 0
+        first, last = table(tmp_path / "t-1.txt")[0], table(path)[0]
+        assert all(last[op] >= n for op, n in first.items()) and sum(last.values()) > sum(first.values())
+        assert memfds(target.pid) == 0 and target.poll() is None
+    rows = [line for line in path.read_text().splitlines() if ":4(nap)" in line and "CALL" in line]
+    each = sorted(float(re.search(r"([\d.]+) ns +[\d.]+%", row).group(1)) for row in rows if re.search(r" ns +[\d.]+%", row))
+    assert each and each[-1] >= 2e6, rows
+
+
+def test_what_is_lost_is_counted(tmp_path):
+    """Without a reader's time events are dropped, the rest is right: never more of one than there were."""
+    path, prog = tmp_path / "t.txt", tmp_path / "p.py"
+    prog.write_text("def f(n):\n"
+                    "    for i in range(n): n -= 1\n"
+                    "f(1000000)\n")
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", path, *INLINE, "--opcodes", "all", "--ring", "8M", "--", *lib.command(ONE), "-S", prog])
+    assert done.returncode in (0, 3), lib.text(done.stderr)
+    got = sum(int(line.split()[0]) for line in path.read_text().split("\n\n")[2].splitlines() if str(prog) + ":2(f)" in line)
+    lost = int(re.search(r"lost: (\d+)", path.read_text()).group(1))
+    assert 0 < got <= 6 * 1000000 + 10 and got + lost >= 4 * 1000000
+
+
+@pytest.mark.parametrize("options, reason", [
+    (["--opcodes", "all"], "--engine inline"), ([*INLINE, "--opcodes", "all", "--count"], "--count"),
+    ([*INLINE, "--opcodes", "all", "-f", "firefox"], "ndjson"), ([*INLINE, "--opcodes", "all", "--keep-capture"], "no capture"),
+    ([*INLINE, "--opcodes", "all", "-s"], "-s")])
+def test_what_does_not_go_together(options, reason):
+    done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
+    assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)
+
+
+def test_no_such_opcode(tmp_path):
+    done = opcodes(tmp_path / "t.txt", "LOAD_FAST,NO_SUCH", *lib.command(ONE), "-c", "1")
+    assert done.returncode == 125 and "NO_SUCH" in lib.text(done.stderr), lib.text(done.stderr)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.6", "3.10"))
+def test_too_old(name, tmp_path):
+    """Where not each instruction is dispatched by the table it is refused, and the reason is said."""
+    done = opcodes(tmp_path / "t.txt", "all", *lib.command(name), "-c", "print(1)")
+    assert done.returncode != 0 and not done.stdout and "dispatch" in lib.text(done.stderr), lib.text(done.stderr)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_names(name):
+    """The tables of names are those of the interpreter."""
+    minor = pythons.version(name)[1]
+    text = (pythons.ROOT / "user" / "cpython" / ("opcode_names_3_%d.c" % minor)).read_text()
+    rows = {int(number): (op, int(base)) for number, op, base in re.findall(r'\[(\d+)\] = \{ "(\w+)", (\d+) \}', text)}
+    own = ast.literal_eval(lib.text(lib.sh(lib.command(name) + ["-c", (
+        "import opcode, sys\n"
+        "forms = getattr(opcode, '_specializations', {})\n"
+        "print((dict(opcode.opmap), {b: list(f) for b, f in forms.items()}))")]).stdout))
+    opmap, forms = own
+    numbers = {op: number for number, (op, _) in rows.items()}
+    real = {op: number for op, number in opmap.items() if number < 256}
+    assert {op: numbers.get(op) for op in real} == real and len(real) > 100
+    for base, names in forms.items():
+        for form in names:
+            if form in numbers and base in numbers:
+                assert rows[rows[numbers[form]][1]][0] == base or minor == 11, (form, base)

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the probes of --opcodes cost, by running two of them here, on a frame that is made up, one straight
+ * after the other: the way from a time stamp to the next is what a measured instruction has too much.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/cleanup.h"
+#include "inline/emit_x86_64.h"
+#include "inline/engine.h"
+
+#define ROUNDS	     4096u
+#define RING_BYTES   ((uint64_t)IL_RING_MIN)
+#define REGION_BYTES (IL_RING + RING_BYTES)
+#define LOOP	     (IL_CODE_BYTES - 1024) /* code that runs the stubs */
+#define STACK_BYTES  4096 /* of the interpreter's loop, where the frame may be kept */
+#define FIRST	     1u /* opcodes */
+#define SECOND	     2u
+
+_Static_assert(2ull * 16 * ROUNDS + IL_SLACK < IL_RING_MIN, "all records have room");
+
+struct lab {
+	uint8_t *base;
+	uint64_t frame[64], code[64], instr, saved_sp, left;
+	uint64_t slot; /* where the loop keeps its frame */
+};
+
+static uint64_t address(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+static void set(struct out *o, uint8_t reg, uint64_t value)
+{
+	byte(o, 0x48u | numbers[reg] >> 3);
+	byte(o, 0xb8u | (numbers[reg] & 7u));
+	imm32(o, (uint32_t)value);
+	imm32(o, (uint32_t)(value >> 32));
+}
+
+static const uint8_t kept[] = { PREG_RBX, PREG_RBP, PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
+
+/* void loop(void); returns where the second stub goes on. */
+static uint64_t make_loop(struct out *o, struct lab *lab, const struct inline_plan *p,
+			  uint64_t first)
+{
+	uint64_t frame = address(lab->frame), again;
+	uint32_t back_at;
+
+	o->at = (uint32_t)LOOP;
+	for (size_t i = 0; i < sizeof(kept); i++)
+		push(o, kept[i]);
+	set(o, PREG_RAX, address(&lab->saved_sp));
+	STORE(o, PREG_RAX, 0, PREG_RSP);
+	LEA(o, PREG_RSP, PREG_RSP, -STACK_BYTES);
+	lab->slot = frame;
+	set(o, p->instr_reg, lab->instr - (uint64_t)(int64_t)p->instr_disp);
+	if (!p->frame_in_slot) {
+		set(o, p->frame_reg, frame - (uint64_t)(int64_t)p->frame_disp);
+	} else if (p->frame_reg == PREG_RSP) {
+		set(o, PREG_RCX, frame);
+		STORE(o, PREG_RSP, p->frame_disp, PREG_RCX);
+		if (p->instr_reg == PREG_RCX)
+			set(o, PREG_RCX, lab->instr - (uint64_t)(int64_t)p->instr_disp);
+	} else {
+		set(o, p->frame_reg, address(&lab->slot) - (uint64_t)(int64_t)p->frame_disp);
+	}
+	again = o->at;
+	byte(o, 0xe9);
+	imm32(o, (uint32_t)(first - (address(lab->base) + o->at + 4)));
+	back_at = o->at;
+	region(o, "\xff", 1, PREG_RCX /* /1: dec */, IL_RESULTS);
+	byte(o, 0x0f);
+	byte(o, 0x80u | JNE);
+	imm32(o, (uint32_t)(again - (o->at + 4)));
+	set(o, PREG_RAX, address(&lab->saved_sp));
+	LOAD(o, PREG_RSP, PREG_RAX, 0);
+	for (size_t i = sizeof(kept); i-- > 0;)
+		pop(o, kept[i]);
+	byte(o, 0xc3);
+	return address(lab->base) + back_at;
+}
+
+static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool locked)
+{
+	struct il_private *private = (void *)(lab->base + IL_PRIVATE);
+	uint64_t code = address(lab->code) & ~31ull, slot = code >> 5 & (IL_CACHE_CNT - 1);
+	uint64_t self;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	memcpy((uint8_t *)lab->frame + l->f_code, &code, 8);
+	lab->instr = code + l->co_code_adaptive;
+	inline_describe(l, address(lab->base), RING_BYTES, false, private);
+	private->locked = locked;
+	private->limit = locked ? 0 : private->limit;
+	private->thread = private->slot_self = self;
+	private->turn = locked ? 0 : self;
+	private->slot = private->threads;
+	memcpy(lab->base + IL_CACHE + 8 * slot, &code, 8);
+	*(uint64_t *)(void *)(lab->base + IL_RESULTS) = ROUNDS;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The records are in pairs. */
+static int median(const struct lab *lab, double *ticks)
+{
+	const struct il_shared *shared = (const void *)(lab->base + IL_SHARED);
+	const struct il_rec *r = (const void *)(lab->base + IL_RING);
+	auto_free uint64_t *spans = calloc(ROUNDS, sizeof(*spans));
+
+	if (!spans)
+		return -ENOMEM;
+	if (shared->head != 2ull * 16 * ROUNDS)
+		return -EILSEQ;
+	for (size_t i = 0; i < ROUNDS; i++)
+		spans[i] = (r[2 * i + 1].time >> 16) - (r[2 * i].time >> 16);
+	qsort(spans, ROUNDS, sizeof(*spans), compare);
+	*ticks = (double)spans[ROUNDS / 2];
+	return 0;
+}
+
+static int run(struct lab *lab, const struct inline_plan *plan, const struct pye_pylayout *layout,
+	       bool all, struct err *e)
+{
+	uint8_t opcodes[256] = {
+		[FIRST] = STUB_OPCODE, [SECOND] = all ? STUB_OPCODE : STUB_OPCODE_END
+	};
+	const struct stub_how how = { .opcodes = opcodes };
+	struct il_header *h = (void *)lab->base;
+	struct out o = { .image = lab->base };
+	struct inline_plan p = *plan;
+	void (*loop)(void);
+	uint64_t at;
+	int err;
+
+	p.word_cnt = p.call_cnt = p.detour_cnt = 0;
+	p.table = 8;
+	memset(p.handlers, 0, sizeof(p.handlers));
+	p.handlers[FIRST] = p.handlers[SECOND] = 8;
+	err = stub_image(&p, layout, 0, address(lab->base), &how, lab->base, e);
+	if (err)
+		return err;
+	h->originals[0] = h->patches[1].new;
+	h->originals[1] = make_loop(&o, lab, &p, h->patches[0].new);
+	if (mprotect(lab->base, IL_CODE_BYTES, PROT_READ | PROT_EXEC))
+		return -errno;
+	at = address(lab->base) + LOOP;
+	memcpy(&loop, &at, sizeof(loop));
+	loop();
+	return 0;
+}
+
+int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *layout, bool all,
+		     bool locked, double *ticks, struct err *e)
+{
+	auto_free struct lab *lab = calloc(1, sizeof(*lab));
+	int err;
+
+	if (!lab)
+		return -ENOMEM;
+	lab->base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	if (lab->base == MAP_FAILED)
+		return -errno;
+	make_objects(lab, layout, locked);
+	err = run(lab, plan, layout, all, e);
+	err = err ? err : median(lab, ticks);
+	munmap(lab->base, REGION_BYTES);
+	return err;
+}
