@@ -25,6 +25,7 @@ static const struct opt_row rows[] = {
 static const struct opt_group groups[] = {
 	{ "Output", output_rows, offsetof(struct convert_opts, output) },
 	{ NULL, split_rows, offsetof(struct convert_opts, output) },
+	{ NULL, files_rows, offsetof(struct convert_opts, output) },
 	{ NULL, names_rows, offsetof(struct convert_opts, input) },
 	{ "Other", input_rows, offsetof(struct convert_opts, input) },
 	{ NULL, rows, 0 },

@@ -64,7 +64,8 @@ static void free_slices(struct slices **s)
 static int read_side(const char *path, const struct diff_opts *opts, struct slices **out,
 		     struct err *e)
 {
-	const struct aggregate_opts agg_opts = { .raw = opts->table.raw };
+	const struct aggregate_opts agg_opts = { .raw = opts->table.raw,
+						 .full_files = opts->table.full_files };
 	auto_close int fd = input_open(path, e);
 	char shown[512];
 	int err;

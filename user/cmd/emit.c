@@ -29,6 +29,12 @@ const struct opt_row output_rows[] = {
 	  false, NULL },
 	{ 0 },
 };
+const struct opt_row files_rows[] = {
+	{ 0, "full-filenames", NULL, OPT_FLAG, offsetof(struct output_opts, full_files), NULL,
+	  "whole paths in collapsed, svg, chrometrace, text and the summary, not from the import root on; the others have them always",
+	  false, NULL },
+	{ 0 },
+};
 const struct opt_row split_rows[] = {
 	{ 0, "split", "N", OPT_UNSIGNED, offsetof(struct output_opts, split_events), "10M",
 	  "firefox: begin a new file after N events, 0 for never", false, NULL },
@@ -223,6 +229,7 @@ static const struct trace_consumer tee = {
 static int convert(struct emit *m, int fd)
 {
 	const struct export_opts opts = { .raw = m->opts->raw,
+					  .full_files = m->opts->full_files,
 					  .merge_threads = m->opts->merge_threads,
 					  .plain = emit_is_plain(m->path),
 					  .split_events = m->opts->split_events };

@@ -16,17 +16,17 @@
 #include "export/export.h"
 #include "profile/aggregate.h"
 
-/* The options -o, -f, --force and --raw, a group for the commands that write files. --split is a group of
- * its own, in the same struct: commands that capture have another one of that name. */
+/* The options -o, -f, --force and --raw, a group for the commands that write files. --full-filenames and --split are
+ * groups of their own, in the same struct: not all have them, and commands that capture have another --split. */
 struct output_opts {
 	const char *path; /* NULL: the caller's default */
 	const char *format; /* NULL: by the path's extension, else firefox */
-	bool force, raw;
+	bool force, raw, full_files;
 	bool merge_threads; /* of struct export_opts; no option of this group */
 	uint64_t split_events; /* 0: never */
 };
 
-extern const struct opt_row output_rows[], split_rows[];
+extern const struct opt_row output_rows[], files_rows[], split_rows[];
 
 #define EMIT_SPLIT_EVENTS 10000000 /* the default, as the row has it */
 

@@ -130,7 +130,7 @@ static const struct opt_command command = {
 static int add_all(const struct fleet_choice *choice, struct sum *sum, uint64_t *profiles,
 		   struct err *e)
 {
-	int err = sum__init(sum, false, false);
+	int err = sum__init(sum, false, false, false);
 
 	err = err ? err : fleet_sum(choice, sum, profiles, e);
 	return err ? err : sum__close(sum);

@@ -216,7 +216,7 @@ static int write_sums(struct calls *c, const char *path, struct err *e)
 		return err;
 	shape_stacks(c, &shape);
 	c->t.result->totals = shape.r.totals;
-	err = sum__init(&sum, false, false);
+	err = sum__init(&sum, false, false, output.full_files);
 	err = err ? err : aggregate__merge(sum.all, &shape.r);
 	err = err ? err : sum__close(&sum);
 	if (c->time && c->format == &export_text)

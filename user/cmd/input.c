@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/spool.h"
@@ -48,6 +51,8 @@ bool input_renames(const struct input_opts *opts)
 const struct opt_row input_rows[] = {
 	{ 0, "count-time", "TIME", OPT_DURATION, AT(count_ns), "10ms",
 	  "what one sample stands for where an input only counts samples", false, NULL },
+	{ 0, "max-input", "SIZE", OPT_SIZE, AT(max_bytes), "4G",
+	  "give up when reading takes more memory than this, 0 for no limit", false, NULL },
 	{ 0 },
 };
 const struct opt_row names_rows[] = {
@@ -91,6 +96,57 @@ static int seekable(int fd, int *copy)
 	return *copy < 0 || lseek(*copy, 0, SEEK_SET) == 0 ? *copy : -errno;
 }
 
+/* What the process has, as RLIMIT_DATA counts it. */
+static uint64_t data_bytes(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	if (f && fscanf(f, "%*u %*u %*u %*u %*u %lu", &pages) != 1) /* NOLINT(cert-err34-c) */
+		pages = 0;
+	if (f)
+		fclose(f);
+	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Past it memory is refused, whoever asks for it: an input can be made so that it takes any amount. */
+static bool limit_memory(uint64_t max_bytes, struct rlimit *was)
+{
+	struct rlimit limit;
+
+	if (!max_bytes || getrlimit(RLIMIT_DATA, was))
+		return false;
+	limit = *was;
+	limit.rlim_cur = data_bytes() + max_bytes;
+	return limit.rlim_cur < was->rlim_cur && !setrlimit(RLIMIT_DATA, &limit);
+}
+
+static int read_any(int fd, const struct input_opts *opts, const struct trace_consumer *consumer,
+		    void *self, struct err *e)
+{
+	const struct import_opts import_opts = { .count_ns = opts ? opts->count_ns : 0 };
+
+	return decode_is_capture(fd) ? decode_file(fd, consumer, self, e)
+				     : import_file(fd, &import_opts, consumer, self, e);
+}
+
+static int read_limited(int fd, const struct input_opts *opts,
+			const struct trace_consumer *consumer, void *self, struct err *e)
+{
+	struct rlimit was;
+	bool limited = opts && limit_memory(opts->max_bytes, &was);
+	int err = read_any(fd, opts, consumer, self, e);
+
+	if (!limited)
+		return err;
+	setrlimit(RLIMIT_DATA, &was);
+	if (err != -ENOMEM)
+		return err;
+	return err_set(e, -PYE_EFORMAT,
+		       "reading it takes more than %.0f MB of memory (--max-input)",
+		       (double)opts->max_bytes / 1e6);
+}
+
 static void free_renamer(struct renamer **r)
 {
 	renamer__free(*r);
@@ -100,7 +156,6 @@ int input_read(int fd, const struct input_opts *opts, const struct trace_consume
 	       void *self, struct err *e)
 {
 	auto_fn(free_renamer) struct renamer *renamer = NULL;
-	const struct import_opts import_opts = { .count_ns = opts ? opts->count_ns : 0 };
 	auto_close int copy = -1;
 
 	fd = seekable(fd, &copy);
@@ -112,8 +167,7 @@ int input_read(int fd, const struct input_opts *opts, const struct trace_consume
 		consumer = &renamer_consumer;
 		self = renamer;
 	}
-	return decode_is_capture(fd) ? decode_file(fd, consumer, self, e)
-				     : import_file(fd, &import_opts, consumer, self, e);
+	return read_limited(fd, opts, consumer, self, e);
 }
 
 int input_explain(const char *path, struct err *e)

@@ -9,10 +9,11 @@
 #include "profile/renamer.h"
 #include "profile/trace.h"
 
-/* The option --count-time, a group for the commands that read files; --strip-paths and --anonymize are one of their
+/* The options --count-time and --max-input, a group for the commands that read files; --strip-paths and --anonymize are one of their
  * own, in the same struct, for those that capture, too. */
 struct input_opts {
 	uint64_t count_ns; /* what a count without a unit stands for; 0: the default */
+	uint64_t max_bytes; /* of memory that reading may take; 0: no limit */
 	struct renamer_opts names;
 };
 
@@ -35,7 +36,7 @@ int input_open(const char *path, struct err *e);
  * @opts: may be NULL
  * @e:    as decode_file() and import_file() have it: when the result is 0, what the user has to know, or ""
  *
- * Return: as theirs.
+ * Return: as theirs; -PYE_EFORMAT past @opts->max_bytes.
  */
 int input_read(int fd, const struct input_opts *opts, const struct trace_consumer *consumer,
 	       void *self, struct err *e);

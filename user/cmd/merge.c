@@ -29,6 +29,7 @@ static const struct opt_row rows[] = {
 
 static const struct opt_group groups[] = {
 	{ "Output", output_rows, offsetof(struct merge_opts, output) },
+	{ NULL, files_rows, offsetof(struct merge_opts, output) },
 	{ NULL, names_rows, offsetof(struct merge_opts, input) },
 	{ "Other", input_rows, offsetof(struct merge_opts, input) },
 	{ NULL, rows, 0 },
@@ -65,7 +66,7 @@ static int merge(char *const *paths, int cnt, const struct merge_opts *opts, str
 	int err = sum_format(&opts->output, &format, e);
 
 	err = err ? err : emit_check(&opts->output, opts->output.path, format, e);
-	err = err ? err : sum__init(&sum, opts->output.raw, format->lines);
+	err = err ? err : sum__init(&sum, opts->output.raw, format->lines, opts->output.full_files);
 	progress__init(&progress, !opts->quiet);
 	for (int i = 0; i < cnt && !err; i++) {
 		progress__say(&progress, "file %d of %d", i + 1, cnt);

@@ -105,7 +105,7 @@ int outputs_number(const struct outputs *from, unsigned int *number, struct outp
 
 int outputs_produce(const struct outputs *o, struct outfile *capture, bool summary, struct err *e)
 {
-	struct aggregate_opts agg_opts = { .raw = o->opts->raw };
+	struct aggregate_opts agg_opts = { .raw = o->opts->raw, .full_files = o->opts->full_files };
 	struct aggregate *agg = NULL;
 	struct emit_result result = { 0 };
 	int err = 0, fd = outfile__fd(capture);

@@ -104,6 +104,7 @@ static const struct opt_group groups[] = {
 	{ "More targets", select_rows, AT(select) },
 	{ "Sampling", capture_rows, 0 },
 	{ "Output", output_rows, AT(output) },
+	{ NULL, files_rows, AT(output) },
 	{ NULL, names_rows, AT(names) },
 	{ NULL, show_rows, AT(show) },
 	{ "Other", loss_rows, AT(loss) },

@@ -160,7 +160,8 @@ static int decode(const char *in, const struct stats_opts *opts,
 /* @code: set where what is wrong was said already. */
 static int stats(const char *in, const struct stats_opts *opts, int *code, struct err *e)
 {
-	const struct aggregate_opts agg_opts = { .raw = opts->table.raw };
+	const struct aggregate_opts agg_opts = { .raw = opts->table.raw,
+						 .full_files = opts->table.full_files };
 	auto_fn(free_aggregate) struct aggregate *agg = NULL;
 	auto_fn(free_query) struct query *query = NULL;
 	auto_fn(free_lines) struct lines *lines = NULL;

@@ -15,11 +15,11 @@ static void free_aggregate(struct aggregate **agg)
 	aggregate__free(*agg);
 }
 
-int sum__init(struct sum *s, bool raw, bool lines)
+int sum__init(struct sum *s, bool raw, bool lines, bool full_files)
 {
-	const struct aggregate_opts opts = { .raw = raw,
-					     .lines = lines,
-					     .max_stacks = SUM_STACKS_MAX };
+	const struct aggregate_opts opts = {
+		.raw = raw, .full_files = full_files, .lines = lines, .max_stacks = SUM_STACKS_MAX
+	};
 
 	*s = (struct sum){ .raw = raw, .lines = lines };
 	return aggregate__new(&s->all, &opts);

@@ -28,8 +28,8 @@ struct sum {
 	struct sum_tail tail; /* may be zero */
 };
 
-/* sum__init - @lines: samples are told apart by their lines. 0 or -ENOMEM. sum__done - a zeroed one is fine. */
-int sum__init(struct sum *s, bool raw, bool lines);
+/* sum__init - @lines: samples are told apart by their lines; @full_files: functions are shown with whole paths. 0 or -ENOMEM. sum__done - a zeroed one is fine. */
+int sum__init(struct sum *s, bool raw, bool lines, bool full_files);
 void sum__done(struct sum *s);
 
 /**

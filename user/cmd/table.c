@@ -13,6 +13,8 @@ const struct opt_row table_rows[] = {
 	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20", "rows to show, 0 for all", false, NULL },
 	{ 0, "raw", NULL, OPT_FLAG, AT(raw), NULL,
 	  "keep the profiler's own cost in the times", false, NULL },
+	{ 0, "full-filenames", NULL, OPT_FLAG, AT(full_files), NULL,
+	  "whole paths, not from the import root on", false, NULL },
 	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "print a JSON object", false, NULL },
 	{ 0 },
 };

@@ -10,10 +10,10 @@
 #include "base/outbuf.h"
 #include "cmd/options.h"
 
-/* The options -n, --raw and --json. */
+/* The options -n, --raw, --full-filenames and --json. */
 struct table_opts {
 	uint64_t top_cnt; /* 0: all */
-	bool json, raw;
+	bool json, raw, full_files;
 };
 
 extern const struct opt_row table_rows[];

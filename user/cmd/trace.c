@@ -118,6 +118,7 @@ static const struct opt_group groups[] = {
 	{ "Filters", filter_rows, AT(filter) },
 	{ "Limits", limit_rows, AT(limits) },
 	{ "Output", output_rows, AT(output) },
+	{ NULL, files_rows, AT(output) },
 	{ NULL, names_rows, AT(names) },
 	{ NULL, show_rows, AT(show) },
 	{ "Other", loss_rows, AT(loss) },

@@ -33,6 +33,7 @@ struct chrometrace {
 	uint32_t thread_cap, func_cap;
 	struct idmap owners; /* pid, tid -> the newest thread that is called so */
 	bool any; /* an event was written */
+	bool full_files;
 	uint32_t about; /* the capture; a fragment */
 };
 
@@ -102,8 +103,9 @@ static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *de
 	if (err)
 		return err;
 	if (def->kind != FUNC_PYTHON)
-		file = trace_native_file(file);
-	else if (*file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE)
+		file = c->full_files ? file : trace_native_file(file);
+	else if (!c->full_files && *file && *file != '<' &&
+		 place_of_file(file, &below) != PLACE_ELSEWHERE)
 		file = below;
 	outbuf__puts(&b, "\"name\":\"");
 	json_shown_body(&b, def->qualname);
@@ -196,6 +198,7 @@ static int chrometrace__init(void *self, const struct export_opts *opts,
 	struct chrometrace *c = self;
 	int err;
 
+	c->full_files = opts->full_files;
 	err = timeline__init(&c->timeline, &timeline_ops, c);
 	err = err ? err : fragments__init(&c->fragments);
 	return err ? err

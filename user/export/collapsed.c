@@ -78,9 +78,9 @@ static int add_label(struct collapsed *c, const struct agg_result *r, const stru
 	put_name(&b, &r->strings, f->qualname);
 	if (f->kind == FUNC_KERNEL) {
 		outbuf__puts(&b, "_[k]"); /* flamegraph.pl has a colour for it */
-	} else if (f->short_file) {
+	} else if (agg_shown_file(r, f)) {
 		outbuf__puts(&b, " (");
-		put_name(&b, &r->strings, f->short_file);
+		put_name(&b, &r->strings, agg_shown_file(r, f));
 		if (f->kind == FUNC_PYTHON) {
 			outbuf__putc(&b, ':');
 			json_u64(&b, f->line);

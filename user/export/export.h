@@ -14,6 +14,7 @@
 
 struct export_opts {
 	bool raw; /* aggregates keep the profiler's own cost in */
+	bool full_files; /* collapsed, svg, chrometrace, text: whole paths */
 	bool merge_threads; /* collapsed, svg: of samples the threads of a process are one */
 	bool plain; /* JSON as it is, not in gzip, where a format has both */
 	uint64_t split_events; /* firefox: events per file, 0 = never split */

@@ -10,6 +10,7 @@
 int folding__init(struct folding *f, const struct export_opts *opts, uint32_t how)
 {
 	const struct aggregate_opts agg_opts = { .raw = opts->raw,
+						 .full_files = opts->full_files,
 						 .merge_threads = opts->merge_threads &&
 								  how & FOLDING_MERGES,
 						 .lines = how & FOLDING_LINES };

@@ -24,10 +24,10 @@ static void put_escaped(FILE *f, const struct agg_result *r, uint32_t string)
 void stats_print_func(FILE *f, const struct agg_result *r, const struct agg_func *func)
 {
 	put_escaped(f, r, func->qualname);
-	if (!func->short_file)
+	if (!agg_shown_file(r, func))
 		return;
 	fputs(" (", f);
-	put_escaped(f, r, func->short_file);
+	put_escaped(f, r, agg_shown_file(r, func));
 	if (func->line) /* other tools do not know it */
 		fprintf(f, ":%" PRIu32, func->line);
 	fputc(')', f);

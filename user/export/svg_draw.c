@@ -73,11 +73,11 @@ static const char *name_of(const struct agg_result *r, const struct svg_box *box
 		if (f->kind != FUNC_PYTHON)
 			snprintf(raw, sizeof(raw), "%.250s (%.250s)",
 				 strpool__get(&r->strings, f->qualname),
-				 strpool__get(&r->strings, f->short_file));
-		else if (f->short_file)
+				 strpool__get(&r->strings, agg_shown_file(r, f)));
+		else if (agg_shown_file(r, f))
 			snprintf(raw, sizeof(raw), "%.250s (%.250s:%" PRIu32 ")",
 				 strpool__get(&r->strings, f->qualname),
-				 strpool__get(&r->strings, f->short_file), f->line);
+				 strpool__get(&r->strings, agg_shown_file(r, f)), f->line);
 		else
 			snprintf(raw, sizeof(raw), "%.250s",
 				 strpool__get(&r->strings, f->qualname));

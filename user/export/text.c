@@ -118,7 +118,8 @@ static int make_table(struct table *table, const struct agg_result *r, enum rank
 static void put_name(struct outbuf *b, const struct agg_result *r, const struct agg_func *f,
 		     enum ranking_by by)
 {
-	const char *file = strpool__get(&r->strings, f->short_file);
+	const char *file = strpool__get(&r->strings, agg_shown_file(r, f));
+	const char *from_root = strpool__get(&r->strings, f->short_file);
 	const char *name = strpool__get(&r->strings, f->qualname);
 	char module[512];
 
@@ -127,7 +128,7 @@ static void put_name(struct outbuf *b, const struct agg_result *r, const struct 
 		return;
 	}
 	if (by == RANKING_MODULE) {
-		put_escaped(b, module_name(module, sizeof(module), file));
+		put_escaped(b, module_name(module, sizeof(module), from_root));
 		outbuf__puts(b, " (");
 		put_escaped(b, file);
 		outbuf__putc(b, ')');

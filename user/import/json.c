@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <yajl/yajl_parse.h>
+
+#include "base/log.h"
 
 /* A single text or number that needs more input than this is none of a profile. */
 #define VALUE_BYTES_MAX (16u << 20)
@@ -158,6 +161,34 @@ static int parse(yajl_handle y, struct json_reader *r)
 	return 0;
 }
 
+/* yajl takes it for granted that there is memory. What it has is small: a text at most. */
+static void *sure(void *p)
+{
+	if (!p) {
+		log_err("out of memory");
+		_exit(1);
+	}
+	return p;
+}
+
+static void *sure_malloc(void *ctx, size_t size)
+{
+	(void)ctx;
+	return sure(malloc(size));
+}
+
+static void *sure_realloc(void *ctx, void *old, size_t size)
+{
+	(void)ctx;
+	return sure(realloc(old, size ? size : 1));
+}
+
+static void sure_free(void *ctx, void *p)
+{
+	(void)ctx;
+	free(p);
+}
+
 int json_read(struct source *s, struct json_reader *r)
 {
 	static const yajl_callbacks callbacks = { .yajl_null = on_null,
@@ -169,7 +200,8 @@ int json_read(struct source *s, struct json_reader *r)
 						  .yajl_end_map = on_map_close,
 						  .yajl_start_array = on_list_open,
 						  .yajl_end_array = on_list_close };
-	yajl_handle y = yajl_alloc(&callbacks, NULL, r);
+	yajl_alloc_funcs memory = { sure_malloc, sure_realloc, sure_free, NULL };
+	yajl_handle y = yajl_alloc(&callbacks, &memory, r);
 	int err;
 
 	if (!y)

@@ -46,6 +46,7 @@ int aggregate__new(struct aggregate **out, const struct aggregate_opts *opts)
 	if (!a)
 		return -ENOMEM;
 	a->r.raw = opts && opts->raw;
+	a->r.full_files = opts && opts->full_files;
 	a->merge_threads = opts && opts->merge_threads;
 	a->by_line = opts && opts->lines;
 	a->part = opts && opts->part;

@@ -30,6 +30,7 @@ struct aggregate;
 
 struct aggregate_opts {
 	bool raw; /* keep the profiler's own cost in the times */
+	bool full_files; /* functions are shown with their whole paths */
 	bool merge_threads; /* of samples: those of a process are one */
 	bool lines; /* of samples: stacks whose frames were at different lines are different */
 	bool part; /* only to be merged into another: functions get no total time */
@@ -94,9 +95,15 @@ struct agg_result {
 	uint64_t own_ns; /* the profiler's own part of the times: taken out, but with raw */
 	uint64_t gap_cnt;
 	uint64_t cut_cnt; /* calls whose callers are "[truncated]" */
-	bool raw;
+	bool raw, full_files;
 	bool threads_merged; /* each process has one thread: "all threads", tid 0 */
 };
+
+/* agg_shown_file - what tells a reader where a function is; of r->strings, 0 if that is not known. */
+static inline uint32_t agg_shown_file(const struct agg_result *r, const struct agg_func *f)
+{
+	return r->full_files ? f->file : f->short_file;
+}
 
 extern const struct trace_consumer aggregate_consumer; /* self is a struct aggregate */
 

@@ -186,6 +186,7 @@ int diff_tree__init(struct diff_tree *t, const struct diff *d)
 		err = add_side(t, d->side[side], side);
 	err = err ? err : sum_up(t);
 	err = err ? err : mark_noise(t, d);
+	t->all.full_files = d->side[0]->full_files;
 	t->all.processes = t->processes;
 	t->all.threads = t->threads;
 	t->all.funcs = t->funcs;

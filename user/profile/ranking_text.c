@@ -18,7 +18,8 @@ static size_t put(char *out, size_t size, const struct agg_result *r, uint32_t s
 static void put_line(char *out, size_t size, const struct agg_result *r, const struct agg_func *f,
 		     uint32_t line)
 {
-	size_t len = f->short_file ? put(out, size - 16, r, f->short_file) : 0;
+	uint32_t file = agg_shown_file(r, f);
+	size_t len = file ? put(out, size - 16, r, file) : 0;
 
 	if (len)
 		snprintf(out + len, size - len, ":%" PRIu32, line);
@@ -52,7 +53,7 @@ static void module_text(const struct agg_result *r, const struct agg_func *f,
 	}
 	module_name(module, sizeof(module), strpool__get(&r->strings, f->short_file));
 	text_escape(out->name, sizeof(out->name), module, strlen(module));
-	put(out->place, sizeof(out->place), r, f->short_file);
+	put(out->place, sizeof(out->place), r, agg_shown_file(r, f));
 }
 
 void ranking_text(const struct agg_result *r, enum ranking_by by, const struct ranking_row *row,

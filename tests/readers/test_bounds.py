@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Large inputs: memory is for distinct stacks, not for bytes, and --max-input bounds it; --full-filenames beside it."""
+import gzip
+import json
+import random
+import subprocess
+
+import pytest
+
+from made import PYEBPF, Script
+from test_renamed import ok
+
+FORMATS = ["x.json.gz", "x.pb.gz", "x.folded", "x.speedscope.json.gz", "x.svg"]
+
+
+def convert(*args):
+    """(exit status, what it said)"""
+    done = subprocess.run([PYEBPF, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    return done.returncode, done.stderr.decode()
+
+
+def folded(count, seed=1):
+    """So many different stacks."""
+    pick = random.Random(seed)
+    return "".join(";".join("f%d (/srv/app/m%d.py:%d)" % (n, n % 9, n) for n in pick.choices(range(300), k=12)) + " 3\n"
+                   for _ in range(count)).encode()
+
+
+def varint(n):
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data if isinstance(data, bytes) else varint(number << 3) + varint(data)
+
+
+def pprof(times, count):
+    """The same samples several times over."""
+    pick = random.Random(2)
+    texts = ["", "cpu", "nanoseconds", *("f%d" % n for n in range(1, 301)), "/srv/app/m.py"]
+    head = field(1, field(1, 1) + field(2, 2))
+    for n in range(1, 301):
+        head += field(5, field(1, n) + field(2, n + 2) + field(4, len(texts) - 1))
+        head += field(4, field(1, n) + field(4, field(1, n)))
+    samples = b"".join(field(2, field(1, b"".join(map(varint, pick.choices(range(1, 301), k=12)))) + field(2, varint(5)))
+                       for _ in range(count))
+    return head + times * samples + b"".join(field(6, text.encode()) for text in texts)
+
+
+@pytest.mark.parametrize("data", [folded(1000) * 60, pprof(1500, 1000)], ids=["collapsed", "pprof"])
+def test_memory_is_not_for_bytes(data, tmp_path):
+    """A few stacks again and again, in an input that is larger than the memory."""
+    (tmp_path / "in").write_bytes(data)
+    assert len(data) > 16 << 20
+    code, said = convert("convert", "-q", "--max-input", "9M", tmp_path / "in", "-o", tmp_path / "x.folded")
+    assert code == 0 and (tmp_path / "x.folded").stat().st_size < 2 << 20, said
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("large") / "x.folded"
+    path.write_bytes(folded(12000))
+    return path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_memory_has_a_limit_in_every_format(name, large, tmp_path):
+    given = tmp_path / name
+    if name == "x.svg":
+        given = large
+    else:
+        ok("convert", "-q", large, "-o", given)
+    code, said = convert("convert", "-q", "--max-input", "3M", given, "-o", tmp_path / "out.folded")
+    assert code == 2 and "takes more than 3 MB of memory (--max-input)" in said and given.name in said, said
+    assert not (tmp_path / "out.folded").exists()
+    assert convert("convert", "-q", "--max-input", "0", given, "-o", tmp_path / "out.folded")[0] == 0
+
+
+def test_a_bomb_is_none(tmp_path):
+    """Gzip of much more than its size."""
+    with gzip.open(tmp_path / "x.folded.gz", "wb") as f:
+        for _ in range(60):
+            f.write(b"a;b;c 1\n" * 100000)
+    code, said = convert("stats", tmp_path / "x.folded.gz", "--max-input", "9M")
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("verb", ["stats", "merge", "diff"])
+def test_the_other_verbs_have_it(verb, large, tmp_path):
+    more = {"stats": [], "merge": [large, "-o", tmp_path / "x.folded"], "diff": [large]}[verb]
+    code, said = convert(verb, large, *more, "--max-input", "3M")
+    assert code == 2 and "--max-input" in said
+
+
+@pytest.fixture(scope="module")
+def stdlib(tmp_path_factory):
+    s = Script()
+    s.process(1, 7, "x")
+    s.thread(1, 1, 7, "x")
+    s.func(1, 1, 5, "main", "/srv/app/main.py")
+    s.func(2, 1, 9, "loads", "/usr/lib/python3.11/json/__init__.py")
+    s.call(1, 10, 1)
+    s.call(1, 20, 2)
+    s.return_(1, 500)
+    s.return_(1, 1000)
+    return s.write(tmp_path_factory.mktemp("stdlib") / "x.pyebpf")
+
+
+WHOLE = "/usr/lib/python3.11/json/__init__.py"
+
+
+@pytest.mark.parametrize("name", ["collapsed", "svg", "text", "firefox", "pprof", "speedscope", "chrometrace", "pstats", "ndjson",
+                                  "html"])
+def test_full_filenames_in_every_format(name, stdlib):
+    from test_renamed import uncompressed  # pylint: disable=import-outside-toplevel
+    short = uncompressed(ok("convert", "-q", stdlib, "-f", name, "-o", "-")).decode("utf-8", "replace")
+    whole = uncompressed(ok("convert", "-q", "--full-filenames", stdlib, "-f", name, "-o", "-")).decode("utf-8", "replace")
+    assert WHOLE in whole and "/srv/app/main.py" in whole
+    assert (WHOLE not in short) == (name in ("collapsed", "svg", "text", "chrometrace"))
+
+
+def test_full_filenames_in_tables(stdlib, tmp_path):
+    for args in (["stats", stdlib], ["diff", stdlib, stdlib]):
+        assert WHOLE not in ok(*args).decode() and WHOLE in ok(*args, "--full-filenames").decode()
+    rows = [json.loads(ok("stats", stdlib, "--json", *more))["rows"] for more in ([], ["--full-filenames"])]
+    assert rows[0] == rows[1] and {row["module"] for row in rows[0]} == {"json", "main"}
+    by_module = ok("stats", stdlib, "--by", "module", "--full-filenames").decode()
+    assert " json " in by_module.replace("(", " ") and WHOLE in by_module
+    ok("merge", "-q", stdlib, stdlib, "--full-filenames", "-o", tmp_path / "x.folded")
+    assert WHOLE in (tmp_path / "x.folded").read_text()
