@@ -9,6 +9,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # (processes, threads of each, frames of each thread)
+ATTACH_S = 120
 SHAPES = [(1, 1, 10), (1, 2, 10), (1, 200, 10), (1, 5000, 10), (1, 1, 1000), (1, 1, 10000), (20, 1, 10), (200, 1, 10)]
 
 
@@ -79,6 +80,19 @@ def said(log):
     return log.read()
 
 
+def wait_attached(tracer, log):
+    """Reads what is new only: with -v that is thousands of lines, and whoever reads them all each time takes a CPU. Not by seeking,
+    which would move the place that the tracer writes at."""
+    end, at, kept = time.monotonic() + ATTACH_S, 0, b""
+    while b"capabilities kept" not in kept:
+        if tracer.poll() is not None or time.monotonic() > end:
+            raise RuntimeError("pyebpf did not attach within %d s" % ATTACH_S)
+        time.sleep(0.01)
+        more = os.pread(log.fileno(), 1 << 20, at)
+        at += len(more)
+        kept = kept[-100:] + more
+
+
 def measure(pyebpf, argv, shape, calls, capture):
     """One shape, traced: its memory and its cost."""
     targets = Targets(argv, shape, calls)
@@ -88,10 +102,7 @@ def measure(pyebpf, argv, shape, calls, capture):
         pids = ",".join(map(str, targets.pids))
         tracer = subprocess.Popen([pyebpf, "trace", "-v", "--force", "-o", capture, "-p", pids], stdin=subprocess.DEVNULL,
                                   stdout=subprocess.DEVNULL, stderr=log)
-        while "capabilities kept" not in said(log):
-            if tracer.poll() is not None:
-                raise RuntimeError("pyebpf did not attach")
-            time.sleep(0.01)
+        wait_attached(tracer, log)
         attached = time.monotonic() - start
         time.sleep(1.5)  # threads that wait are shown after a second
         targets.step()

@@ -291,3 +291,33 @@ def test_processes_that_are_chosen(how, tmp_path):
     assert check_counts(seen, lib.tick_times(outs["busy"]), pids[0], late=True)
     for pid, out in zip(pids[1:], list(outs.values())[1:]):
         check_unbroken(seen, lib.tick_times(out), pid)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("how", ["--cgroup", "--container"])
+@machine.alone
+def test_processes_of_a_cgroup(how, tmp_path):
+    """Each gets probes of its own there, too: those that run, those that come; one beside it is not seen."""
+    command, env = machine.private(selected.plain(), tmp_path)
+    outs = {n: tmp_path / n for n in ("quiet", "later", "stranger")}
+
+    def begin(out, **kw):
+        return lib.started(command + ["-S", TICKS, outs[out], 60, 0.01], env=env, **kw)
+    with selected.cgroup("pyebpf-test-%d/%s" % (os.getpid(), selected.ID)) as inside:
+        which = inside if how == "--cgroup" else selected.ID[:12]
+        with begin("quiet", **selected.started_in(inside)) as quiet, begin("stranger") as stranger:
+            assert quiet.stdout.readline() and stranger.stdout.readline()
+            with selected.tracing(tmp_path / "a.pyebpf", how, which, "--max-overhead", "15") as tracer:
+                with begin("later", **selected.started_in(inside)) as later:
+                    assert later.stdout.readline()
+                    lib.until(lambda: len({p for p, _, _ in lib.probes(tracer.pid) if p}) >= 2, "probes of the one that came")
+                    time.sleep(2)
+                    pids = [machine.number(p.pid) for p in (quiet, later)]
+                    for process in (quiet, later, stranger):
+                        process.terminate()
+                    assert all(p.wait(60) == 0 for p in (quiet, later, stranger))
+    seen = lib.Trace(tmp_path / "a.pyebpf").whole()
+    assert "for its probes" not in tracer.said
+    assert seen.pids() == set(pids)
+    for pid, out in zip(pids, ("quiet", "later")):
+        check_unbroken(seen, lib.tick_times(outs[out]), pid)

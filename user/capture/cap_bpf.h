@@ -115,12 +115,9 @@ void cap_bpf__settle(struct cap_bpf *c, pid_t pid);
 int cap_bpf__attach(struct cap_bpf *c, const struct interp *in, pid_t pid, bool shared,
 		    struct err *e);
 
-/* cap_bpf__file - the number of a file: a process that executes it is recorded from its first call on, under a RUNS
- * record, where it has the file's probes by then. 0: not without a look at it, as there is a selection, or samples are
- * taken, or the kernel is too old. */
+/* cap_bpf__file - its number: who has the file's probes and executes it is recorded from its first call on, under a RUNS
+ * record. 0: not so, with a selection, samples, an old kernel. cap_bpf__placed - since when; 0: it has none. */
 uint32_t cap_bpf__file(struct cap_bpf *c, const struct interp *in);
-
-/* cap_bpf__placed - since when a process has the probes of this file; 0: it has none. */
 uint64_t cap_bpf__placed(const struct cap_bpf *c, pid_t pid, uint32_t file);
 
 /* cap_bpf__needs - the capabilities (CAPS() of base/caps.h) that it takes to attach to one more process. */
