@@ -95,8 +95,8 @@ def test_help_has_three_examples(command):
 
 
 def commands_in(text):
-    """What the documents tell to type: words from pyebpf to the end of the command."""
-    for line in re.findall(r"(?:^|[`$ ])(pyebpf (?:%s)\b[^`|\n]*)" % "|".join(COMMANDS), text, re.M):
+    """What the documents tell to type: words from pyebpf to the end of the command. kubectl's plugin has options of its own."""
+    for line in re.findall(r"(?:^|[`$ ])(?<!kubectl )(pyebpf (?:%s)\b[^`|\n]*)" % "|".join(COMMANDS), text, re.M):
         line = line.split(" -- ")[0].split("  #")[0].split("…")[0]
         try:
             yield shlex.split(line, comments=True)
