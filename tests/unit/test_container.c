@@ -159,6 +159,39 @@ static void test_container__mounts(void **state)
 	assert_false(mount__next(&rest, &m));
 }
 
+/* The uid of the pod, in the names of each runtime and driver. */
+static void test_container__pod(void **state)
+{
+	static const char want[] = "3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21";
+	/* clang-format off */
+	static const char *const pods[] = {
+		"0::/kubepods/burstable/pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21/" ID "\n",
+		"4:memory:/x/kubepods/pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21/crio-" ID "\n0::/\n",
+		"0::/kubepods.slice/kubepods-pod3e61c214_bc3e_1f0c_4b8d_6ba19a7e4f21.slice/docker-" ID ".scope/init\n",
+		"1:name=systemd:/system.slice/containerd.service/kubepods-burstable-pod3e61c214_bc3e_1f0c_4b8d_6ba19a7e4f21.slice:cri-containerd:" ID "\n",
+		"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod3e61c214_bc3e_1f0c_4b8d_6ba19a7e4f21.slice/cri-containerd-" ID ".scope\n",
+		"0::/kubepods/pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21",
+		"0::/../../pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21/" ID "\n",
+	};
+	static const char *const none[] = {
+		"0::/podman/pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21/" ID "\n", "0::/kubepods\n", "0::/kubepods/pod\n", "",
+		"0::/kubepods/pod3e61c214-bc3e\n", "0::/kubepods/pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21ff\n",
+		"0::/kubepods/pod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f2\x1b\n", "0::/kubepods.slice/xpod3e61c214-bc3e-1f0c-4b8d-6ba19a7e4f21\n",
+	};
+	/* clang-format on */
+	char uid[POD_UID_MAX + 1];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(pods) / sizeof(pods[0]); i++) {
+		assert_true(container_pod(pods[i], uid));
+		assert_string_equal(uid, want);
+	}
+	assert_true(container_pod("0::/kubepods/pod0123456789abcdef0123456789abcdef/x\n", uid));
+	assert_string_equal(uid, "0123456789abcdef0123456789abcdef");
+	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+		assert_false(container_pod(none[i], uid));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,6 +199,7 @@ int main(void)
 		cmocka_unit_test(test_container__where_it_ends),
 		cmocka_unit_test(test_container__lines),
 		cmocka_unit_test(test_container__mounts),
+		cmocka_unit_test(test_container__pod),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,3 +261,36 @@ bool container_of(const char *text, struct container_name *out)
 	}
 	return found;
 }
+
+/* "pod<uid>" of kubelet's cgroupfs driver, "kubepods-burstable-pod<uid>.slice" of its systemd driver, which has underscores for dashes. */
+static bool pod_at(const char *path, size_t len, char uid[POD_UID_MAX + 1])
+{
+	size_t n = 0;
+
+	while (n < len && n <= POD_UID_MAX && strchr("0123456789abcdef-_", path[n]) && path[n])
+		n++;
+	if (n < POD_UID_MIN || n > POD_UID_MAX || (n < len && path[n] != '/' && path[n] != '.'))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		uid[i] = path[i] == '_' ? '-' : path[i];
+	uid[n] = '\0';
+	return true;
+}
+
+bool container_pod(const char *text, char uid[POD_UID_MAX + 1])
+{
+	struct cgroup_line line;
+	bool found = false;
+
+	while (!found && cgroup_line__next(&text, &line)) {
+		/* below "kubelet-kubepods.slice", too; from a namespace of cgroups of our own what is above is not shown */
+		if (!memmem(line.path, line.path_len, "kubepods", 8) &&
+		    (line.path_len < 3 || memcmp(line.path, "/..", 3) != 0))
+			continue;
+		for (size_t i = 1; i + 3 < line.path_len && !found; i++)
+			found = (line.path[i - 1] == '/' || line.path[i - 1] == '-') &&
+				!memcmp(line.path + i, "pod", 3) &&
+				pod_at(line.path + i + 3, line.path_len - i - 3, uid);
+	}
+	return found;
+}

@@ -48,4 +48,11 @@ bool container_in(const char *path, size_t len, struct container_name *out);
  * the first one that has an id tells. */
 bool container_of(const char *text, struct container_name *out);
 
+/* A pod's, by which kubelet names its cgroups: a UUID, or 32 digits of a pod of the node's own files. */
+#define POD_UID_MIN 32
+#define POD_UID_MAX 36
+
+/* container_pod - the uid of the pod in the text of a cgroup file, with dashes; false: it is in none. */
+bool container_pod(const char *text, char uid[POD_UID_MAX + 1]);
+
 #endif

@@ -10,13 +10,11 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include <curl/curl.h>
-
 #include "base/cleanup.h"
+#include "net/easy.h"
 
 #define SECRET_MAX 4096
 #define HEADER_MAX (SECRET_MAX + 64)
-#define CONNECT_MS 10000L
 #define FDS_MAX	   4
 
 struct http {
@@ -95,29 +93,14 @@ static int set_up(struct http_call *c)
 	CURL *h = c->easy;
 	CURLcode bad = CURLE_OK;
 
-	bad |= curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-	bad |= curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);
-	bad |= curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 	bad |= curl_easy_setopt(h, CURLOPT_POST, 1L);
-	bad |= curl_easy_setopt(h, CURLOPT_USERAGENT, "pyebpf/" PYEBPF_VERSION);
-	bad |= curl_easy_setopt(h, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	bad |= curl_easy_setopt(h, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	bad |= curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)(s->timeout_ns / 1000000));
-	bad |= curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
 	bad |= curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, take_body);
 	bad |= curl_easy_setopt(h, CURLOPT_WRITEDATA, c);
 	bad |= curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
 	bad |= curl_easy_setopt(h, CURLOPT_HEADERDATA, c);
 	bad |= curl_easy_setopt(h, CURLOPT_ERRORBUFFER, c->why);
 	bad |= curl_easy_setopt(h, CURLOPT_PRIVATE, c);
-	bad |= curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, s->insecure ? 0L : 1L);
-	bad |= curl_easy_setopt(h, CURLOPT_SSL_VERIFYHOST, s->insecure ? 0L : 2L);
-	if (*s->ca_file)
-		bad |= curl_easy_setopt(h, CURLOPT_CAINFO, s->ca_file);
-	if (*s->cert_file) {
-		bad |= curl_easy_setopt(h, CURLOPT_SSLCERT, s->cert_file);
-		bad |= curl_easy_setopt(h, CURLOPT_SSLKEY, s->key_file);
-	}
 	return bad ? -ENOMEM : 0;
 }
 
@@ -133,7 +116,10 @@ int http_call__new(struct http_call **out, struct http *h, const struct sink_spe
 	c->spec = spec;
 	c->reply_max = reply_max;
 	c->whole = whole;
-	c->easy = curl_easy_init();
+	c->easy = easy_new(&(struct easy_tls){ .ca_file = spec->ca_file,
+					       .cert_file = spec->cert_file,
+					       .key_file = spec->key_file,
+					       .insecure = spec->insecure });
 	err = c->easy ? set_up(c) : -ENOMEM;
 	if (err)
 		http_call__free(c);
@@ -175,9 +161,9 @@ static int read_secret(const char *path, char *out, struct err *e)
 	if (!S_ISREG(st.st_mode))
 		return err_set(e, -PYE_EUSAGE, "%s is no file", path);
 	if (st.st_mode & (S_IRWXO | S_IWGRP)) {
+		err_set(e, 0, "%s holds a secret, and every user may read it", path);
 		err_hint(e, "chmod 0600 %s", path);
-		return err_set(e, -PYE_EUSAGE, "%s holds a secret, and every user may read it",
-			       path);
+		return -PYE_EUSAGE;
 	}
 	len = read(fd, out, SECRET_MAX);
 	if (len < 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests by HTTP, with libcurl, which no other file sees. Certificates are verified, TLS is 1.2 or newer, redirections are not
- * followed, answers are not unpacked and are cut, secrets come from files that are read for each request.
+ * Requests by HTTP, with libcurl, which no other file here sees. What holds for all of them is in net/easy.h; answers are cut, secrets come from files that are read for each request.
  */
 #ifndef PYEBPF_SINK_HTTP_H
 #define PYEBPF_SINK_HTTP_H

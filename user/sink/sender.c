@@ -8,12 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/caps.h"
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "sink/ship.h"
@@ -32,36 +30,14 @@ struct sender {
 	uint64_t ended_cpu_ns; /* of those that have ended */
 };
 
-static void close_others(int keep)
-{
-	if (keep > 3)
-		close_range(3, (unsigned int)keep - 1, 0);
-	close_range((unsigned int)keep + 1, ~0u, 0);
-}
-
 static _Noreturn void child(const struct sender *s, int stop_fd, pid_t parent)
 {
-	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2 };
-	const struct rlimit none = { 0 };
 	const struct ship_opts opts = {
 		.store = s->store, .sinks = s->sinks, .shared = s->shared, .stop_fd = stop_fd
 	};
 	struct err e = { 0 };
-	sigset_t all;
-	int err;
+	int err = child_confine("pyebpf-send", parent, stop_fd);
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(0);
-	prctl(PR_SET_NAME, "pyebpf-send");
-	setrlimit(RLIMIT_CORE, &none); /* it would hold tokens */
-	/* it ends when the agent says so, which these are sent to as well */
-	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
-		signal(ignored[i], SIG_IGN);
-	sigemptyset(&all);
-	sigprocmask(SIG_SETMASK, &all, NULL);
-	close_others(stop_fd);
-	err = caps_keep(0, false);
 	err = err ? err : ship_run(&opts, &e);
 	if (err)
 		log_err("nothing is sent any more: %s", e.what[0] ? e.what : err_str(err));
