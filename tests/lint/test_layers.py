@@ -33,13 +33,15 @@ EDGES = {
     # serves bytes; what they are is the command's business
     "view": "base net",
     # what is in a store goes to a server: it reads profiles, and knows nothing of where they came from
-    "sink": "base export import profile store",
+    "sink": "base net export import profile store",
+    # whose processes these are, by what the API server says; asked in another process
+    "kube": "base net",
     # a window is a capture that becomes profiles: after the fact, but for the names of running processes
-    "agent": "base proc decode export profile store",
+    "agent": "base kube proc decode export profile store",
     # what it shows is the model; where that came from it does not know
     "tui": "base profile",
     # abi: names the counters in the closing report
-    "cmd": "base agent sink net store proc view cpython inline capture assemble symbol capfile decode profile export import tui abi",
+    "cmd": "base agent kube sink net store proc view cpython inline capture assemble symbol capfile decode profile export import tui abi",
     "main": "base cmd",
 }
 # Headers of libraries, and the folders of user/ that may see them.
@@ -50,9 +52,9 @@ LIBRARIES = {
     r"capstone/": "cpython",
     r"zstd": "capfile",
     r"zlib\.h": "export import store",
-    r"yajl/": "import",
+    r"yajl/": "base",
     r"sqlite3\.h": "store",
-    r"curl/": "sink",
+    r"curl/": "net kube sink",
     r"yaml\.h": "base",
     r"ncurses\.h": "tui",
     r"microhttpd\.h": "net",

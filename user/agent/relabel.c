@@ -2,11 +2,11 @@
 #include "agent/relabel.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/pods.h"
 #include "base/cleanup.h"
 #include "store/store.h"
 
@@ -293,20 +293,14 @@ static bool apply(const struct rule *rule, struct service *s)
 	return true;
 }
 
-static bool is_one_of(const char *const *globs, uint32_t cnt, const char *name)
-{
-	for (uint32_t i = 0; i < cnt; i++)
-		if (!fnmatch(globs[i], name, 0))
-			return true;
-	return false;
-}
-
 bool service_apply(const struct service_rules *rules, const struct service *from,
 		   struct service *out)
 {
 	const char *name;
 
 	service_copy(out, from);
+	if (rules && rules->pods && !pods_label(rules->pods, out))
+		return false;
 	for (uint32_t i = 0; rules && rules->relabel && i < rules->relabel->cnt; i++)
 		if (!apply(&rules->relabel->rules[i], out))
 			return false;
@@ -318,6 +312,6 @@ bool service_apply(const struct service_rules *rules, const struct service *from
 		service_set(out, STORE_SERVICE, "unknown", strlen("unknown"));
 	if (!rules)
 		return true;
-	return (!rules->include_cnt || is_one_of(rules->include, rules->include_cnt, name)) &&
-	       !is_one_of(rules->exclude, rules->exclude_cnt, name);
+	return (!rules->include_cnt || glob_any(rules->include, rules->include_cnt, name)) &&
+	       !glob_any(rules->exclude, rules->exclude_cnt, name);
 }

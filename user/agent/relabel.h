@@ -10,6 +10,7 @@
 #include "agent/service.h"
 #include "base/yaml.h"
 
+struct pods;
 struct relabel;
 
 /* relabel__read - from a list of rules. 0; -PYE_EUSAGE, with the line; -ENOMEM. */
@@ -21,10 +22,11 @@ struct service_rules {
 	const struct relabel *relabel;
 	const char *const *include, *const *exclude; /* service names; * and ? stand for others */
 	uint32_t include_cnt, exclude_cnt;
+	const struct pods *pods; /* what is known of the pods of this node */
 };
 
 /**
- * service_apply - relabel, and take away what is for rules only
+ * service_apply - add what is known of its pod, relabel, and take away what is for rules only
  * @rules: NULL: none
  *
  * Return: false: no profile of it is wanted. A service has its name in any case.

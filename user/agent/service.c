@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/service.h"
 
+#include <fnmatch.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,6 +84,14 @@ void service_copy(struct service *to, const struct service *from)
 	}
 }
 
+bool glob_any(const char *const *globs, uint32_t cnt, const char *name)
+{
+	for (uint32_t i = 0; i < cnt; i++)
+		if (!fnmatch(globs[i], name, 0))
+			return true;
+	return false;
+}
+
 /* --- the control group --- */
 
 struct part {
@@ -118,6 +127,7 @@ static bool is_service(const struct part *p)
 struct group {
 	struct part unit, path; /* of the last line */
 	struct container_name container;
+	char pod[POD_UID_MAX + 1];
 };
 
 /* The innermost unit and container of all hierarchies. */
@@ -127,6 +137,8 @@ static struct group read_group(const char *cgroup)
 	struct group g = { 0 };
 
 	container_of(cgroup, &g.container);
+	if (!container_pod(cgroup, g.pod))
+		g.pod[0] = '\0';
 	while (*cgroup) {
 		struct part p = { cgroup, strcspn(cgroup, "/\n") };
 
@@ -195,8 +207,9 @@ static void add_meta(struct service *s, const struct service_facts *f, const str
 	service_add(s, "__meta_process_pid", number, f->pid ? strlen(number) : 0);
 	service_add(s, "__meta_process_executable_path", f->exe, strlen(f->exe));
 	service_add(s, "__meta_thread_comm", f->comm, strlen(f->comm));
-	service_add(s, "__meta_container_id", g->container.len ? g->container.id : "",
+	service_add(s, SERVICE_CONTAINER, g->container.len ? g->container.id : "",
 		    g->container.len);
+	service_add(s, SERVICE_POD_UID, g->pod, strlen(g->pod));
 	if (skip < g->path.len)
 		service_add(s, "__meta_process_cgroup", g->path.at + skip, g->path.len - skip);
 }

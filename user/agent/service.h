@@ -20,13 +20,15 @@
 
 #include "store/selector.h"
 
-#define SERVICE_LABELS_MAX 24
+#define SERVICE_LABELS_MAX 160 /* those of a pod and its annotations, too, for rules */
+#define SERVICE_CONTAINER  "__meta_container_id"
+#define SERVICE_POD_UID	   "__meta_kubernetes_pod_uid"
 #define SERVICE_META	   "__" /* labels whose names begin so are for rules, and are not kept */
 
 struct service {
 	struct store_label labels[SERVICE_LABELS_MAX]; /* service_name first */
 	uint32_t label_cnt, used;
-	char text[3072]; /* holds names and values */
+	char text[24576]; /* holds names and values */
 };
 
 /* What is known of a process. Strings borrowed. */
@@ -45,7 +47,7 @@ struct service_facts {
  *
  * Labels: service_name, unit, container_id (12 digits, or a name), executable, python; those that are known. For rules
  * there are, besides, __meta_process_pid, __meta_process_executable_path, __meta_process_cgroup (the innermost
- * one), __meta_thread_comm, __meta_container_id (64 digits), and what show_cmdline says.
+ * one), __meta_thread_comm, __meta_container_id (64 digits), SERVICE_POD_UID, and what show_cmdline says.
  */
 void service_by(const struct service_facts *facts, struct service *out);
 
@@ -64,5 +66,8 @@ void service_remove(struct service *s, uint32_t index);
 
 /* service_copy - a plain assignment would leave the labels in @from. */
 void service_copy(struct service *to, const struct service *from);
+
+/* glob_any - does one of them fit? * and ? stand for others. */
+bool glob_any(const char *const *globs, uint32_t cnt, const char *name);
 
 #endif

@@ -3,29 +3,74 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <uthash.h>
 
 struct entry {
 	uint32_t process;
 	pid_t pid;
-	struct service service;
+	char *labels; /* names and values, each with its NUL: most have few */
+	size_t len;
 	UT_hash_handle hh;
 };
 
 struct services {
 	struct entry *by_process;
+	struct service *shown; /* the last one that was asked for */
 };
+
+static int pack(struct entry *e, const struct service *from)
+{
+	size_t len = 0;
+	char *at;
+
+	for (uint32_t i = 0; i < from->label_cnt; i++)
+		len += strlen(from->labels[i].name) + strlen(from->labels[i].value) + 2;
+	at = malloc(len ? len : 1);
+	if (!at)
+		return -ENOMEM;
+	free(e->labels);
+	e->labels = at;
+	e->len = len;
+	for (uint32_t i = 0; i < from->label_cnt; i++) {
+		at = stpcpy(at, from->labels[i].name) + 1;
+		at = stpcpy(at, from->labels[i].value) + 1;
+	}
+	return 0;
+}
+
+static void unpack(const struct entry *e, struct service *out)
+{
+	const char *at = e->labels, *end = at + e->len;
+
+	out->label_cnt = out->used = 0;
+	while (at < end) {
+		const char *value = at + strlen(at) + 1;
+
+		out->labels[out->label_cnt++] = (struct store_label){ at, value };
+		at = value + strlen(value) + 1;
+	}
+}
 
 int services__new(struct services **out)
 {
-	*out = calloc(1, sizeof(**out));
-	return *out ? 0 : -ENOMEM;
+	struct services *s = calloc(1, sizeof(*s));
+
+	if (s)
+		s->shown = calloc(1, sizeof(*s->shown));
+	if (!s || !s->shown) {
+		free(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
 }
 
 static void drop(struct services *s, struct entry *e)
 {
 	HASH_DEL(s->by_process, e);
+	free(e->labels);
 	free(e);
 }
 
@@ -37,6 +82,7 @@ void services__free(struct services *s)
 		return;
 	HASH_ITER(hh, s->by_process, e, next)
 	drop(s, e);
+	free(s->shown);
 	free(s);
 }
 
@@ -60,15 +106,20 @@ int services__set(struct services *s, uint32_t process, pid_t pid, const struct 
 		HASH_ADD(hh, s->by_process, process, sizeof(process), e);
 	}
 	e->pid = pid;
-	service_copy(&e->service, service);
-	return 0;
+	if (!pack(e, service))
+		return 0;
+	if (!e->labels)
+		drop(s, e);
+	return -ENOMEM;
 }
 
 const struct service *services__get(const struct services *s, uint32_t process)
 {
-	struct entry *e = find(s, process);
+	const struct entry *e = find(s, process);
 
-	return e ? &e->service : NULL;
+	if (e)
+		unpack(e, s->shown);
+	return e ? s->shown : NULL;
 }
 
 uint32_t services__cnt(const struct services *s)
@@ -83,7 +134,9 @@ const struct service *services__by_pid(const struct services *s, pid_t pid)
 	HASH_ITER(hh, s->by_process, e, next)
 	if (e->pid == pid)
 		found = e; /* later ones come later */
-	return found ? &found->service : NULL;
+	if (found)
+		unpack(found, s->shown);
+	return found ? s->shown : NULL;
 }
 
 int services__each(const struct services *s,
@@ -94,7 +147,10 @@ int services__each(const struct services *s,
 
 	HASH_ITER(hh, s->by_process, e, next)
 	{
-		got = e->pid > 0 ? fn(ctx, e->pid, &e->service) : 0;
+		if (e->pid <= 0)
+			continue;
+		unpack(e, s->shown);
+		got = fn(ctx, e->pid, s->shown);
 		if (got)
 			break;
 	}

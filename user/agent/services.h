@@ -23,7 +23,7 @@ static inline void services__freep(struct services **s)
  * -ENOMEM. */
 int services__set(struct services *s, uint32_t process, pid_t pid, const struct service *service);
 
-/* services__get - NULL when it is not known. Borrowed until the next call that changes something. */
+/* services__get - NULL when it is not known. Borrowed until the next call. */
 const struct service *services__get(const struct services *s, uint32_t process);
 
 /* services__cnt - how many. */

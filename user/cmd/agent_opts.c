@@ -56,6 +56,27 @@ static int parse_glob(void *field, const char *arg, struct err *e)
 	return 0;
 }
 
+/* "team" or "app.kubernetes.io/part-of=system". */
+static int parse_keep(void *field, const char *arg, struct err *e)
+{
+	struct agent_keeps *list = field;
+	const char *equals = strchr(arg, '=');
+	int len = equals ? (int)(equals - arg) : (int)strlen(arg);
+	const char *as = equals ? equals + 1 : arg;
+
+	if (list->cnt == AGENT_LABELS_MAX || !len || len > KUBE_TEXT_MAX ||
+	    strlen(as) > KUBE_TEXT_MAX)
+		return err_set(e, -PYE_EUSAGE, "want at most %u names, NAME or NAME=LABEL: %.60s",
+			       AGENT_LABELS_MAX, arg);
+	if (!label_is_name(as))
+		return err_set(e, -PYE_EUSAGE, "no label can be called %.60s: want NAME=LABEL", as);
+	snprintf(list->names[list->cnt], sizeof(list->names[0]), "%.*s", len, arg);
+	strcpy(list->as[list->cnt], as);
+	list->items[list->cnt] = (struct pods_keep){ list->names[list->cnt], list->as[list->cnt] };
+	list->cnt++;
+	return 0;
+}
+
 #define AT(member) offsetof(struct agent_opts, member)
 
 /* clang-format off */
@@ -131,6 +152,29 @@ static const struct opt_row sink_rows[] = {
 	{ 0, "sink", "TYPE=URL", OPT_CUSTOM, AT(sinks), NULL, SINK_HELP, false, sinks_option },
 	{ 0 },
 };
+static const struct opt_row kube_rows[] = {
+	{ 0, "kubernetes", "WHEN", OPT_STRING, AT(kubernetes), "auto",
+	  "watch the pods of this node, so that profiles have their names: on, off, or auto, in a pod", false, NULL },
+	{ 0, "node-name", "NAME", OPT_STRING, AT(node_name), NULL,
+	  "name of this node, in the API and in the label node; else the machine's", false, NULL },
+	{ 0, "include-namespace", "NS", OPT_CUSTOM, AT(include_ns), NULL,
+	  "keep profiles of pods of these namespaces only; * and ? stand for others; can be repeated", false, parse_glob },
+	{ 0, "exclude-namespace", "NS", OPT_CUSTOM, AT(exclude_ns), NULL,
+	  "keep none of these; can be repeated", false, parse_glob },
+	{ 0, "opt-in", NULL, OPT_FLAG, AT(opt_in), NULL,
+	  "only pods with the annotation " PODS_ENABLED ": \"true\"; else all but those with \"false\"", false, NULL },
+	{ 0, "pod-label", "NAME[=LABEL]", OPT_CUSTOM, AT(pod_labels), NULL,
+	  "put this label of pods on profiles, under another name if need be; can be repeated", false, parse_keep },
+	{ 0, "pod-annotation", "NAME[=LABEL]", OPT_CUSTOM, AT(pod_annotations), NULL,
+	  "the same of an annotation", false, parse_keep },
+	{ 0, "kube-api", "URL", OPT_STRING, AT(kube.api), NULL,
+	  "the API server, not that of KUBERNETES_SERVICE_HOST", false, NULL },
+	{ 0, "kube-ca", "FILE", OPT_STRING, AT(kube.ca), NULL,
+	  "whom to trust, not " KUBE_ACCOUNT "/ca.crt", false, NULL },
+	{ 0, "kube-token", "FILE", OPT_STRING, AT(kube.token), NULL,
+	  "bearer token, read for each request, not " KUBE_ACCOUNT "/token", false, NULL },
+	{ 0 },
+};
 static const struct opt_row other_rows[] = {
 	{ 0, "config", "FILE", OPT_STRING, AT(config), NULL,
 	  "read the settings that are not given here from this file, not from " AGENT_CONFIG
@@ -145,6 +189,7 @@ static const struct opt_group groups[] = {
 	{ "Sampling", sampling_rows, 0 },
 	{ "Store", store_rows, 0 },
 	{ "Services", service_rows, 0 },
+	{ "Kubernetes", kube_rows, 0 },
 	{ "Sinks", sink_rows, 0 },
 	{ "Limits", limit_opt_rows, 0 },
 	{ "Bursts", burst_rows, 0 },
@@ -204,6 +249,9 @@ static int check(const struct agent_opts *o, struct err *e)
 		return err_set(e, -PYE_EUSAGE, "--max-cpu: 1 to 100");
 	if (!o->burst_ns || o->burst_ns > o->burst_max_ns)
 		return err_set(e, -PYE_EUSAGE, "--burst-time: up to --burst-max");
+	if (strcmp(o->kubernetes, "auto") != 0 && strcmp(o->kubernetes, "on") != 0 &&
+	    strcmp(o->kubernetes, "off") != 0)
+		return err_set(e, -PYE_EUSAGE, "--kubernetes: auto, on or off");
 	return o->listen && *o->listen
 		       ? agent_listen_parse(o->listen, address, sizeof(address), &port, e)
 		       : 0;
@@ -295,7 +343,12 @@ const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_
 	       : a->rate != b->rate		  ? "rate"
 	       : !a->off_cpu_ns != !b->off_cpu_ns ? "off_cpu"
 	       : a->duration_ns != b->duration_ns ? "duration"
-	       : differ(a->socket, b->socket)	  ? "socket"
-	       : differ(a->listen, b->listen)	  ? "listen"
-						  : NULL;
+	       : differ(a->kubernetes, b->kubernetes) || differ(a->kube.api, b->kube.api) ||
+			       differ(a->kube.ca, b->kube.ca) ||
+			       differ(a->kube.token, b->kube.token)
+		       ? "kubernetes"
+	       : differ(a->node_name, b->node_name) ? "node_name"
+	       : differ(a->socket, b->socket)	    ? "socket"
+	       : differ(a->listen, b->listen)	    ? "listen"
+						    : NULL;
 }

@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/pods.h"
 #include "agent/relabel.h"
 #include "cmd/config.h"
+#include "cmd/kube_args.h"
 #include "cmd/options.h"
 #include "sink/spec.h"
 #include "store/store.h"
@@ -33,6 +35,13 @@ struct agent_globs {
 	uint32_t cnt;
 };
 
+/* Labels of pods that become labels of profiles. */
+struct agent_keeps {
+	struct pods_keep items[AGENT_LABELS_MAX];
+	char names[AGENT_LABELS_MAX][KUBE_TEXT_MAX + 1], as[AGENT_LABELS_MAX][KUBE_TEXT_MAX + 1];
+	uint32_t cnt;
+};
+
 struct agent_opts {
 	const char *config;
 	bool check_config;
@@ -46,6 +55,12 @@ struct agent_opts {
 	struct sink_list sinks;
 	struct relabel *relabel; /* NULL: no rules */
 	uint64_t max_cpu_pct, max_memory; /* of each CPU; bytes */
+	const char *kubernetes; /* auto, on, off */
+	const char *node_name; /* NULL: the machine's */
+	struct kube_args kube;
+	struct agent_globs include_ns, exclude_ns;
+	bool opt_in;
+	struct agent_keeps pod_labels, pod_annotations;
 	const char *socket, *listen; /* NULL: the default, if it can be had; "": none */
 	const char *kill_switch;
 	uint64_t burst_ns, burst_max_ns, burst_budget_ns, burst_bytes;

@@ -10,12 +10,14 @@
 #include "agent/services.h"
 #include "agent/window.h"
 #include "base/outbuf.h"
+#include "cmd/agent_problems.h"
 #include "cmd/agent_run.h"
 #include "cmd/session.h"
 #include "store/store.h"
 
 struct burst;
 struct httpd;
+struct kube;
 struct sender;
 
 /* Since the start. */
@@ -47,10 +49,14 @@ struct agent {
 	struct store_label
 		labels[AGENT_LABELS_MAX + 2]; /* node, those of the settings, room for one more */
 	struct service_rules rules;
+	struct pods pods;
+	struct kube *kube; /* NULL: pods are not known by name */
+	uint32_t unknown_pods; /* processes in pods without a name, at the last window */
 	struct window_opts window;
 	char node[HOST_NAME_MAX + 1];
 	int capture, before; /* descriptors of captures in memory */
 	struct agent_totals totals;
+	struct agent_problems problems;
 	char busiest[SERVICE_NAME_BYTES]; /* service of the last window */
 
 	/* beside */
@@ -92,6 +98,18 @@ int agent_wait_for(struct agent *a, int fd);
 
 /* agent_cpu_limit - what the settings allow, in percent of one CPU. */
 uint32_t agent_cpu_limit(const struct agent_opts *o);
+
+/* --- agent_kube.c --- */
+
+/* agent_kube_start - first of all: it has nothing of what is opened later. 0 or an error with its sentence. */
+int agent_kube_start(struct agent *a, struct err *e);
+void agent_kube_set(struct agent *a); /* the settings are new */
+void agent_kube_tick(struct agent *a, uint64_t now_ns);
+void agent_kube_settle(
+	struct agent *a); /* a window is about to be written: take what is known of its pods */
+void agent_kube_text(const struct agent *a, struct outbuf *b);
+void agent_kube_json(const struct agent *a, struct outbuf *b);
+void agent_kube_metrics(const struct agent *a, struct outbuf *b);
 
 /* --- agent_burst.c --- */
 

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/select.h"
+#include "kube/watch.h"
 #include "sink/sender.h"
 
 #define SECOND	 1000000000ull
@@ -92,6 +93,7 @@ static void write_window(struct agent *a, int fd)
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	struct window_result got = { 0 };
 
+	agent_kube_settle(a);
 	agent_write(a, fd, &a->window, &got);
 	a->window_ns = now_ns();
 	t->windows++;
@@ -175,6 +177,7 @@ static void agent_done(struct agent *a)
 	services__free(a->services);
 	store__free(a->store);
 	sender__stop(a->sender);
+	kube__stop(a->kube);
 	agent_settings_free(a->settings);
 }
 
@@ -182,6 +185,11 @@ static void set_node(struct agent *a)
 {
 	struct utsname uts = { 0 };
 
+	if (a->opts->node_name && *a->opts->node_name) {
+		text_escape(a->node, sizeof(a->node), a->opts->node_name,
+			    strlen(a->opts->node_name));
+		return;
+	}
 	uname(&uts);
 	text_escape(a->node, sizeof(a->node), uts.nodename, strlen(uts.nodename));
 }
@@ -195,10 +203,13 @@ static uint64_t offset_of(const char *node, uint64_t window_ns)
 static int open_agent(struct agent *a, struct err *e)
 {
 	const struct store_mended *mended;
-	int err = 0;
+	int err;
 
+	/* first: these have nothing of what is opened here */
+	set_node(a);
+	err = agent_kube_start(a, e);
 	a->sinks = a->opts->sinks;
-	if (a->sinks.cnt) /* first: it has nothing of what is opened here */
+	if (!err && a->sinks.cnt)
 		err = sender__start(&a->sender, a->opts->store, &a->sinks, e);
 	err = err ? err : store__open(&a->store, a->opts->store, STORE_WRITE, e);
 	err = err ? err : services__new(&a->services);
@@ -209,10 +220,23 @@ static int open_agent(struct agent *a, struct err *e)
 		log_info("the catalogue was mended: %" PRIu64 " added, %" PRIu64 " gone, %" PRIu64
 			 " files are no windows",
 			 mended->added, mended->removed, mended->unreadable);
-	set_node(a);
 	agent_set_labels(a);
 	a->capture = new_capture();
 	return a->capture < 0 ? a->capture : agent_side_open(a, e);
+}
+
+/* What came of it, and the last window. */
+static int finish(struct agent *a, struct err *e)
+{
+	write_window(a, a->capture);
+	log_info("%" PRIu64 " windows, %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
+		 " lost, %" PRIu64 " profiles not written",
+		 a->totals.windows, a->totals.profiles, a->totals.samples, a->totals.lost,
+		 a->totals.unwritten);
+	return a->totals.unwritten
+		       ? err_set(e, -PYE_EOUTPUT, "%" PRIu64 " profiles could not be written",
+				 a->totals.unwritten)
+		       : 0;
 }
 
 int agent_run(const struct agent_start *start, struct agent_settings *settings, struct err *e)
@@ -245,28 +269,26 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 		.side = &side,
 		.arguments = start->arguments,
 	};
-	int err = open_agent(&a, e);
+	int err;
 
-	if (err)
-		return err;
-	side.fd = a.epoll_fd;
-	a.max_cpu_pct = so.max_cpu_pct = agent_cpu_limit(o);
-	so.limits.split.offset_ns = offset_of(a.node, o->window_ns);
-	err = session__new(&a.session, &so, e);
+	agent_problems_look(&a.problems, o);
+	err = open_agent(&a, e);
+	if (!err) {
+		side.fd = a.epoll_fd;
+		a.max_cpu_pct = so.max_cpu_pct = agent_cpu_limit(o);
+		so.limits.split.offset_ns = offset_of(a.node, o->window_ns);
+		err = session__new(&a.session, &so, e);
+	}
 	err = err ? err : session__run(a.session, a.capture, &run, e);
 	if (err == -PYE_ENOTPYTHON) { /* of a machine without Python there is nothing to say */
 		log_info("no Python process was seen");
 		return 0;
 	}
-	if (err)
-		return err;
-	write_window(&a, a.capture);
-	log_info("%" PRIu64 " windows, %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
-		 " lost, %" PRIu64 " profiles not written",
-		 a.totals.windows, a.totals.profiles, a.totals.samples, a.totals.lost,
-		 a.totals.unwritten);
-	return a.totals.unwritten
-		       ? err_set(e, -PYE_EOUTPUT, "%" PRIu64 " profiles could not be written",
-				 a.totals.unwritten)
-		       : 0;
+	if (!err)
+		return finish(&a, e);
+	if (!a.totals.windows) {
+		agent_side_close(&a);
+		agent_problems_stay(&a.problems, a.opts, err, e);
+	}
+	return err;
 }

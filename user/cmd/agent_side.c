@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/agent_priv.h"
+#include "kube/watch.h"
 #include "net/httpd.h"
 #include "sink/sender.h"
 
@@ -48,6 +49,7 @@ void agent_set_labels(struct agent *a)
 	const struct agent_opts *o = a->opts;
 	uint32_t cnt = 0;
 
+	agent_kube_set(a);
 	put_label(a, &cnt, (struct store_label){ "node", a->node });
 	for (uint32_t i = 0; i < o->labels.cnt; i++)
 		put_label(a, &cnt, o->labels.items[i]);
@@ -56,7 +58,8 @@ void agent_set_labels(struct agent *a)
 					   .include = o->include.items,
 					   .include_cnt = o->include.cnt,
 					   .exclude = o->exclude.items,
-					   .exclude_cnt = o->exclude.cnt };
+					   .exclude_cnt = o->exclude.cnt,
+					   .pods = &a->pods };
 	a->window = (struct window_opts){ .labels = a->labels,
 					  .label_cnt = cnt,
 					  .rules = &a->rules,
@@ -279,6 +282,8 @@ static void on_http(void *ctx, const struct httpd_request *r)
 		answer_text(r, 405, "text/plain", "GET only\n", 9);
 	else if (!strcmp(r->path, "/metrics"))
 		answer_metrics(a, r);
+	else if (ready && a->problems.len)
+		answer_text(r, 503, "text/plain; charset=utf-8", a->problems.text, a->problems.len);
 	else if (health || ready)
 		(health ? agent_is_alive(a) : agent_is_ready(a))
 			? answer_text(r, 200, "text/plain", "ok\n", 3)
@@ -347,7 +352,8 @@ int agent_side_open(struct agent *a, struct err *e)
 	a->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (a->epoll_fd < 0)
 		return -errno;
-	err = open_control(a, e);
+	err = a->kube ? agent_wait_for(a, kube__fd(a->kube)) : 0;
+	err = err ? err : open_control(a, e);
 	return err ? err : open_http(a, e);
 }
 
@@ -355,9 +361,12 @@ void agent_side_close(struct agent *a)
 {
 	agent_burst_stop(a);
 	control__free(a->control);
+	a->control = NULL;
 	httpd__free(a->httpd);
+	a->httpd = NULL;
 	if (a->epoll_fd >= 0)
 		close(a->epoll_fd);
+	a->epoll_fd = -1;
 }
 
 void agent_side_tick(void *ctx, uint64_t now)
@@ -370,6 +379,7 @@ void agent_side_tick(void *ctx, uint64_t now)
 		control__turn(a->control, now);
 	if (a->httpd)
 		httpd__turn(a->httpd);
+	agent_kube_tick(a, now);
 	if (a->reload)
 		reload(a);
 	if (a->burst_asked)

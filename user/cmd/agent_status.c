@@ -154,6 +154,7 @@ void agent_metrics(const struct agent *a, struct outbuf *b)
 		       "# HELP pyebpf_build_info the version\n# TYPE pyebpf_build_info gauge\n"
 		       "pyebpf_build_info{version=\"%s\"} 1\n",
 		       PYEBPF_VERSION);
+	agent_kube_metrics(a, b);
 	agent_sinks_metrics(a->sender, b);
 }
 
@@ -182,6 +183,8 @@ void agent_status_json(const struct agent *a, struct outbuf *b)
 		outbuf__printf(b, ",\"%s\":", n.v[i].name);
 		put_number(b, n.v[i].value);
 	}
+	outbuf__puts(b, ",\"kubernetes\":");
+	agent_kube_json(a, b);
 	outbuf__puts(b, ",\"sinks\":");
 	agent_sinks_json(a->sender, b);
 	outbuf__puts(b, "}\n");
@@ -224,5 +227,6 @@ void agent_status_text(const struct agent *a, struct outbuf *b)
 		       t->bursts, t->bursts_failed, t->burst_calls, t->burst_lost,
 		       (double)a->burst_tokens_ns / 1e9, a->burst ? "; now: " : "",
 		       a->burst ? a->burst_what : "");
+	agent_kube_text(a, b);
 	agent_sinks_text(a->sender, b);
 }

@@ -207,6 +207,7 @@ int cmd_doctor(int argc, char **argv)
 	if (rest.command_cnt || rest.operand_cnt)
 		return err_exit_code(options_usage(&command, "it takes no operands"));
 	checkup__around(&c);
+	checkup__pod(&c, NULL);
 	checkup__privilege(&c);
 	checkup__kernel(&c);
 	if (opts.json && print_json(&c))

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -36,7 +37,7 @@ static const char *host_pids(enum where where)
 	return "run pyebpf outside of that namespace";
 }
 
-static void check_place(struct checkup *c)
+void checkup__place(struct checkup *c)
 {
 	struct check *check;
 
@@ -78,6 +79,8 @@ static void check_tracefs(struct checkup *c)
 	static const char *const roots[] = { "/sys/kernel/tracing", "/sys/kernel/debug/tracing" };
 
 	for (size_t i = 0; i < 2; i++) {
+		bool read_only = false;
+		struct statvfs fs;
 		char path[64];
 		unsigned int left;
 
@@ -85,10 +88,15 @@ static void check_tracefs(struct checkup *c)
 		if (access(path, F_OK))
 			continue;
 		left = left_probes(path);
-		checkup__add(c, GROUP, "tracefs", left ? CHECK_NOTE : CHECK_OK,
-			     left ? "%s: %u uprobes of other programs lie in uprobe_events"
-				  : "%s (not needed)",
-			     roots[i], left);
+		if (statvfs(path, &fs) == 0)
+			read_only = fs.f_flag & ST_RDONLY;
+		if (left)
+			checkup__add(c, GROUP, "tracefs", CHECK_NOTE,
+				     "%s: %u uprobes of other programs lie in uprobe_events",
+				     roots[i], left);
+		else
+			checkup__add(c, GROUP, "tracefs", CHECK_OK, "%s%s (not needed)", roots[i],
+				     read_only ? ", read-only" : "");
 		return;
 	}
 	checkup__add(c, GROUP, "tracefs", CHECK_NOTE, "not to be seen here, and not needed");
@@ -163,7 +171,7 @@ static void check_stubs(struct checkup *c)
 
 void checkup__around(struct checkup *c)
 {
-	check_place(c);
+	checkup__place(c);
 	check_tracefs(c);
 	check_memlock(c);
 	check_tracers(c);

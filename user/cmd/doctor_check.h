@@ -47,6 +47,13 @@ void checkup__kernel(struct checkup *c); /* features, each by using it */
 void checkup__privilege(struct checkup *c); /* capabilities, rules, filters */
 void checkup__around(struct checkup *c); /* namespaces, file systems, limits, other tracers */
 
+/* Parts of these that the agent looks at, too. */
+void checkup__place(struct checkup *c);
+void checkup__capabilities(struct checkup *c);
+
+/* checkup__pod - what only a pod of Kubernetes can lack; elsewhere nothing. @store: of the agent; NULL: the variable says it, or the usual one. */
+void checkup__pod(struct checkup *c, const char *store);
+
 /* checkup__err - 0; -PYE_EPRIV when a privilege is missing, else -PYE_EKERNEL when the kernel lacks
  * something that cannot be done without. */
 int checkup__err(const struct checkup *c);

@@ -35,7 +35,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void check_capabilities(struct checkup *c)
+void checkup__capabilities(struct checkup *c)
 {
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		bool has = !caps_missing(CAPS(wanted[i].number));
@@ -126,7 +126,7 @@ static void check_filters(struct checkup *c)
 void checkup__privilege(struct checkup *c)
 {
 	checkup__add(c, GROUP, "user", CHECK_NOTE, "uid %u", geteuid());
-	check_capabilities(c);
+	checkup__capabilities(c);
 	check_rules(c);
 	check_inline(c);
 	check_lockdown(c);
