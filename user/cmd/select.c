@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cmd/pod_target.h"
 #include "cmd/session_priv.h"
 #include "proc/cgroup.h"
 #include "proc/info.h"
@@ -57,18 +58,47 @@ struct selection {
 	unsigned int unseen; /* processes that could not be looked at: too many at once */
 };
 
+static int add_container(struct selection *sel, const char *id, struct err *e)
+{
+	size_t room = PYE_CGROUPS_MAX - sel->rule.cgroup_cnt;
+	int cnt = cgroup_by_container(id, sel->cgroups + sel->rule.cgroup_cnt, room, e);
+
+	if (cnt > 0)
+		sel->rule.cgroup_cnt += (size_t)cnt;
+	return cnt < 0 ? cnt : 0;
+}
+
+/* Of those that have run in a pod some have ended. */
+static int add_pod(struct selection *sel, const char *pod, const struct select_list *containers,
+		   struct err *e)
+{
+	struct pod_target target;
+	char shown[512];
+	int err = pod_target_find(pod, containers, &target, e), found = 0;
+
+	for (uint32_t i = 0; !err && i < target.cnt; i++) {
+		err = add_container(sel, target.ids[i], e);
+		found += !err;
+		err = err == -PYE_ETARGET ? 0 : err;
+	}
+	if (err || found)
+		return err;
+	text_escape(shown, sizeof(shown), pod, strlen(pod));
+	err_set(e, 0, "no process of pod %s is seen here%s%s", shown,
+		target.node[0] ? "; it is on node " : "", target.node);
+	err_hint(e, "pyebpf has to run on that node, in a pod with hostPID: true");
+	return -PYE_ETARGET;
+}
+
 static int add_containers(struct selection *sel, const struct select_args *args, struct err *e)
 {
-	for (size_t i = 0; i < args->containers.cnt; i++) {
-		size_t room = PYE_CGROUPS_MAX - sel->rule.cgroup_cnt;
-		int cnt = cgroup_by_container(args->containers.items[i],
-					      sel->cgroups + sel->rule.cgroup_cnt, room, e);
+	int err = 0;
 
-		if (cnt < 0)
-			return cnt;
-		sel->rule.cgroup_cnt += (size_t)cnt;
-	}
-	return 0;
+	for (size_t i = 0; i < args->pods.cnt && !err; i++)
+		err = add_pod(sel, args->pods.items[i], &args->containers, e);
+	for (size_t i = 0; i < args->containers.cnt && !args->pods.cnt && !err; i++)
+		err = add_container(sel, args->containers.items[i], e);
+	return err;
 }
 
 int select_new(struct session *s, struct err *e)

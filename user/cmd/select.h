@@ -30,7 +30,8 @@ struct select_list {
 /* The options, a group of their own. */
 struct select_args {
 	bool all, host_wide;
-	struct select_list comms, cgroups, containers;
+	struct select_list comms, cgroups, containers,
+		pods; /* with pods, containers are names in these */
 };
 
 extern const struct opt_row select_rows[];

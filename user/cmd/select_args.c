@@ -24,14 +24,17 @@ const struct opt_row select_rows[] = {
 	{ 0, "cgroup", "PATH", OPT_CUSTOM, AT(cgroups), NULL,
 	  "the processes in a cgroup (version 1 or 2) and below it; can be repeated", false, add },
 	{ 0, "container", "ID", OPT_CUSTOM, AT(containers), NULL,
-	  "the processes of a container, by the beginning of its id; can be repeated", false, add },
+	  "the processes of a container, by the beginning of its id, or with --pod by its name; can be repeated", false, add },
+	{ 0, "pod", "NS/NAME", OPT_CUSTOM, AT(pods), NULL,
+	  "the processes of a pod of Kubernetes on this node, or of the containers of it that --container names; can be repeated", false, add },
 	{ 0 },
 };
 /* clang-format on */
 
 bool select_any(const struct select_args *args)
 {
-	return args->all || args->comms.cnt || args->cgroups.cnt || args->containers.cnt;
+	return args->all || args->comms.cnt || args->cgroups.cnt || args->containers.cnt ||
+	       args->pods.cnt;
 }
 
 int select_check(const struct select_args *args, bool pids, const struct opt_rest *rest,
@@ -41,7 +44,8 @@ int select_check(const struct select_args *args, bool pids, const struct opt_res
 		return options_usage(
 			command,
 			"want processes (-p PID, -a and the like) or a command (-- CMD), one of the two");
-	if (args->all && (pids || args->comms.cnt || args->cgroups.cnt || args->containers.cnt))
+	if (args->all && (pids || args->comms.cnt || args->cgroups.cnt || args->containers.cnt ||
+			  args->pods.cnt))
 		return options_usage(command, "-a means all processes already");
 	return 0;
 }
