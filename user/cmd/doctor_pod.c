@@ -87,8 +87,9 @@ static void check_api(struct checkup *c)
 	}
 	check = checkup__add(c, GROUP, "api_token", CHECK_NOTE,
 			     "%s cannot be read: the API server cannot be asked about pods", token);
-	check_fix(check, "in the pod: serviceAccountName: pyebpf, automountServiceAccountToken: "
-			 "true");
+	check_fix(check,
+		  "in the pod: serviceAccountName: pyebpf-agent, automountServiceAccountToken: "
+		  "true");
 }
 
 /* Nothing at all of what a manifest asks for: it is no slip of the manifest's. */

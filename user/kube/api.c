@@ -180,7 +180,7 @@ static void explain_status(struct asker *a)
 	err_set(&a->e, -PYE_ETARGET, "%s (%ld%s%s)", what, a->status, *said ? ": " : "", said);
 	err_hint(
 		&a->e, "%s",
-		a->status == 401 ? "in the pod: serviceAccountName: pyebpf, "
+		a->status == 401 ? "in the pod: serviceAccountName: pyebpf-agent, "
 				   "automountServiceAccountToken: true"
 		: a->status == 403
 			? "in the ClusterRole: rules: [{apiGroups: [\"\"], resources: [pods], verbs: "
