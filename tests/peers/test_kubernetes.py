@@ -151,6 +151,22 @@ def labels_of(name):
     return {k[len("label: "):]: v for k, v in parts.items()}
 
 
+def test_names_of_pods_are_right_on_every_profile(cluster):
+    """Each pod runs a function of its own: it is in its profiles, and in none else."""
+    wanted = {"busy_" + name: (namespace, name) for namespace, name in WORK}
+
+    def found():
+        seen = collections.defaultdict(set)
+        for profile in cluster.profiles(cluster.windows()):
+            functions = {frame[0].rpartition(".")[2] for stack in profile.stacks for frame in stack} & set(wanted)
+            for function in functions:
+                labels = labels_of(profile)
+                seen[function].add((labels.get("namespace"), labels.get("pod"), labels.get("container"), labels.get("team"), labels.get("node")))
+        return seen if set(seen) == set(wanted) else None
+    seen = nodes.until(found, "a window with the three pods", 60)
+    assert {f: s for f, s in seen.items()} == {f: {(ns, name, "main", "blue", nodes.NAME)} for f, (ns, name) in wanted.items()}
+
+
 @pytest.mark.parametrize("namespace, name", WORK)
 def test_a_trace_of_a_pod(cluster, tmp_path, namespace, name):
     out = tmp_path / "trace.json.gz"
