@@ -153,6 +153,20 @@ def test_no_more_than_the_table_holds(tmp_path):
     assert got["%s:2(one)" % prog] == 9
 
 
+def test_filters(tmp_path):
+    """By file; what is left out counts as its caller's time."""
+    prog, own, path = tmp_path / "prog.py", tmp_path / "own.py", tmp_path / "t.pstats"
+    own.write_text("import time\ndef outer(f): f(nap)\ndef nap(): time.sleep(0.02)\n")
+    prog.write_text("import own\ndef between(f): f()\nfor _ in range(5): own.outer(between)\n")
+    for options, there in (["--include", "own"], {"outer", "nap"}), (["--exclude", "own.py"], {"between", "<module>"}):
+        for time_too in ((), ("--time",)):
+            done = count(lib.command(ONE) + [prog], path, "--force", *options, *time_too)
+            assert done.returncode == 0, lib.text(done.stderr)
+            mine = {**sums(path, prog), **sums(path, own)}
+            assert set(mine) - {"<module>"} == there - {"<module>"} and all(mine[f][1] == 5 for f in there - {"<module>"})
+    assert mine["between"][2] >= 0.09, "it has what its callee took"
+
+
 def test_as_text(tmp_path):
     out = tmp_path / "out"
     done = lib.sh([lib.BINARY, "trace", "-q", *COUNT, "--time", "--", *lib.command(ONE), COUNTED, out, "50"])
@@ -180,7 +194,7 @@ def test_other_formats(form, tmp_path):
 
 @pytest.mark.parametrize("options, reason", [
     (["--count"], "--engine inline"), ([*INLINE, "--time"], "--count"), ([*COUNT, "-f", "firefox"], "in time"),
-    ([*COUNT, "--include", "x"], "goes with"), ([*COUNT, "-s"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
+    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "-s"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
 def test_what_does_not_go_together(options, reason):
     done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)

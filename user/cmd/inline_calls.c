@@ -19,6 +19,8 @@
 #include "cmd/outputs.h"
 #include "cmd/sum.h"
 #include "export/summary.h"
+#include "profile/code_glob.h"
+#include "profile/place.h"
 
 #define QUIET_MS  20 /* between two looks when nothing new came: only names come */
 #define SECOND_NS 1000000000ull
@@ -34,6 +36,7 @@ struct calls {
 	int64_t start_unix_ns;
 	unsigned int number; /* of the last snapshot */
 	struct inline_count_view view;
+	bool *kept; /* by function, of the view: what --include and --exclude leave */
 };
 
 /* The sums as if they had been collected from a trace. */
@@ -86,6 +89,32 @@ static int shape_head(struct calls *c, struct shape *s)
 	return err;
 }
 
+static bool any_meant(const struct glob_list *globs, const char *file)
+{
+	const char *below = NULL;
+
+	place_of_file(file, &below);
+	for (size_t i = 0; i < globs->cnt; i++)
+		if (code_glob_matches(globs->v[i], file, below))
+			return true;
+	return false;
+}
+
+static int choose_funcs(struct calls *c)
+{
+	const struct filter_opts *filter = &c->t.opts->filter;
+
+	free(c->kept);
+	c->kept = calloc(c->view.func_cnt + 1ul, sizeof(*c->kept));
+	for (uint32_t i = 0; c->kept && i < c->view.func_cnt; i++) {
+		const char *file = strpool__get(c->view.strings, c->view.funcs[i].file);
+
+		c->kept[i] = (!filter->include.cnt || any_meant(&filter->include, file)) &&
+			     !any_meant(&filter->exclude, file);
+	}
+	return c->kept ? 0 : -ENOMEM;
+}
+
 static int shape_funcs(struct calls *c, struct shape *s)
 {
 	const struct inline_count_view *v = &c->view;
@@ -104,31 +133,49 @@ static int shape_funcs(struct calls *c, struct shape *s)
 		err = err ? err : text(s, strpool__get(v->strings, f->name), &to->name);
 		err = err ? err : text(s, strpool__get(v->strings, f->qualname), &to->qualname);
 		to->short_file = to->file;
-		s->r.totals.written += f->calls + f->resumes;
+		if (c->kept[i])
+			s->r.totals.written += f->calls + f->resumes;
 	}
 	s->r.funcs = s->funcs;
 	s->r.func_cnt = v->func_cnt;
 	return err;
 }
 
-static void shape_stacks(struct calls *c, struct shape *s)
+/* What a function that is left out took is its caller's. */
+static int shape_nodes(struct calls *c, struct shape *s, uint32_t *cnt)
+{
+	const struct inline_count_view *v = &c->view;
+	auto_free uint32_t *stack_of = calloc(v->node_cnt + 1ul, sizeof(*stack_of));
+
+	if (!stack_of)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < v->node_cnt; i++) {
+		const struct inline_count_node *n = &v->nodes[i];
+		uint32_t caller = n->caller == INLINE_COUNT_NONE ? 0 : stack_of[n->caller];
+
+		stack_of[i] = c->kept[n->func] ? (*cnt)++ : caller;
+		if (c->kept[n->func])
+			s->stacks[stack_of[i]] = (struct agg_stack){ .parent = caller,
+								     .func = n->func,
+								     .calls = n->calls,
+								     .self_ns = n->self_ns };
+		else if (caller)
+			s->stacks[caller].self_ns += n->self_ns;
+	}
+	return 0;
+}
+
+static int shape_stacks(struct calls *c, struct shape *s)
 {
 	const struct inline_count_view *v = &c->view;
 	uint32_t cnt = 1;
+	int err = 0;
 
 	s->stacks[0] = (struct agg_stack){ .parent = AGG_NONE, .func = AGG_NONE };
-	for (uint32_t i = 0; c->time && i < v->node_cnt; i++) {
-		const struct inline_count_node *n = &v->nodes[i];
-
-		s->stacks[cnt++] = (struct agg_stack){
-			.parent = n->caller == INLINE_COUNT_NONE ? 0 : n->caller + 1,
-			.func = n->func,
-			.calls = n->calls,
-			.self_ns = n->self_ns,
-		};
-	}
+	if (c->time)
+		err = shape_nodes(c, s, &cnt);
 	for (uint32_t i = 0; !c->time && i < v->func_cnt; i++)
-		if (v->funcs[i].calls)
+		if (v->funcs[i].calls && c->kept[i])
 			s->stacks[cnt++] =
 				(struct agg_stack){ .func = i, .calls = v->funcs[i].calls };
 	s->r.stacks = s->stacks;
@@ -137,6 +184,7 @@ static void shape_stacks(struct calls *c, struct shape *s)
 	s->r.totals.generated = s->r.totals.written + v->lost;
 	s->r.totals.end_ns = now_ns();
 	s->r.totals.complete = true;
+	return err;
 }
 
 /* The middle of a bucket. */
@@ -194,7 +242,7 @@ static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, si
 	outbuf__printf(&b, "\n%17s %10s %10s %10s %10s  %s\n", "runs", "p50", "p90", "p99", "max",
 		       "filename:lineno(function)");
 	for (uint32_t i = 0; i < c->view.func_cnt; i++)
-		if (c->view.funcs[i].spans)
+		if (c->view.funcs[i].spans && c->kept[i])
 			put_shares(&b, c, &c->view.funcs[i]);
 	err = outbuf__flush(&b);
 	outbuf__done(&b);
@@ -211,10 +259,11 @@ static int write_sums(struct calls *c, const char *path, struct err *e)
 
 	output.path = path;
 	err = err ? err : shape_head(c, &shape);
+	err = err ? err : choose_funcs(c);
 	err = err ? err : shape_funcs(c, &shape);
+	err = err ? err : shape_stacks(c, &shape);
 	if (err)
 		return err;
-	shape_stacks(c, &shape);
 	c->t.result->totals = shape.r.totals;
 	err = sum__init(&sum, false, false, output.full_files);
 	err = err ? err : aggregate__merge(sum.all, &shape.r);
@@ -276,18 +325,33 @@ static int loop(struct calls *c)
 	return got < 0 ? got : 0;
 }
 
+/* By module and file alone. */
+static bool is_filter_known(const struct filter_opts *filter)
+{
+	struct filter_opts rest = *filter;
+
+	for (size_t i = 0; i < filter->include.cnt + filter->exclude.cnt; i++)
+		if (!strcmp(i < filter->include.cnt ? filter->include.v[i]
+						    : filter->exclude.v[i - filter->include.cnt],
+			    "__main__"))
+			return false;
+	rest.include.cnt = rest.exclude.cnt = 0;
+	return !filters_any(&rest);
+}
+
 static int check_options(const struct session_opts *o, struct err *e)
 {
 	const struct limit_opts *l = &o->limits;
 
 	if (!o->command && o->pid_cnt != 1)
 		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
-	if (o->select || o->subprocesses || o->record_rings || filters_any(&o->filter) ||
+	if (o->select || o->subprocesses || o->record_rings || !is_filter_known(&o->filter) ||
 	    l->max_events || l->max_bytes || l->split.events || l->split.bytes || l->keep_ns ||
 	    l->triggers.cnt || l->overhead_pct || o->wait_when_full)
 		return err_set(
 			e, -PYE_EUSAGE,
-			"--count goes with -p or -- CMD, -d and what says where the sums go");
+			"--count goes with -p or -- CMD, -d, --include and --exclude (but not of "
+			"__main__) and what says where the sums go");
 	return 0;
 }
 
@@ -357,6 +421,7 @@ int inline_calls(const struct session_opts *opts, const struct output_opts *outp
 		inline_target__wait(&c.t);
 	result->child_status = c.t.child_status;
 	inline_count__free(c.count);
+	free(c.kept);
 	inline_target__done(&c.t);
 	return err;
 }
