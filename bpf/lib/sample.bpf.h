@@ -25,6 +25,8 @@ struct off_cpu {
 #define PF_EXITING 4
 #define PF_KTHREAD 0x200000 /* the idle threads, too */
 
+#define IS_SAMPLE  1 /* for `ip` of thread_get(): no probe's, and a thread without room is a loss */
+
 /* sampled_thread - state of the current thread; NULL: it is not sampled, is the kernel's own, or is ending:
  * its last number has been sent, or will be now. */
 static __always_inline struct thread *sampled_thread(void)
@@ -33,7 +35,7 @@ static __always_inline struct thread *sampled_thread(void)
 
 	if (bpf_get_current_task_btf()->flags & (PF_EXITING | PF_KTHREAD))
 		return NULL;
-	t = thread_get(0, 0);
+	t = thread_get(0, IS_SAMPLE);
 	if (!t || t->flags & T_ANNOUNCED)
 		return t;
 	t->seq++; /* the sample is lost: the hole shows once the thread is announced */
