@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Questions to ClickHouse (see clickhouse.c for the tables). FINAL makes one of rows that came twice; the sums are made by the
- * shards and put together by the one that is asked.
+ * Questions to ClickHouse (see clickhouse.c for the tables). The sums are made by the shards and put together by the one that is asked; a
+ * row that came twice is counted once. A question is small, however much it is about: types, a sum for each, then the names of the stacks that came back.
  */
 #include "sink/ask.h"
 
@@ -23,6 +23,9 @@
 #define REPLY_MAX     (512u << 20)
 #define BUFFER_SIZE   4096
 #define FRAMES_MAX    TRACE_SAMPLE_FRAMES
+#define NAMED_AT_ONCE 4000u /* stacks that are asked for by their numbers */
+#define NAMED_MAX     (4 * NAMED_AT_ONCE) /* for more the server finds out which */
+#define NAMES	      "SELECT stack, any(names), any(files), any(lines) FROM stacks"
 #define UNKNOWN_STACK "[a stack whose names are not there so far]"
 
 int ask_spec(struct sink_spec *out, const char *text, struct err *e)
@@ -161,20 +164,39 @@ static int send_question(struct answer *x, const struct ask *a, struct err *e)
 	return err ? err : wait_for(x, e);
 }
 
-/* @before and @after: of SQL around the conditions. */
-static int ask_for(struct answer *x, const struct ask *a, const char *before, const char *after,
-		   struct err *e)
+/* @put: writes the SQL. */
+static int ask_sql(struct answer *x, const struct ask *a,
+		   void (*put)(struct outbuf *b, const struct ask *a, const void *what),
+		   const void *what, struct err *e)
 {
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
 	int err = outbuf__init(&b, BUFFER_SIZE, membuf__write, &x->request.body);
 
 	if (err)
 		return err;
-	outbuf__puts(&b, before);
-	put_where(&b, a);
-	outbuf__puts(&b, after);
+	put(&b, a, what);
 	err = outbuf__flush(&b);
 	return err ? err : send_question(x, a, e);
+}
+
+/* Of SQL around the conditions. */
+struct around {
+	const char *before, *after;
+};
+
+static void put_around(struct outbuf *b, const struct ask *a, const void *what)
+{
+	const struct around *around = what;
+
+	outbuf__puts(b, around->before);
+	put_where(b, a);
+	outbuf__puts(b, around->after);
+}
+
+static int ask_for(struct answer *x, const struct ask *a, const char *before, const char *after,
+		   struct err *e)
+{
+	return ask_sql(x, a, put_around, &(const struct around){ before, after }, e);
 }
 
 /* --- rows --- */
@@ -280,6 +302,7 @@ struct totals {
 	uint32_t cnt, cap;
 	struct idmap by_stack;
 	uint64_t profiles, period;
+	bool twice; /* rows are there that came twice, or it is not known */
 	int64_t first_ns, last_ns;
 	bool any[VALUE_CNT];
 };
@@ -290,21 +313,47 @@ static void totals_done(struct totals *t)
 	idmap__done(&t->by_stack);
 }
 
-static int ask_span(const struct ask *a, struct totals *t, struct err *e)
+/*
+ * Which types of values there are, of how many profiles, and whether rows are there twice. A window's rows come in one block, so those
+ * that count (one for each window) tell it for all; they are a third of what there is to look at.
+ */
+static int ask_kinds(const struct ask *a, struct totals *t, struct err *e)
 {
 	auto_fn(answer_done) struct answer x = { 0 };
-	int err = ask_for(
-		&x, a,
-		"SELECT uniqExact(profile), min(start_ns), max(end_ns), max(period) FROM profiles",
-		"", e);
+	int err = ask_for(&x, a,
+			  "SELECT type, count(), uniqExact(if(type IN ('samples/count', "
+			  "'calls/count'), profile, 0)), min(start_ns), max(end_ns), max(period) "
+			  "FROM profiles",
+			  " GROUP BY type", e);
 
-	if (err)
-		return err;
-	t->profiles = take_u64(&x);
-	t->first_ns = (int64_t)take_u64(&x);
-	t->last_ns = (int64_t)take_u64(&x);
-	t->period = take_u64(&x);
-	return x.bad ? not_understood(e) : 0;
+	t->profiles = t->period = 0;
+	t->twice = true; /* unless it is known */
+	t->first_ns = INT64_MAX;
+	t->last_ns = INT64_MIN;
+	while (!err && x.at < x.end && !x.bad) {
+		struct text type = take_text(&x);
+		uint64_t rows = take_u64(&x), distinct = take_u64(&x), period;
+		int64_t first_ns = (int64_t)take_u64(&x), last_ns = (int64_t)take_u64(&x);
+		bool counts;
+
+		period = take_u64(&x);
+		for (unsigned int i = 0; i < VALUE_CNT && !x.bad; i++)
+			t->any[i] |= is_text(&type, value_types[i]);
+		counts = is_text(&type, value_types[VALUE_SAMPLES]) ||
+			 is_text(&type, value_types[VALUE_CALLS]);
+		if (counts)
+			t->twice = distinct != rows;
+		t->profiles = counts ? distinct : t->profiles ? t->profiles : rows;
+		t->first_ns = first_ns < t->first_ns ? first_ns : t->first_ns;
+		t->last_ns = last_ns > t->last_ns ? last_ns : t->last_ns;
+		t->period = period > t->period ? period : t->period;
+	}
+	if (err || x.bad)
+		return err ? err : not_understood(e);
+	if (t->any[VALUE_CALLS] && t->any[VALUE_SAMPLES])
+		return err_set(e, -PYE_EFORMAT,
+			       "there are profiles of samples and of calls: they do not add up");
+	return 0;
 }
 
 static int add_total(struct totals *t, uint64_t stack, enum value which, int64_t value)
@@ -320,33 +369,68 @@ static int add_total(struct totals *t, uint64_t stack, enum value which, int64_t
 	if (!t->v)
 		return -ENOMEM;
 	t->v[at].values[which] += value;
-	t->any[which] = true;
 	return 0;
 }
 
-static int ask_totals(const struct ask *a, struct totals *t, struct err *e)
+/* One type at a time: its rows lie together, and are grouped by a number alone. */
+static int ask_type(const struct ask *a, struct totals *t, enum value which, bool final,
+		    struct err *e)
 {
 	auto_fn(answer_done) struct answer x = { 0 };
-	int err = ask_for(&x, a,
-			  "SELECT type, stack, sum(value) FROM profiles FINAL"
-			  " ARRAY JOIN stacks AS stack, values AS value",
-			  " GROUP BY type, stack", e);
+	char after[128];
+	int err;
 
+	snprintf(after, sizeof(after), " AND type = '%s' GROUP BY stack", value_types[which]);
+	err = ask_for(&x, a,
+		      final ? "SELECT stack, sum(value) FROM profiles FINAL"
+			      " ARRAY JOIN stacks AS stack, values AS value"
+			    : "SELECT stack, sum(value) FROM profiles"
+			      " ARRAY JOIN stacks AS stack, values AS value",
+		      after, e);
 	while (!err && x.at < x.end && !x.bad) {
-		struct text type = take_text(&x);
 		uint64_t stack = take_u64(&x);
 		int64_t value = (int64_t)take_u64(&x);
 
-		for (unsigned int i = 0; i < VALUE_CNT && !err && !x.bad; i++)
-			if (is_text(&type, value_types[i]))
-				err = add_total(t, stack, i, value);
+		if (!x.bad)
+			err = add_total(t, stack, which, value);
 	}
-	if (err || x.bad)
-		return err ? err : not_understood(e);
-	if (t->any[VALUE_CALLS] && t->any[VALUE_SAMPLES])
-		return err_set(e, -PYE_EFORMAT,
-			       "there are profiles of samples and of calls: they do not add up");
-	return 0;
+	return err || !x.bad ? err : not_understood(e);
+}
+
+/* What push_total() makes use of. */
+static bool is_used(const struct totals *t, enum value which)
+{
+	if (!t->any[which])
+		return false;
+	return which != VALUE_WALL || t->any[VALUE_CALLS] ||
+	       !(t->any[VALUE_CPU] || t->any[VALUE_OFF]);
+}
+
+static int ask_values(const struct ask *a, struct totals *t, bool final, struct err *e)
+{
+	int err = 0;
+
+	t->cnt = 0;
+	idmap__done(&t->by_stack);
+	for (unsigned int i = 0; i < VALUE_CNT && !err; i++)
+		if (is_used(t, i))
+			err = ask_type(a, t, i, final, e);
+	return err;
+}
+
+/*
+ * FINAL counts a row once that came twice, and takes several times as long. So it is left out where no row did; one that comes while
+ * we add up is seen afterwards.
+ */
+static int ask_totals(const struct ask *a, struct totals *t, struct err *e)
+{
+	bool final = t->twice;
+	int err = ask_values(a, t, final, e);
+
+	if (err || final)
+		return err;
+	err = ask_kinds(a, t, e);
+	return err || !t->twice ? err : ask_values(a, t, true, e);
 }
 
 /* --- as a trace --- */
@@ -469,21 +553,55 @@ static int push_unnamed(struct push *p)
 	return err;
 }
 
-static int push_all(struct push *p, const struct ask *a, struct err *e)
+/* Of some stacks, by their numbers; a question has a limit of 256 KB. */
+struct named {
+	const struct total *v;
+	uint32_t cnt;
+};
+
+static void put_named(struct outbuf *b, const struct ask *a, const void *what)
+{
+	const struct named *n = what;
+	const struct selector_condition service = { STORE_SERVICE, a->service, SELECTOR_EQUAL };
+
+	outbuf__puts(b, NAMES " WHERE stack IN (");
+	for (uint32_t i = 0; i < n->cnt; i++)
+		outbuf__printf(b, "%s%" PRIu64, i ? "," : "", n->v[i].stack);
+	outbuf__putc(b, ')');
+	if (a->service) /* is in front in the key */
+		put_condition(b, &service);
+	outbuf__puts(b, " GROUP BY stack");
+}
+
+/* @n: NULL: all. */
+static int push_rows(struct push *p, const struct ask *a, const struct named *n, struct err *e)
 {
 	auto_fn(answer_done) struct answer x = { 0 };
-	int64_t length = p->totals->last_ns - p->totals->first_ns;
-	int err = ask_for(
-		&x, a,
-		"SELECT stack, any(names), any(files), any(lines) FROM stacks WHERE stack GLOBAL IN"
-		" (SELECT stack FROM profiles ARRAY JOIN stacks AS stack",
-		") GROUP BY stack", e);
+	int err = n ? ask_sql(&x, a, put_named, n, e)
+		    : ask_for(&x, a,
+			      NAMES " WHERE stack GLOBAL IN"
+				    " (SELECT stack FROM profiles ARRAY JOIN stacks AS stack",
+			      ") GROUP BY stack", e);
 
-	err = err ? err : begin(p);
 	while (!err && x.at < x.end && !x.bad)
 		err = push_row(p, &x);
-	if (!err && x.bad)
-		return not_understood(e);
+	return err || !x.bad ? err : not_understood(e);
+}
+
+static int push_all(struct push *p, const struct ask *a, struct err *e)
+{
+	int64_t length = p->totals->last_ns - p->totals->first_ns;
+	uint32_t cnt = p->totals->cnt;
+	int err = begin(p);
+
+	if (!err && cnt > NAMED_MAX)
+		err = push_rows(p, a, NULL, e);
+	for (uint32_t at = 0; at < cnt && cnt <= NAMED_MAX && !err; at += NAMED_AT_ONCE) {
+		const struct named n = { p->totals->v + at,
+					 cnt - at < NAMED_AT_ONCE ? cnt - at : NAMED_AT_ONCE };
+
+		err = push_rows(p, a, &n, e);
+	}
 	err = err ? err : push_unnamed(p);
 	return err ? err : sink__end(&p->k, length > 0 ? (uint64_t)length : 0);
 }
@@ -493,7 +611,7 @@ int ask_sum(const struct ask *a, const struct trace_consumer *consumer, void *se
 {
 	auto_fn(totals_done) struct totals t = { 0 };
 	auto_free struct push *p = calloc(1, sizeof(*p));
-	int err = p ? ask_span(a, &t, e) : -ENOMEM;
+	int err = p ? ask_kinds(a, &t, e) : -ENOMEM;
 
 	if (err)
 		return err;
