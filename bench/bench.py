@@ -17,7 +17,7 @@ import rows
 import samplers
 from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "record"]
+PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "fleet", "record"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 INLINE_TOOLS = [t for t in rows.TRACERS if t.startswith("pyebpf inline")]
 
@@ -159,6 +159,25 @@ def part_agent(args, found, report):
             m["lost"], "%.2f" % m["start_cpu_s"]] for m in r])
 
 
+def part_fleet(args, found, report):
+    import fleet  # asks for what tests have
+    os.sched_setaffinity(0, ALLOWED)
+    r = report["fleet"] = fleet.run(args.pyebpf, args.build, args.agents)
+    pin(CPU_TOOL)()
+    table("%d simulated agents, windows of 60 s, three shards of ClickHouse on this machine" % r["paced"]["agents"],
+          ["window", "pushes", "push ms: median", "99 %", "longest", "after its time, 99 %", "bytes", "sent again", "CPU ms of the agent"],
+          [[w["window"], w["pushes"], "%.0f" % w["p50_ms"], "%.0f" % w["p99_ms"], "%.0f" % w["max_ms"], "%.0f" % w["late_p99_ms"], "%.0f" % w["bytes"],
+            w["retries"], "%.2f" % w["cpu_ms"]] for w in r["paced"]["windows"]])
+    paced, exact, drain, query = (r[k] for k in ("paced", "exact", "drain", "query"))
+    table("Fleet", ["", "measured", "target"], [
+        ["CPU of the servers for a push", "%.1f ms" % (paced["server_cpu_s"] * 1e3 / sum(w["pushes"] for w in paced["windows"])), ""],
+        ["99 % of the pushes", "%.0f ms" % max(w["p99_ms"] for w in paced["windows"]), "1000 ms"],
+        ["%d agents, %d stacks in all: sums that are wrong" % (exact["agents"], exact["stacks"]), exact["wrong"], "0"],
+        ["%d windows, %.1f MB of a spool drained" % (drain["windows"], drain["bytes"] / 1e6), "%.2f s" % drain["seconds"], "3 s"],
+        ["one service, an hour of %d nodes, %.0f M values" % (query["nodes"], query["values"] / 1e6),
+         "%.2f s (first %.2f s; %.1f s of CPU)" % (query["seconds"], query["first_s"], query["server_cpu_s"]), "2 s"]])
+
+
 def show_samplers(block):
     table("Samplers, %s on %s; slowdown without any: %.2f (%.2f-%.2f)" % (
         block["workload"], block["python"], block["base_noise"][1], block["base_noise"][0], block["base_noise"][2]),
@@ -211,6 +230,7 @@ def parse():
     parser.add_argument("--sample-seconds", type=float, default=1)
     parser.add_argument("--probe-rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--agents", type=int, default=10000)
     parser.add_argument("--json", required=True)
     parser.add_argument("--build", required=True)
     args = parser.parse_args()

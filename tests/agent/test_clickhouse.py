@@ -2,6 +2,7 @@
 """A real ClickHouse of three shards: what was sent is there, value by value, however often it was sent and whatever died."""
 import collections
 import json
+import pathlib
 import random
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 import clickhouse
 import double
+import fleet_sums
 import lib
 import windows
 from protobuf import Pprof
@@ -295,6 +297,20 @@ def test_queries(filled, query, takes):
     def rows(t):
         return sorted((r["function"], r["calls"], r["self_ns"], r["total_ns"]) for r in t["rows"])
     assert rows(top) == rows(same)
+
+
+def test_simulated_agents(cluster, tmp_path):
+    """Fifty agents with the exporter, the sink and the requests of real ones: the graph is their sum, stack by stack."""
+    urls = " ".join(shard.url for shard in cluster.shards)
+    sim = subprocess.run([pathlib.Path(lib.BINARY).parent / "bench/fleet_sim", "clickhouse=" + urls, "50", "2", "0", "40", "8", tmp_path / "sums"],
+                         stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=300)
+    assert [json.loads(line)["pushes"] for line in sim.stdout.splitlines()] == [50, 50]
+    wanted = fleet_sums.read(tmp_path / "sums")
+    assert len(wanted) == 10 and all(len(stacks) >= 40 for stacks in wanted.values())
+    for service in sorted(wanted):
+        assert fleet_sums.asked(text_of(cluster, service, "--since", "2h")) == {stack: ns for stack, (_, ns) in wanted[service].items()}, service
+        top = json.loads(fleet("top", "--server", cluster.url, "--service", service, "--since", "2h", "--json", "-n", "0"))
+        assert top["calls"] == sum(samples for samples, _ in wanted[service].values())
 
 
 def test_services_and_times(filled):
