@@ -185,10 +185,9 @@ int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_wa
  * this process took with max_cpu_pct, and lets so many stacks be taken that it holds. */
 void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns);
 
-/* cap_bpf__limit - another max_cpu_pct, where there was one; 0: no stacks until the next call. */
+/* cap_bpf__limit - another max_cpu_pct, where there was one; 0: no stacks until the next call. cap_bpf__beside - CPU time
+ * so far of other processes, which counts as this one's; it only grows. */
 void cap_bpf__limit(struct cap_bpf *c, uint32_t max_cpu_pct);
-
-/* cap_bpf__beside - CPU time so far of other processes, which counts as this one's; it only grows. */
 void cap_bpf__beside(struct cap_bpf *c, uint64_t cpu_ns);
 
 /* cap_bpf__keep - of all stacks so many are taken now, 0 to 1. */
