@@ -190,10 +190,8 @@ void cap_bpf__budget(struct cap_bpf *c, uint64_t now_ns);
 void cap_bpf__limit(struct cap_bpf *c, uint32_t max_cpu_pct);
 void cap_bpf__beside(struct cap_bpf *c, uint64_t cpu_ns);
 
-/* cap_bpf__keep - of all stacks so many are taken now, 0 to 1. */
+/* cap_bpf__keep - of all stacks so many are taken now, 0 to 1. cap_bpf__skipped - stacks that it left out so far. */
 double cap_bpf__keep(const struct cap_bpf *c);
-
-/* cap_bpf__skipped - stacks that it left out so far. */
 uint64_t cap_bpf__skipped(const struct cap_bpf *c);
 
 /* cap_bpf__look - samples: to be called often; about once a second it gives CPUs that came online their
