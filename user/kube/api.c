@@ -124,7 +124,7 @@ static size_t take_header(char *data, size_t size, size_t cnt, void *ctx)
 	size_t len = size * cnt;
 	long status = 0;
 
-	if (a->answer != KUBE_WATCH || len > 2 || !len || (*data != '\r' && *data != '\n'))
+	if (a->answer != KUBE_WATCH || len != 2 || memcmp(data, "\r\n", 2) != 0)
 		return len;
 	curl_easy_getinfo(a->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (status != 200 || a->state.live)
