@@ -3,17 +3,20 @@
 
 The tests of this file share one node and stand in the order of a life: installed, used, upgraded, disturbed, removed."""
 import collections
+import contextlib
 import gzip
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
 
 import clickhouse
 import node as nodes
+import parca
 import peers
 import pods
 from protobuf import Pprof
@@ -206,6 +209,29 @@ def test_what_the_plugin_refuses(cluster, tmp_path):
 
 
 # --- sinks ---
+
+def in_parca(cluster, selector):
+    """Functions, through the service's address, as a person has it behind kubectl port-forward."""
+    url = "http://%s:7070" % cluster.get("service", "-n", "pyebpf", "parca")["spec"]["clusterIP"]
+    with cluster.node.net(), contextlib.suppress(OSError):
+        stacks = parca.sums(url, "process_cpu:cpu:nanoseconds:cpu:nanoseconds:delta" + selector)
+        return {frame[0].rpartition(".")[2] for stack in stacks for frame in stack}
+    return set()
+
+
+def test_the_quickstart_shows_every_pod_in_parca(cluster, tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    shutil.copy(peers.need("parca"), root / "parca")
+    cluster.node.load(nodes.make_image("ghcr.io/parca-dev/parca:v0.28.0", root, tmp_path / "parca.tar", ["/parca"]))
+    cluster.apply("overlays/quickstart")
+    cluster.rolled_out()
+    cluster.kubectl("-n", "pyebpf", "rollout", "status", "deployment/parca", "--timeout=120s")
+    for namespace, name in WORK:
+        selector = '{namespace="%s",pod="%s"}' % (namespace, name)
+        functions = nodes.until(lambda selector=selector: in_parca(cluster, selector), "%s in Parca" % name, 90)
+        assert "busy_" + name in functions and not {"busy_" + n for _, n in WORK if n != name} & functions
+
 
 def sums(cluster, names):
     """{(service, type): sum} of windows of samples, as they lie in the store."""
