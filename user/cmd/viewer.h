@@ -26,7 +26,7 @@ struct viewer {
 	size_t cnt;
 };
 
-void viewer__done(struct viewer *s);
+void viewer__done(struct viewer *c);
 
 /* viewer_check - refuse what cannot be, before the work starts. 0; -PYE_EUSAGE or, for root whom nobody typed sudo for, -PYE_EPRIV, with a
  * sentence. */
@@ -37,12 +37,12 @@ int viewer_check(struct viewer_opts *opts, struct err *e);
 int viewer_leave_root(struct err *e);
 
 /* viewer__add - the profile; once. Return: a descriptor to write it to, which viewer__done() closes, or -errno. */
-int viewer__add(struct viewer *s, bool firefox);
+int viewer__add(struct viewer *c, bool firefox);
 
 /* viewer_write - of an exporter. @ctx: that descriptor. */
 int viewer_write(void *ctx, const void *data, size_t len);
 
 /* viewer__run - print the address, open it, and serve until nobody wants it any more. 0, or an error with a sentence. */
-int viewer__run(struct viewer *s, const struct viewer_opts *opts, struct err *e);
+int viewer__run(struct viewer *c, const struct viewer_opts *opts, struct err *e);
 
 #endif
