@@ -271,6 +271,25 @@ def test_clickhouse_has_what_the_store_has(cluster, shard):
 
 # --- disturbed: what was taken is not lost ---
 
+def test_the_flame_graph_of_the_dashboard(cluster, shard):
+    """Its statement on the real server: a tree in the panel's form, whose root is the sum of all."""
+    board = json.loads((KUSTOMIZE / "overlays/clickhouse/flame-graph.json").read_text())
+    (panel,) = [p for p in board["panels"] if p["type"] == "flamegraph"]
+    text = panel["targets"][0]["rawSql"]
+    now = int(time.time() * 1000)
+    for name, value in (("$__from", now - 3600000), ("$__to", now + 60000), ("${type}", "cpu/nanoseconds"), ("${service:singlequote}", "'web'")):
+        assert name in text
+        text = text.replace(name, str(value))
+    with cluster.node.net():
+        rows = [(int(level), int(value), int(own), label) for level, value, own, label in shard.sql(text)]
+        total = sum(v for (service, kind), v in taken(shard).items() if (service, kind) == ("web", "cpu/nanoseconds"))
+    assert rows[0][0] == 0 and rows[0][3] == "all" and abs(rows[0][1] - total) <= total / 20 and total
+    assert sum(own for _, _, own, _ in rows) == rows[0][1]
+    assert any("busy_web" in label for *_, label in rows)
+    for above, row in zip(rows, rows[1:]):
+        assert row[0] <= above[0] + 1, "a child stands below its parent"
+
+
 def test_a_rolling_update_loses_nothing(cluster, shard):
     before, old = cluster.windows(), cluster.agent()["metadata"]["name"]
     cluster.kubectl("-n", "pyebpf", "rollout", "restart", "daemonset/pyebpf-agent")
@@ -280,6 +299,18 @@ def test_a_rolling_update_loses_nothing(cluster, shard):
 
 
 # --- removed ---
+
+def new_windows(cluster, before, seconds=90):
+    return nodes.until(lambda: set(cluster.windows()) - set(before), "new windows", seconds)
+
+
+def test_a_deleted_pod_comes_back(cluster, shard):
+    before = cluster.windows()
+    cluster.kubectl("-n", "pyebpf", "delete", "pod", cluster.agent()["metadata"]["name"], "--grace-period=0", "--force")
+    nodes.until(lambda: cluster.agents(), "another agent", 60)
+    cluster.rolled_out()
+    assert set(before) <= set(cluster.windows()) and new_windows(cluster, before) and in_clickhouse(cluster, shard)
+
 
 def test_nothing_is_left_but_the_store(cluster):
     cluster.kubectl("delete", "-k", KUSTOMIZE / "overlays/clickhouse", "--ignore-not-found", "--wait=true", "--timeout=120s", timeout=180)
