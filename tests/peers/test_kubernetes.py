@@ -25,6 +25,7 @@ from protobuf import Pprof
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUSTOMIZE = ROOT / "deploy/kubernetes"
 FIVE = {"BPF": 39, "PERFMON": 38, "SYS_PTRACE": 19, "DAC_READ_SEARCH": 2, "CHECKPOINT_RESTORE": 40}
+PORT = 7099
 MASK = sum(1 << bit for bit in FIVE.values())
 # A pod's function is called as nothing else is.
 PROGRAM = """
@@ -270,8 +271,6 @@ def test_clickhouse_has_what_the_store_has(cluster, shard):
     assert in_clickhouse(cluster, shard)
 
 
-# --- disturbed: what was taken is not lost ---
-
 def test_the_flame_graph_of_the_dashboard(cluster, shard):
     """Its statement on the real server: a tree in the panel's form, whose root is the sum of all."""
     board = json.loads((KUSTOMIZE / "overlays/clickhouse/flame-graph.json").read_text())
@@ -291,18 +290,18 @@ def test_the_flame_graph_of_the_dashboard(cluster, shard):
         assert row[0] <= above[0] + 1, "a child stands below its parent"
 
 
+# --- disturbed: what was taken is not lost ---
+
+def new_windows(cluster, before, seconds=90):
+    return nodes.until(lambda: set(cluster.windows()) - set(before), "new windows", seconds)
+
+
 def test_a_rolling_update_loses_nothing(cluster, shard):
     before, old = cluster.windows(), cluster.agent()["metadata"]["name"]
     cluster.kubectl("-n", "pyebpf", "rollout", "restart", "daemonset/pyebpf-agent")
     cluster.rolled_out()
     assert cluster.agent()["metadata"]["name"] != old
     assert set(before) < set(cluster.windows()) and in_clickhouse(cluster, shard)
-
-
-# --- removed ---
-
-def new_windows(cluster, before, seconds=90):
-    return nodes.until(lambda: set(cluster.windows()) - set(before), "new windows", seconds)
 
 
 def test_a_deleted_pod_comes_back(cluster, shard):
@@ -312,6 +311,73 @@ def test_a_deleted_pod_comes_back(cluster, shard):
     cluster.rolled_out()
     assert set(before) <= set(cluster.windows()) and new_windows(cluster, before) and in_clickhouse(cluster, shard)
 
+
+def test_an_outage_of_the_api_server(cluster, shard):
+    """The agent goes on, with the names it knows."""
+    before = cluster.windows()
+    pid = cluster.pid(cluster.agent())
+    cluster.node.end("apiserver", force=True)
+    try:
+        nodes.until(lambda: pathlib.Path("/proc/%d" % pid).exists() and set(cluster.windows()) - set(before), "a window without API", 90)
+    finally:
+        cluster.node.start_apiserver()
+    fresh = [labels_of(p) for p in cluster.profiles(set(cluster.windows()) - set(before))]
+    assert {"web", "worker", "api"} <= {labels.get("pod") for labels in fresh}
+    assert in_clickhouse(cluster, shard) and cluster.pid(cluster.agent()) == pid
+
+
+def test_a_restart_of_the_node(cluster, shard):
+    """As when its power fails: all that had been written is there, and all of it is sent."""
+    before = cluster.windows()
+    cluster.node.crash()
+    cluster.node.start_containerd()
+    cluster.node.start_kubelet()
+    nodes.until(cluster.node.is_ready, "the node", 60)
+    assert set(before) <= set(cluster.windows()) and new_windows(cluster, before) and in_clickhouse(cluster, shard)
+
+
+# --- what is missing ---
+
+@pytest.fixture(scope="module")
+def crippled(cluster):
+    """{capability: pod's name}: the agent's pod five times, each without one of the five."""
+    cluster.apply("base")
+    made = {}
+    template = cluster.get("daemonset", "-n", "pyebpf", "pyebpf-agent")["spec"]["template"]
+    for capability in FIVE:
+        name = "without-" + capability.lower().replace("_", "-")
+        spec = json.loads(json.dumps(template["spec"]))
+        spec["containers"][0]["securityContext"]["capabilities"]["add"] = [c for c in FIVE if c != capability]
+        spec["restartPolicy"] = "Always"
+        spec["volumes"] = [v if "hostPath" not in v else {"name": v["name"], "emptyDir": {}} for v in spec["volumes"]]
+        for probe in ("startupProbe", "livenessProbe"):
+            spec["containers"][0].pop(probe)
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "pyebpf"}, "spec": spec}
+        cluster.kubectl("apply", "-f", "-", input=json.dumps(pod))
+        made[capability] = name
+    yield made
+    cluster.kubectl("-n", "pyebpf", "delete", "pod", "--wait=true", "--grace-period=1", *made.values())
+
+
+def says(cluster, name):
+    """What /readyz answers, or with what the agent ended."""
+    pod = cluster.get("pod", "-n", "pyebpf", name)
+    status = (pod["status"].get("containerStatuses") or [{}])[0]
+    for state in (status.get("state", {}), status.get("lastState", {})):
+        if "terminated" in state:
+            return state["terminated"].get("message", "")
+    if pod["status"].get("podIP"):
+        return cluster.node.http("http://%s:%d/readyz" % (pod["status"]["podIP"], PORT))[1].decode()
+    return ""
+
+
+@pytest.mark.parametrize("capability", FIVE)
+def test_a_missing_capability_is_named(cluster, crippled, capability):
+    text = nodes.until(lambda: (lambda t: t if "CAP_" + capability in t else None)(says(cluster, crippled[capability])), "CAP_" + capability, 60)
+    assert "capabilities: {add: [" in text and capability in text
+
+
+# --- removed ---
 
 def test_nothing_is_left_but_the_store(cluster):
     cluster.kubectl("delete", "-k", KUSTOMIZE / "overlays/clickhouse", "--ignore-not-found", "--wait=true", "--timeout=120s", timeout=180)
