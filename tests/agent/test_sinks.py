@@ -387,7 +387,7 @@ def test_the_agent_sends(any_python, tmp_path):
 
 @lib.needs_root
 def test_sending_counts_in_the_budget(tmp_path):
-    """What the sender takes is the agent's, and while it takes much fewer samples are taken."""
+    """What the sender takes is the agent's, and while it takes much, fewer samples are taken."""
     store, socket = tmp_path / "store", tmp_path / "socket"
     with double.Double() as server, \
          lib.started([lib.BINARY, "agent", "-q", "--store", store, "--listen", "", "--socket", socket, "-r", "100", "--max-cpu", "5",
@@ -412,7 +412,7 @@ def test_sending_counts_in_the_budget(tmp_path):
         assert before["sender_cpu_seconds_total"] < last["sender_cpu_seconds_total"] <= after["sender_cpu_seconds_total"] <= used + 0.1
         assert after["agent_cpu_seconds_total"] > after["sender_cpu_seconds_total"]
         assert 0 < after["sender_memory_bytes"] < after["resident_memory_bytes"]
-        assert least < 90, least
+        assert least < before["sampling_hz"], least
         text = subprocess.run([lib.BINARY, "agent", "status", "--socket", socket], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
         assert re.search(r"^cpu       .*% sending; the budget is \d+\.00%$", text, re.M), text
         # a sender that dies is started again, and its time is not forgotten
