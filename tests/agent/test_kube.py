@@ -21,6 +21,7 @@ import pytest
 
 import kubeapi
 import lib
+from limits import refuse_bpf, without
 from selected import cgroup, started_in
 from test_record import Samples
 
@@ -437,12 +438,12 @@ def test_pods_that_cannot_be_found(api, two, tmp_path):
 # --- an agent that lacks something ---
 
 @contextlib.contextmanager
-def in_a_pod(folder, *prefix, store="store"):
+def in_a_pod(folder, *prefix, store="store", **options):
     """An agent that takes this for a pod: what /readyz says."""
     listen = "127.0.0.1:%d" % free_port()
     command = [*prefix, lib.BINARY, "agent", "--store", folder / store, "--window", "2s", "--any-window", "--socket", "", "--kubernetes", "off",
                "--listen", listen]
-    with (folder / "log").open("w") as log, lib.started(command, stderr=log, env={**os.environ, "KUBERNETES_SERVICE_HOST": "192.0.2.1"}) as process:
+    with (folder / "log").open("w") as log, lib.started(command, stderr=log, env={**os.environ, "KUBERNETES_SERVICE_HOST": "192.0.2.1"}, **options) as process:
         yield process, "http://" + listen, folder / "log"
 
 
@@ -497,6 +498,21 @@ def test_no_host_pids(tmp_path):
         lib.until(lambda: get(url + "/readyz"), "an answer", 120)
         status, text = get(url + "/readyz")
         assert status == 503 and "in the pod: hostPID: true" in text and "hostPID: true" in log.read_text()
+
+
+@pytest.mark.parametrize("what", ["seccomp", "btf", "kernel"])
+def test_a_kernel_or_a_filter_in_the_way(tmp_path, what):
+    """It cannot begin, and says what would let it."""
+    prefix, options, said, code = {
+        "seccomp": ((), {"preexec_fn": refuse_bpf(0, 1)}, ("seccomp filter forbids it", "seccompProfile: {type: "), 3),
+        "btf": (without("/sys/kernel/btf"), {}, ("btf: ", "CONFIG_DEBUG_INFO_BTF"), 5),
+        "kernel": ((), {"preexec_fn": refuse_bpf(0, 22)}, ("ring_buffer: ", "Linux 5.8 or later"), 5)}[what]
+    with in_a_pod(tmp_path, *prefix, **options) as (process, url, log):
+        lib.until(lambda: get(url + "/readyz"), "an answer", 120)
+        status, text = get(url + "/readyz")
+        assert status == 503 and all(part in text and part in log.read_text() for part in said), text
+        process.terminate()
+        assert process.wait(120) == code
 
 
 def test_nothing_is_missing(tmp_path):
