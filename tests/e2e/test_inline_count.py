@@ -86,7 +86,7 @@ def test_times(name, tmp_path):
 def test_a_running_process(name, options, tmp_path):
     """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""
     out, flag, path = tmp_path / "out", tmp_path / "flag", tmp_path / "t.pstats"
-    with lib.started(lib.command(name) + [COUNTED, out, 2000, flag]) as target:
+    with lib.started(lib.command(name) + [COUNTED, out, 50000, flag]) as target:  # it works for long enough to be looked at
         with lib.started([lib.BINARY, "trace", "-o", path, *COUNT, *options, "-p", target.pid], stderr=-1) as tracer:
             lib.until(lambda: redirected(target.pid), "the attach")
             tracer.send_signal(signal.SIGUSR1)
