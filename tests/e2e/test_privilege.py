@@ -127,7 +127,8 @@ def sets(pid):
     """{name: number} of all sets of capabilities of each thread of a process, which have to be the same."""
     found = set()
     for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
-        found.add(tuple(re.findall(r"^(Cap\w+|NoNewPrivs):\t([0-9a-f]+)$", (task / "status").read_text("ascii"), re.M)))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ends meanwhile
+            found.add(tuple(re.findall(r"^(Cap\w+|NoNewPrivs):\t([0-9a-f]+)$", (task / "status").read_text("ascii"), re.M)))
     assert len(found) == 1
     return {name: int(value, 16) for name, value in found.pop()}
 
