@@ -299,20 +299,6 @@ def test_queries(filled, query, takes):
     assert rows(top) == rows(same)
 
 
-def test_simulated_agents(cluster, tmp_path):
-    """Fifty agents with the exporter, the sink and the requests of real ones: the graph is their sum, stack by stack."""
-    urls = " ".join(shard.url for shard in cluster.shards)
-    sim = subprocess.run([pathlib.Path(lib.BINARY).parent / "bench/fleet_sim", "clickhouse=" + urls, "50", "2", "0", "40", "8", tmp_path / "sums"],
-                         stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=300)
-    assert [json.loads(line)["pushes"] for line in sim.stdout.splitlines()] == [50, 50]
-    wanted = fleet_sums.read(tmp_path / "sums")
-    assert len(wanted) == 10 and all(len(stacks) >= 40 for stacks in wanted.values())
-    for service in sorted(wanted):
-        assert fleet_sums.asked(text_of(cluster, service, "--since", "2h")) == {stack: ns for stack, (_, ns) in wanted[service].items()}, service
-        top = json.loads(fleet("top", "--server", cluster.url, "--service", service, "--since", "2h", "--json", "-n", "0"))
-        assert top["calls"] == sum(samples for samples, _ in wanted[service].values())
-
-
 def test_services_and_times(filled):
     cluster, nodes, store = filled
     def rows(*args):
@@ -333,6 +319,20 @@ def test_two_zones_compared(filled):
         answer["rows"].sort(key=str)  # there are ties
     assert there == here and there["rows"]
     assert "diff wants --before-since" in fleet("diff", "--server", cluster.url, code=2)
+
+
+def test_simulated_agents(cluster, tmp_path):
+    """Fifty agents with the exporter, the sink and the requests of real ones: the graph is their sum, stack by stack."""
+    urls = " ".join(shard.url for shard in cluster.shards)
+    sim = subprocess.run([pathlib.Path(lib.BINARY).parent / "bench/fleet_sim", "clickhouse=" + urls, "50", "2", "0", "40", "8", tmp_path / "sums"],
+                         stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=300)
+    assert [json.loads(line)["pushes"] for line in sim.stdout.splitlines()] == [50, 50]
+    wanted = fleet_sums.read(tmp_path / "sums")
+    assert len(wanted) == 10 and all(len(stacks) >= 40 for stacks in wanted.values())
+    for service in sorted(wanted):
+        assert fleet_sums.asked(text_of(cluster, service, "--since", "2h")) == {stack: ns for stack, (_, ns) in wanted[service].items()}, service
+        top = json.loads(fleet("top", "--server", cluster.url, "--service", service, "--since", "2h", "--json", "-n", "0"))
+        assert top["calls"] == sum(samples for samples, _ in wanted[service].values())
 
 
 def test_a_shard_is_down(cluster, tmp_path):

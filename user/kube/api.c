@@ -361,7 +361,9 @@ static void after_watch(struct asker *a, int err, uint64_t took_ns)
 	if (told || took_ns >= LAST_WAIT_NS)
 		a->tries = 0;
 	a->refused = a->status && a->status != 200 ? a->refused + 1 : 0;
-	if (err == -ESTALE || a->refused == REFUSED_MAX || (err && a->status == 200 && !told)) {
+	/* one that is cut goes on where it was; one that makes no sense does not */
+	if (err == -ESTALE || a->refused == REFUSED_MAX ||
+	    (err && err != -EIO && a->status == 200 && !told)) {
 		a->version[0] = '\0';
 		a->newest = err == -ESTALE;
 		a->refused = 0;
