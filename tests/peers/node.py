@@ -227,6 +227,7 @@ class Node:
 
     def start_containerd(self):
         self.start("containerd", "containerd", "--config", "containerd.toml")
+        until(lambda: self.ctr("version", check=False).returncode == 0, "containerd", 60)
 
     def start_apiserver(self):
         self.kube("apiserver", "--etcd-servers=http://127.0.0.1:12379", "--bind-address=" + IP, "--advertise-address=" + IP,
@@ -247,7 +248,6 @@ class Node:
         return self.run("ctr", "--address", self.w / "cd.sock", "--namespace", "k8s.io", *args, **options)
 
     def load(self, archive):
-        until(lambda: self.ctr("version", check=False).returncode == 0, "containerd", 60)
         self.ctr("images", "import", archive)
 
     def load_pause(self):
