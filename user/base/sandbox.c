@@ -284,8 +284,8 @@ static int judge(ssize_t len, size_t size, int status, const struct sandbox_limi
 	if (len > (ssize_t)size)
 		return err_set(e, -PYE_EPLAN, "the sandboxed reader's answer makes no sense");
 	if (len == -ETIMEDOUT)
-		return err_set(e, -PYE_EPLAN, "looking into it takes more than %u s",
-			       limits->wall_ms / 1000);
+		return err_set(e, -PYE_EPLAN, "looking into it takes more than %g s",
+			       limits->wall_ms / 1000.0);
 	if (sig == SIGXCPU || (sig == SIGKILL && len == 0))
 		return err_set(e, -PYE_EPLAN, "looking into it takes more than %u s of CPU time",
 			       limits->cpu_s);
