@@ -2,13 +2,12 @@
 """A trace in the Firefox Profiler's own front-end: every call is a box of its stack chart, at its place and as long."""
 import collections
 import json
-import os
-import tempfile
 
 import pytest
 
 import firefox_page
 from test_html import settled
+from viewer import traced
 
 pytestmark = [pytest.mark.skipif(firefox_page.missing() is not None, reason=str(firefox_page.missing())),
               pytest.mark.needs_root]
@@ -38,13 +37,7 @@ BOXES = """(() => {
 @pytest.fixture(scope="module")
 def made(pyebpf, any_python):
     """(capture, {tid: [event]} of ndjson)"""
-    with tempfile.TemporaryDirectory(prefix="pyebpf-test-") as folder:
-        os.chmod(folder, 0o755)
-        script, path = os.path.join(folder, "program.py"), os.path.join(folder, "x.pyebpf")
-        with open(script, "w", encoding="ascii") as f:
-            f.write(PROGRAM)
-        pyebpf.ok("trace", "-q", "-o", path, "--", *any_python.command, "-S", script)
-        os.chmod(path, 0o644)
+    with traced(pyebpf, any_python, PROGRAM) as path:
         events = collections.defaultdict(list)
         for line in pyebpf.ok("convert", path, "-f", "ndjson", "-o", "-").stdout.splitlines():
             event = json.loads(line)

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`pyebpf view` in a real browser, on a real program's trace: the page shows its functions, and a click and a search
 change what is seen. Pictures go where those of test_html.py go."""
-import os
-import tempfile
 
 import pytest
 
 import browser
 import chrome
 from test_html import settled, table
-from viewer import viewing
+from viewer import traced, viewing
 
 pytestmark = [pytest.mark.skipif(not chrome.PROGRAM, reason="no chromium (scripts/setup)"), pytest.mark.needs_root]
 PROGRAM = """
@@ -27,13 +25,7 @@ outer_work()
 
 @pytest.fixture(scope="module")
 def capture(pyebpf, any_python):
-    with tempfile.TemporaryDirectory(prefix="pyebpf-test-") as folder:
-        os.chmod(folder, 0o755)
-        script, path = os.path.join(folder, "program.py"), os.path.join(folder, "x.pyebpf")
-        with open(script, "w", encoding="ascii") as f:
-            f.write(PROGRAM)
-        pyebpf.ok("trace", "-q", "-o", path, "--", *any_python.command, "-S", script)
-        os.chmod(path, 0o644)
+    with traced(pyebpf, any_python, PROGRAM) as path:
         yield path
 
 

@@ -6,10 +6,24 @@ import pwd
 import re
 import socket
 import subprocess
+import tempfile
 
 from made import PYEBPF
 
 NOBODY = pwd.getpwnam("nobody")
+
+
+@contextlib.contextmanager
+def traced(pyebpf, python, program):
+    """The capture of a program's run; who is not root may read it, as a viewer is not."""
+    with tempfile.TemporaryDirectory(prefix="pyebpf-test-") as folder:
+        os.chmod(folder, 0o755)
+        script, path = os.path.join(folder, "program.py"), os.path.join(folder, "x.pyebpf")
+        with open(script, "w", encoding="ascii") as f:
+            f.write(program)
+        pyebpf.ok("trace", "-q", "-o", path, "--", *python.command, "-S", script)
+        os.chmod(path, 0o644)
+        yield path
 
 
 class Server:
