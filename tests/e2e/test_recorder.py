@@ -17,6 +17,7 @@ import lib
 pytestmark = lib.needs_root
 TICKS = lib.PROGRAMS / "ticks.py"
 NS = 1000000000
+INLINE = ("--engine", "inline", "--on-full", "wait")
 
 
 def ticks(seen):
@@ -193,9 +194,9 @@ def reported(err, trigger):
     return [int(n) for n in re.search(re.escape(trigger) + r": (\d+) of (\d+) calls took longer", err).groups()]
 
 
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
-def test_a_slow_call_writes_what_led_to_it(name, tmp_path):
-    (slow, near, _, _), err, files = triggered(name, tmp_path, "--flight-recorder", "500ms", "--trigger", "requests:handle>40ms",
+@pytest.mark.parametrize("name, options", [(lib.pick("3.8")[0], ()), (lib.pick("3.12")[0], ()), (lib.pick("3.12")[0], INLINE)])
+def test_a_slow_call_writes_what_led_to_it(name, options, tmp_path):
+    (slow, near, _, _), err, files = triggered(name, tmp_path, *options, "--flight-recorder", "500ms", "--trigger", "requests:handle>40ms",
                                  seconds=2.2, every=900)
     assert abs(reported(err, "requests:handle>40ms")[0] - slow) <= near and slow >= 2
     assert 2 <= len(files) <= slow + near and "%d files were written" % len(files) in err
@@ -263,9 +264,10 @@ def check_parts(parts, out):
     assert seen_calls == len(calls)
 
 
-@pytest.mark.parametrize("name", lib.pick("3.9", "3.14"))
-def test_parts_by_events(name, tmp_path):
-    with recording(name, tmp_path, "--split", "20k", seconds=0.4, pause=0) as (tracer, out, _):
+@pytest.mark.parametrize("name, options, seconds", [(lib.pick("3.9")[0], (), 0.4), (lib.pick("3.14")[0], (), 0.4),
+                                                    (lib.pick("3.8")[0], INLINE, 0.1), (lib.pick("3.13t")[0], INLINE, 0.1)])
+def test_parts_by_events(name, options, seconds, tmp_path):
+    with recording(name, tmp_path, *options, "--split", "20k", seconds=seconds, pause=0) as (tracer, out, _):
         lib.finish(tracer, 0)
     parts = parts_of(tmp_path)
     assert len(parts) > 2
@@ -301,11 +303,13 @@ def test_parts_are_converted_each(tmp_path):
     assert sum('"call"' in line and '"name":"tick"' in line for line in lines) == len(lib.tick_times(out))
 
 
-def test_max_size_ends_cleanly(tmp_path):
+@pytest.mark.parametrize("options", [(), (*INLINE, "--ring", "256k")])
+def test_max_size_ends_cleanly(options, tmp_path):
     name = lib.pick("3.11")[0]
-    with recording(name, tmp_path, "--max-size", "1M", pause=0) as (tracer, _, capture):
+    with recording(name, tmp_path, *options, "--max-size", "1M", pause=0) as (tracer, _, capture):
         lib.until(lambda: capture.stat().st_size > 900 << 10, "a megabyte")
-        lib.until(lambda: not lib.probes(tracer.pid), "the end of tracing")
+        child = pathlib.Path("/proc/%d/maps" % child_of(tracer.pid))
+        lib.until(lambda: not lib.probes(tracer.pid) and "/memfd:" not in child.read_text(), "the end of tracing")
         os.kill(child_of(tracer.pid), signal.SIGTERM)
         lib.finish(tracer, 0)
     # what the rings held at that moment is in it, too

@@ -341,13 +341,10 @@ static bool is_filter_known(const struct filter_opts *filter)
 
 static int check_options(const struct session_opts *o, struct err *e)
 {
-	const struct limit_opts *l = &o->limits;
-
 	if (!o->command && o->pid_cnt != 1)
 		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
 	if (o->select || o->subprocesses || o->record_rings || !is_filter_known(&o->filter) ||
-	    l->max_events || l->max_bytes || l->split.events || l->split.bytes || l->keep_ns ||
-	    l->triggers.cnt || l->overhead_pct || o->wait_when_full)
+	    limits_any(&o->limits) || o->wait_when_full)
 		return err_set(
 			e, -PYE_EUSAGE,
 			"--count goes with -p or -- CMD, -d, --include and --exclude (but not of "

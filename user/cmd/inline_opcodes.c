@@ -280,8 +280,7 @@ static int choose_output(struct run *r, struct err *e)
 
 static int check_options(const struct session_opts *o, struct err *e)
 {
-	if (o->limits.keep_ns || o->limits.max_events || o->limits.max_bytes ||
-	    filters_any(&o->filter))
+	if (limits_any(&o->limits) || filters_any(&o->filter))
 		return err_set(
 			e, -PYE_EUSAGE,
 			"--opcodes goes with -p or -- CMD, -d, --ring, --on-full and what says "

@@ -7,9 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "assemble/assemble.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cmd/session_priv.h"
+#include "capfile/writer.h"
 
 #define KEEP_MIN_NS	  100000000ull
 #define KEEP_MAX_NS	  (24ull * 3600 * 1000000000)
@@ -129,6 +131,12 @@ int limits_check(const struct limit_opts *o, bool to_stdout, struct err *e)
 	return 0;
 }
 
+bool limits_any(const struct limit_opts *o)
+{
+	return o->max_events || o->max_bytes || o->split.events || o->split.bytes || o->keep_ns ||
+	       o->triggers.cnt || o->overhead_pct;
+}
+
 void limits_writer(const struct limit_opts *o, struct capw_opts *out)
 {
 	*out = (struct capw_opts){ .keep_ns = o->keep_ns,
@@ -138,9 +146,9 @@ void limits_writer(const struct limit_opts *o, struct capw_opts *out)
 		out->keep_bytes = (size_t)o->max_bytes;
 }
 
-static bool in_parts(const struct session *s)
+static bool in_parts(const struct limits_run *r)
 {
-	const struct limit_split *split = &s->opts.limits.split;
+	const struct limit_split *split = &r->opts->split;
 
 	return split->events || split->bytes || split->every_ns;
 }
@@ -153,84 +161,96 @@ static int64_t next_end(const struct limit_split *split, int64_t now)
 	return now + every - (into < 0 ? into + every : into);
 }
 
-void limits_begin(struct session *s)
+static void flush(struct limits_run *r, uint64_t now)
 {
-	const struct limit_split *split = &s->opts.limits.split;
+	struct trace_totals totals;
+
+	r->totals(r->ctx, now, &totals);
+	/* a full disk is reported at the end, with the number of events it cost */
+	capw__flush(r->capw, &totals);
+}
+
+/* Will the file be larger than @max with what is still to come into it? */
+static bool too_large(struct limits_run *r, uint64_t max, uint64_t to_come)
+{
+	uint64_t margin = BYTES_MARGIN + to_come;
+
+	if (capw__bytes(r->capw) + capw__pending(r->capw) + margin < max)
+		return false;
+	/* what is pending takes less in the file: how much less shows when it is there */
+	if (capw__pending(r->capw))
+		flush(r, now_ns());
+	return capw__bytes(r->capw) + margin >= max;
+}
+
+bool limits_full(struct limits_run *r)
+{
+	const struct limit_opts *o = r->opts;
+
+	if (o->max_events && capw__written(r->capw) >= o->max_events)
+		return true;
+	return o->max_bytes && !o->keep_ns && !in_parts(r) &&
+	       too_large(r, o->max_bytes, r->waiting(r->ctx) / RECORDS_PER_BYTE);
+}
+
+static bool part_is_full(struct limits_run *r)
+{
+	const struct limit_opts *o = r->opts;
+	uint64_t max = o->split.bytes;
+
+	if (o->split.every_ns)
+		return wall_ns() >= r->part_end_ns;
+	if (o->split.events && capw__written(r->capw) - r->part_first >= o->split.events)
+		return true;
+	if (o->max_bytes && (!max || o->max_bytes < max))
+		max = o->max_bytes;
+	return max && too_large(r, max, 0);
+}
+
+void limits_part(struct limits_run *r)
+{
+	const struct limit_files *files = r->files;
+	struct trace_totals totals;
+	int fd;
+
+	if (!in_parts(r) || r->full || !part_is_full(r))
+		return;
+	fd = files->next_part(files->ctx);
+	if (fd < 0) {
+		r->full = true; /* what is in the rings still goes into this file */
+		return;
+	}
+	r->totals(r->ctx, now_ns(), &totals);
+	/* a full disk is reported at the end, with the number of events it cost */
+	capw__next_part(r->capw, fd, &totals);
+	r->part_first = capw__written(r->capw);
+	if (r->opts->split.every_ns)
+		r->part_end_ns = next_end(&r->opts->split, wall_ns());
+	files->part_done(files->ctx);
+}
+
+/* Parts that have a time. */
+static void begin_parts(struct limits_run *r)
+{
+	const struct limit_split *split = &r->opts->split;
 	int64_t now = wall_ns(), first = now + (int64_t)split->first_ns;
 
 	if (!split->every_ns)
 		return;
-	s->part_end_ns = next_end(split, now);
-	if (split->first_ns && first < s->part_end_ns)
-		s->part_end_ns = first;
+	r->part_end_ns = next_end(split, now);
+	if (split->first_ns && first < r->part_end_ns)
+		r->part_end_ns = first;
 }
 
-/* Will the file be larger than @max with what is still to come into it? */
-static bool too_large(struct session *s, uint64_t max, uint64_t to_come)
+int limits_begin(struct limits_run *r, struct capw *capw, struct assembler *as)
 {
-	uint64_t margin = BYTES_MARGIN + to_come;
+	const struct limit_triggers *t = &r->opts->triggers;
 
-	if (capw__bytes(s->capw) + capw__pending(s->capw) + margin < max)
-		return false;
-	/* what is pending takes less in the file: how much less shows when it is there */
-	if (capw__pending(s->capw))
-		session_flush(s, now_ns());
-	return capw__bytes(s->capw) + margin >= max;
-}
-
-bool limits_full(struct session *s)
-{
-	const struct limit_opts *o = &s->opts.limits;
-	uint64_t rings = s->opts.ring_bytes / 100 * cap_bpf__backlog(s->cap);
-
-	if (o->max_events && capw__written(s->capw) >= o->max_events)
-		return true;
-	return o->max_bytes && !o->keep_ns && !in_parts(s) &&
-	       too_large(s, o->max_bytes, rings / RECORDS_PER_BYTE);
-}
-
-static bool part_is_full(struct session *s)
-{
-	const struct limit_opts *o = &s->opts.limits;
-	uint64_t max = o->split.bytes;
-
-	if (o->split.every_ns)
-		return wall_ns() >= s->part_end_ns;
-	if (o->split.events && capw__written(s->capw) - s->part_first >= o->split.events)
-		return true;
-	if (o->max_bytes && (!max || o->max_bytes < max))
-		max = o->max_bytes;
-	return max && too_large(s, max, 0);
-}
-
-void limits_part(struct session *s)
-{
-	const struct limit_files *files = &s->opts.files;
-	struct trace_totals totals;
-	int fd;
-
-	if (!in_parts(s) || s->full || !part_is_full(s))
-		return;
-	fd = files->next_part(files->ctx);
-	if (fd < 0) {
-		s->full = true; /* what is in the rings still goes into this file */
-		return;
-	}
-	session_totals(s, now_ns(), &totals);
-	/* a full disk is reported at the end, with the number of events it cost */
-	capw__next_part(s->capw, fd, &totals);
-	s->part_first = capw__written(s->capw);
-	if (s->opts.limits.split.every_ns)
-		s->part_end_ns = next_end(&s->opts.limits.split, wall_ns());
-	files->part_done(files->ctx);
-}
-
-int limits_watch(struct session *s)
-{
-	const struct limit_triggers *t = &s->opts.limits.triggers;
-
+	r->capw = capw;
+	r->as = as;
+	begin_parts(r);
 	for (unsigned int i = 0; i < t->cnt; i++) {
-		int err = assembler__watch(s->as, t->v[i].function, t->v[i].over_ns);
+		int err = assembler__watch(r->as, t->v[i].function, t->v[i].over_ns);
 
 		if (err < 0)
 			return err;
@@ -239,13 +259,13 @@ int limits_watch(struct session *s)
 }
 
 /* 0 when a file is being made, -EBUSY when it cannot be yet. */
-static int dump(struct session *s, uint64_t now)
+static int dump(struct limits_run *r, uint64_t now)
 {
-	const struct limit_files *files = &s->opts.files;
+	const struct limit_files *files = r->files;
 	int err;
 
-	session_flush(s, now);
-	err = files->dump(files->ctx, s->capw);
+	flush(r, now);
+	err = files->dump(files->ctx, r->capw);
 	if (err && err != -EBUSY) {
 		log_warn("the flight recorder cannot be written: %s", err_str(err));
 		err = 0;
@@ -253,13 +273,13 @@ static int dump(struct session *s, uint64_t now)
 	return err;
 }
 
-static void say_slow(const struct session *s, unsigned int trigger)
+static void say_slow(const struct limits_run *r, unsigned int trigger)
 {
-	const struct assembler_slow *slow = assembler__slow(s->as, (int)trigger);
+	const struct assembler_slow *slow = assembler__slow(r->as, (int)trigger);
 	char shown[256];
-	const char *text = s->opts.limits.triggers.v[trigger].function;
+	const char *text = r->opts->triggers.v[trigger].function;
 
-	if (!s->opts.quiet)
+	if (!r->quiet)
 		fprintf(stderr, "%strigger: a call of %s took %.1f ms\n",
 			isatty(STDERR_FILENO) ? "\r\033[K" : "",
 			text_escape(shown, sizeof(shown), text, strlen(text)),
@@ -267,37 +287,37 @@ static void say_slow(const struct session *s, unsigned int trigger)
 }
 
 /* Files would overlap if they were written more often than the recorder is long. */
-static bool may_fire(const struct session *s, uint64_t now)
+static bool may_fire(const struct limits_run *r, uint64_t now)
 {
-	const struct limit_fired *f = &s->fired;
+	const struct limit_fired *f = &r->fired;
 
 	return f->files < TRIGGER_FILES_MAX &&
-	       (!f->last_ns || now - f->last_ns >= s->opts.limits.keep_ns);
+	       (!f->last_ns || now - f->last_ns >= r->opts->keep_ns);
 }
 
-static void look_at_triggers(struct session *s, uint64_t now)
+static void look_at_triggers(struct limits_run *r, uint64_t now)
 {
-	struct limit_fired *f = &s->fired;
+	struct limit_fired *f = &r->fired;
 
-	for (unsigned int i = 0; s->as && i < s->opts.limits.triggers.cnt; i++) {
-		uint64_t slow = assembler__slow(s->as, (int)i)->slow;
+	for (unsigned int i = 0; r->as && i < r->opts->triggers.cnt; i++) {
+		uint64_t slow = assembler__slow(r->as, (int)i)->slow;
 
 		if (slow == f->seen[i])
 			continue;
 		f->seen[i] = slow;
-		if (!may_fire(s, now) || dump(s, now))
+		if (!may_fire(r, now) || dump(r, now))
 			continue;
 		f->last_ns = now;
 		f->files++;
-		say_slow(s, i);
+		say_slow(r, i);
 	}
 }
 
-void limits_report(const struct session *s)
+void limits_report(const struct limits_run *r)
 {
-	for (unsigned int i = 0; !s->opts.quiet && i < s->opts.limits.triggers.cnt; i++) {
-		const struct assembler_slow *slow = assembler__slow(s->as, (int)i);
-		const char *text = s->opts.limits.triggers.v[i].text;
+	for (unsigned int i = 0; !r->quiet && i < r->opts->triggers.cnt; i++) {
+		const struct assembler_slow *slow = assembler__slow(r->as, (int)i);
+		const char *text = r->opts->triggers.v[i].text;
 		char shown[300];
 
 		fprintf(stderr, "trigger   %s: %llu of %llu calls took longer, at most %.1f ms\n",
@@ -307,27 +327,27 @@ void limits_report(const struct session *s)
 		if (!slow->functions)
 			log_warn("no function that ran is called %s", shown);
 	}
-	if (!s->opts.quiet && s->opts.limits.triggers.cnt)
-		fprintf(stderr, "triggers  %u files were written\n", s->fired.files);
+	if (!r->quiet && r->opts->triggers.cnt)
+		fprintf(stderr, "triggers  %u files were written\n", r->fired.files);
 }
 
-void limits_dump(struct session *s, uint64_t now)
+void limits_dump(struct limits_run *r, uint64_t now)
 {
-	look_at_triggers(s, now);
-	if (!s->dumps_asked)
+	look_at_triggers(r, now);
+	if (!r->dumps_asked)
 		return;
-	if (!s->opts.limits.keep_ns || !s->capw) {
-		log_warn(s->capw ? "SIGUSR1 is for --flight-recorder: nothing is written"
+	if (!r->opts->keep_ns || !r->capw) {
+		log_warn(r->capw ? "SIGUSR1 is for --flight-recorder: nothing is written"
 				 : "nothing is recorded yet");
-		s->dumps_asked = 0;
-	} else if (!dump(s, now)) {
-		s->dumps_asked = 0; /* else when the one before is written */
+		r->dumps_asked = 0;
+	} else if (!dump(r, now)) {
+		r->dumps_asked = 0; /* else when the one before is written */
 	}
 }
 
-uint64_t limits_flush_ns(const struct session *s)
+uint64_t limits_flush_ns(const struct limits_run *r)
 {
-	uint64_t keep_ns = s->opts.limits.keep_ns;
+	uint64_t keep_ns = r->opts->keep_ns;
 
 	return keep_ns && keep_ns / 8 < FLUSH_NS ? keep_ns / 8 : FLUSH_NS;
 }

@@ -14,7 +14,8 @@
 
 struct capw;
 struct capw_opts;
-struct session;
+struct assembler;
+struct trace_totals;
 
 #define TRIGGERS_MAX 16
 
@@ -52,6 +53,9 @@ extern const struct opt_row limit_rows[];
 /* limits_check - what does not go together. 0 or -PYE_EUSAGE with a sentence. */
 int limits_check(const struct limit_opts *o, bool to_stdout, struct err *e);
 
+/* limits_any - is any of them set? */
+bool limits_any(const struct limit_opts *o);
+
 /* limits_writer - the options of the writer that these options want. */
 void limits_writer(const struct limit_opts *o, struct capw_opts *out);
 
@@ -65,15 +69,6 @@ struct limit_files {
 	void (*child)(void *ctx); /* a child process has ended */
 };
 
-/* limits_full - the run has reached a bound and ends. */
-bool limits_full(struct session *s);
-
-/* limits_begin - a capture begins now. */
-void limits_begin(struct session *s);
-
-/* limits_part - go on in the next file if it is time; the run ends when there is none. */
-void limits_part(struct session *s);
-
 /* What came of the triggers. */
 struct limit_fired {
 	uint64_t seen[TRIGGERS_MAX]; /* slow calls looked at */
@@ -81,16 +76,40 @@ struct limit_fired {
 	unsigned int files; /* written */
 };
 
-/* limits_watch - tell the assembler what to look at. 0 or -ENOMEM. */
-int limits_watch(struct session *s);
+/* A run that is kept in bounds; what is pointed to is borrowed. */
+struct limits_run {
+	const struct limit_opts *opts;
+	const struct limit_files *files;
+	bool quiet;
+	struct capw *capw; /* these two: NULL until there is a capture */
+	struct assembler *as;
+	void *ctx;
+	void (*totals)(void *ctx, uint64_t now, struct trace_totals *out);
+	uint64_t (*waiting)(void *ctx); /* bytes of records that were not read yet, about */
+	/* of limits.c, but for what is asked for */
+	struct limit_fired fired;
+	unsigned int dumps_asked; /* USR1 seen */
+	uint64_t part_first; /* events written before this file */
+	int64_t part_end_ns; /* on the wall clock, where parts have a time */
+	bool full; /* there is no next file */
+};
+
+/* limits_full - the run has reached a bound and ends. */
+bool limits_full(struct limits_run *r);
+
+/* limits_begin - a capture begins now. 0 or -ENOMEM. */
+int limits_begin(struct limits_run *r, struct capw *capw, struct assembler *as);
+
+/* limits_part - go on in the next file if it is time; the run ends when there is none. */
+void limits_part(struct limits_run *r);
 
 /* limits_dump - write the flight recorder if that was asked for, or a trigger has fired. */
-void limits_dump(struct session *s, uint64_t now);
+void limits_dump(struct limits_run *r, uint64_t now);
 
 /* limits_report - what came of the triggers, at the end. */
-void limits_report(const struct session *s);
+void limits_report(const struct limits_run *r);
 
 /* limits_flush_ns - how often chunks are written. */
-uint64_t limits_flush_ns(const struct session *s);
+uint64_t limits_flush_ns(const struct limits_run *r);
 
 #endif

@@ -132,6 +132,18 @@ void session_record(struct session *s, const struct replay_item *item, const voi
 		replay_put(s->record, item, data);
 }
 
+static void kept_totals(void *ctx, uint64_t now, struct trace_totals *out)
+{
+	session_totals(ctx, now, out);
+}
+
+static uint64_t waiting_in_rings(void *ctx)
+{
+	const struct session *s = ctx;
+
+	return s->opts.ring_bytes / 100 * cap_bpf__backlog(s->cap);
+}
+
 int session__new(struct session **out, const struct session_opts *opts, struct err *e)
 {
 	struct cap_bpf_opts cap = { .ring_bytes = opts->ring_bytes,
@@ -154,6 +166,12 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 	if (!s)
 		return -ENOMEM;
 	s->opts = *opts;
+	s->kept = (struct limits_run){ .opts = &s->opts.limits,
+				       .files = &s->opts.files,
+				       .quiet = opts->quiet,
+				       .ctx = s,
+				       .totals = kept_totals,
+				       .waiting = waiting_in_rings };
 	s->launch.go_fd = s->launch.failed_fd = s->signal_fd = s->epoll_fd = -1;
 	err = native_begin(s, e);
 	err = err ? err : find_targets(s, e);
@@ -233,9 +251,7 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 		assembler__native(s->as, s->symbols);
 	err = err ? err : filters_begin(s);
 	err = err ? err : latency_begin(s);
-	if (!err)
-		limits_begin(s);
-	return err ? err : limits_watch(s);
+	return err ? err : limits_begin(&s->kept, s->capw, s->as);
 }
 
 static int start_command(struct session *s, struct err *e)
@@ -300,7 +316,7 @@ static void read_signals(struct session *s)
 		if (side && side->signal(side->ctx, (int)info.ssi_signo))
 			continue;
 		if (info.ssi_signo == SIGUSR1)
-			s->dumps_asked++;
+			s->kept.dumps_asked++;
 		else if (info.ssi_signo != SIGCHLD)
 			s->interrupts++;
 	}
@@ -328,9 +344,9 @@ static int drain(struct session *s, size_t batches)
 		/* what it cannot keep, for want of memory or disk, it counts */
 		assembler__feed(s->as, &batch);
 		any = 1;
-		limits_part(s);
-		if (!s->full && limits_full(s)) {
-			s->full = true;
+		limits_part(&s->kept);
+		if (!s->kept.full && limits_full(&s->kept)) {
+			s->kept.full = true;
 			break;
 		}
 	}
@@ -363,7 +379,7 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 {
 	if (s->opts.duration_ns && now - s->start_ns >= s->opts.duration_ns)
 		return true;
-	if (s->full)
+	if (s->kept.full)
 		return true;
 	if (!s->interrupts)
 		return false;
@@ -436,7 +452,7 @@ static int view(struct session *s, uint64_t now, uint64_t *next)
 static int loop(struct session *s)
 {
 	uint64_t next_progress = s->start_ns + PROGRESS_NS,
-		 next_flush = s->start_ns + limits_flush_ns(s), next_view = s->start_ns;
+		 next_flush = s->start_ns + limits_flush_ns(&s->kept), next_view = s->start_ns;
 	uint64_t interrupted = 0;
 	struct epoll_event events[4];
 	int err, drained;
@@ -452,7 +468,7 @@ static int loop(struct session *s)
 		if (drained < 0)
 			return drained;
 		if (s->capw)
-			limits_part(s);
+			limits_part(&s->kept);
 		budget_tick(s, now, !drained);
 		naming_look_all(s, false);
 		cap_bpf__look(s->cap, now);
@@ -472,9 +488,9 @@ static int loop(struct session *s)
 			idle_show(s);
 			assembler__settle(s->as, now - SETTLE_NS);
 			session_flush(s, now);
-			next_flush = now + limits_flush_ns(s);
+			next_flush = now + limits_flush_ns(&s->kept);
 		}
-		limits_dump(s, now);
+		limits_dump(&s->kept, now);
 		if (s->opts.side)
 			s->opts.side->tick(s->opts.side->ctx, now);
 		if (s->opts.view && (err = view(s, now, &next_view)))
@@ -643,7 +659,7 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 		fputs("\r\033[K", stderr);
 	err = finish(s, result);
 	report_oddities(s);
-	limits_report(s);
+	limits_report(&s->kept);
 	if (!s->opts.quiet)
 		native_report(s);
 	if (!s->opts.quiet)

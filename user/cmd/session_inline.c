@@ -39,6 +39,7 @@ struct run {
 	struct assembler *as;
 	struct proc_mem mem;
 	bool mem_open, attached;
+	struct limits_run kept;
 	uint64_t flushed_ns, adjust_ns, adjust_step;
 	unsigned int torn;
 	uint64_t start_ns, attached_ns;
@@ -74,6 +75,7 @@ static int open_capture(struct run *r, int fd)
 	limits_writer(&r->t.opts->limits, &writer);
 	err = capw__new(&r->capw, fd, &writer, &info);
 	err = err ? err : assembler__new(&r->as, r->capw);
+	err = err ? err : limits_begin(&r->kept, r->capw, r->as);
 	if (err || !filters_any(&r->t.opts->filter))
 		return err;
 	filters_assembler(&r->t.opts->filter, &filter);
@@ -226,6 +228,11 @@ static int drain(struct run *r, unsigned int batches)
 			assembler__feed(r->as, &batch);
 		any = 1;
 		inline__alive(&r->t.engine);
+		limits_part(&r->kept);
+		if (!r->kept.full && limits_full(&r->kept)) {
+			r->kept.full = true;
+			break;
+		}
 	}
 	return got < 0 ? got : any;
 }
@@ -260,23 +267,35 @@ static bool time_is_up(const struct run *r, uint64_t now)
 	const struct session_opts *o = r->t.opts;
 
 	return r->t.interrupts || (o->duration_ns && now - r->attached_ns >= o->duration_ns) ||
-	       (o->limits.max_events && capw__written(r->capw) >= o->limits.max_events);
+	       r->kept.full;
 }
 
-static void totals(struct run *r, struct trace_totals *t)
+static void totals(struct run *r, uint64_t now, struct trace_totals *t)
 {
 	uint64_t lost[LOSS_CNT] = { 0 };
 
 	lost[LOSS_MAP] = cap_inline__lost(r->cap);
 	assembler__totals(r->as, lost, t);
-	t->end_ns = now_ns();
+	t->end_ns = now;
+}
+
+static void kept_totals(void *ctx, uint64_t now, struct trace_totals *t)
+{
+	totals(ctx, now, t);
+}
+
+static uint64_t waiting_in_ring(void *ctx)
+{
+	const struct run *r = ctx;
+
+	return r->t.engine.ring_bytes / 100 * cap_inline__backlog(r->cap);
 }
 
 static void flush(struct run *r, uint64_t now)
 {
 	struct trace_totals t;
 
-	totals(r, &t);
+	totals(r, now, &t);
 	capw__flush(r->capw, &t);
 	r->flushed_ns = now;
 }
@@ -296,33 +315,24 @@ static int tell_sums(struct run *r, bool last, struct err *e)
 	return r->opcodes->sums(r->opcodes->ctx, &view, &s, e);
 }
 
-/* The flight recorder: its chunks are small beside what it keeps; and its file when SIGUSR1 asks for it. */
-static void record_flight(struct run *r, uint64_t now)
+/* Chunks are written, files ended and begun, sums told, as time goes on or SIGUSR1 asks. */
+static void keep(struct run *r, uint64_t now)
 {
-	uint64_t keep_ns = r->t.opts->limits.keep_ns;
 	struct err e = { 0 };
 	int err;
 
-	if (keep_ns && now - r->flushed_ns >= (keep_ns < 8 * SECOND_NS ? keep_ns / 8 : SECOND_NS))
+	if (now - r->flushed_ns >= limits_flush_ns(&r->kept))
 		flush(r, now);
-	if (!r->t.dump_asked)
-		return;
-	r->t.dump_asked = false;
-	if (r->opcodes) {
+	if (r->t.dump_asked && r->opcodes) {
 		err = tell_sums(r, false, &e);
 		if (err)
 			cmd_fail("trace", err, &e);
-		return;
+	} else {
+		r->kept.dumps_asked += r->t.dump_asked;
+		limits_part(&r->kept);
+		limits_dump(&r->kept, now);
 	}
-	if (!keep_ns) {
-		log_warn("SIGUSR1 is for --flight-recorder: nothing is written");
-		return;
-	}
-	flush(r, now);
-	err = r->t.opts->files.dump(r->t.opts->files.ctx, r->capw);
-	r->t.dump_asked = err == -EBUSY; /* when the one before is written */
-	if (err && err != -EBUSY)
-		log_warn("the flight recorder cannot be written: %s", err_str(err));
+	r->t.dump_asked = false;
 }
 
 /* What the clocks' first 5 ms said of their rate is good for a few more; then for longer and longer. */
@@ -343,8 +353,6 @@ static void every_second(struct run *r, uint64_t now)
 	double events = (double)capw__written(r->capw);
 
 	cap_inline__reap(r->cap);
-	if (!r->t.opts->limits.keep_ns)
-		flush(r, now);
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u threads | ring %u%%\033[K",
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
@@ -380,7 +388,7 @@ static int loop(struct run *r)
 		}
 		name_threads(r, false);
 		adjust(r, now);
-		record_flight(r, now);
+		keep(r, now);
 		if (time_is_up(r, now))
 			break;
 		if (now >= next) {
@@ -418,13 +426,14 @@ static int finish(struct run *r, int err)
 	}
 	if (assembler__finish(r->as))
 		log_debug("the last events did not fit");
-	totals(r, &result->totals);
+	totals(r, now_ns(), &result->totals);
 	result->totals.complete = !err;
 	result->duration_ns = result->totals.end_ns - r->start_ns;
 	result->start_unix_ns = r->start_unix_ns;
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
 	inline_target__say_stops(&r->t);
+	limits_report(&r->kept);
 	if (!r->t.opts->quiet)
 		filters_report(&r->t.opts->filter, r->as, 0);
 	if (err == -EILSEQ)
@@ -455,13 +464,10 @@ static int check_options(const struct session_opts *o, struct err *e)
 {
 	if (!o->command && o->pid_cnt != 1)
 		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
-	if (o->select || o->limits.overhead_pct || o->limits.triggers.cnt ||
-	    (o->limits.max_bytes && !o->limits.keep_ns) || o->limits.split.events ||
-	    o->limits.split.bytes)
-		return err_set(
-			e, -PYE_EUSAGE,
-			"--engine inline does not go with --trigger, --split, --max-overhead, "
-			"--max-size without --flight-recorder, or processes that are not named");
+	if (o->select || o->limits.overhead_pct)
+		return err_set(e, -PYE_EUSAGE,
+			       "--engine inline does not go with --max-overhead, or processes "
+			       "that are not named");
 	if (o->filter.thread)
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --thread");
 	if (o->subprocesses || o->record_rings)
@@ -566,6 +572,12 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 	if (err)
 		return err;
 	inline_target__init(&r.t, opts, result, e);
+	r.kept = (struct limits_run){ .opts = &opts->limits,
+				      .files = &opts->files,
+				      .quiet = opts->quiet,
+				      .ctx = &r,
+				      .totals = kept_totals,
+				      .waiting = waiting_in_ring };
 	err = begin(&r, fd);
 	if (!err) {
 		int ended = loop(&r);

@@ -67,17 +67,13 @@ struct session {
 	int64_t start_unix_ns;
 	char comm[64]; /* of the first process recorded */
 	unsigned int interrupts; /* INT, TERM or HUP seen */
-	unsigned int dumps_asked; /* USR1 seen */
-	struct limit_fired fired;
+	struct limits_run kept;
 	uint64_t windows_cnt, off_ns; /* --max-overhead: probes switched off so often, so long */
 	uint64_t look_next_ns; /* at the ends of processes that nobody named */
 	uint64_t drained_cnt; /* --max-overhead: how often the rings were empty */
 	uint64_t live_next; /* --latency: when it is shown again */
 	unsigned int live_lines; /* that it takes now */
-	uint64_t part_first; /* events written before this file */
-	int64_t part_end_ns; /* on the wall clock, where parts have a time */
 	bool child_reaped;
-	bool full; /* a limit is reached */
 	bool released; /* nobody is held or taken in any more */
 	int child_status;
 	int refused; /* error that ends the run: the launched program cannot be traced */
