@@ -5,7 +5,7 @@ import gzip
 
 
 def fields(data):
-    """[(number, value)], a value is a number or bytes."""
+    """[(number, value)], a value is a number or bytes; of fixed64 the bytes."""
     out, at = [], 0
 
     def varint():
@@ -20,9 +20,9 @@ def fields(data):
                 return value
     while at < len(data):
         tag = varint()
-        assert tag & 7 in (0, 2), tag
-        value = varint()
-        if tag & 7 == 2:
+        assert tag & 7 in (0, 1, 2), tag
+        value = 8 if tag & 7 == 1 else varint()
+        if tag & 7:
             at += value
             assert at <= len(data)
             value = data[at - value:at]
@@ -32,7 +32,7 @@ def fields(data):
 
 def numbers(data):
     """Of a packed field."""
-    return [value for _, value in fields(b"".join(b"\x08" + bytes(part) for part in varints(data)))]
+    return [sum((byte & 0x7f) << 7 * i for i, byte in enumerate(part)) for part in varints(data)]
 
 
 def varints(data):

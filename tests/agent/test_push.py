@@ -3,14 +3,17 @@
 of each mean. Servers that others wrote are in tests/peers."""
 import collections
 import gzip
+import signal
 import struct
+import subprocess
 import time
 
 import pytest
 
 import double
+import lib
 import windows
-from protobuf import Pprof, fields
+from protobuf import Pprof, fields, numbers
 from test_sinks import FAST, send
 
 
@@ -160,6 +163,136 @@ def test_parts_that_were_taken_are_not_sent_again(trouble, big, tmp_path):
         done = send(tmp_path / "store", "pyroscope=" + server.url + FAST)
         assert (done.sent, done.retries, done.owed) == (1, 1, 0), done.said
         assert added_up(parts_of(server.taken)) == big
+
+
+# --- parts, whatever happens between them ---
+
+def exported(request):
+    """{stack: values} of a request by OTLP, whose sums are those of its samples; the ids of its profiles."""
+    assert request.path == "/v1development/profiles"
+    parts = fields(request.body)
+    (resource,) = (v for n, v in parts if n == 1)
+    tables = collections.defaultdict(list)
+    for number, entry in fields(dict(parts)[2]):
+        tables[number].append(entry)
+    names, lines = tables[5], []
+    for location in tables[2]:
+        lines.append([dict(fields(v)) for n, v in fields(location) if n == 4 or n == 3])
+    functions = [dict(fields(f)) for f in tables[3]]
+    stacks = []
+    for entry in tables[7]:
+        at = [(line[1], line.get(2, 0)) for location in numbers(dict(fields(entry)).get(1, b"")) for line in lines[location]]
+        stacks.append(tuple((names[functions[f][1]].decode(), names[functions[f][3]].decode(), line) for f, line in reversed(at)))
+    got, ids = collections.defaultdict(lambda: [0] * len(windows.TYPES)), []
+    (scope,) = (v for n, v in fields(resource) if n == 2)
+    for profile in (fields(v) for n, v in fields(scope) if n == 2):
+        kind = dict(fields(dict(profile)[1]))
+        at = windows.TYPES.index((names[kind[1]].decode(), names[kind[2]].decode()))
+        ids.append(dict(profile)[7])
+        for sample in (dict(fields(v)) for n, v in profile if n == 2):
+            (value,) = numbers(sample[4])
+            got[stacks[sample[1]]][at] += value
+            assert {names[dict(fields(tables[6][i]))[1]] for i in numbers(sample[2])} == {b"process.pid", b"thread.id", b"thread.name"}
+    return got, ids
+
+
+def pushed_stacks(request):
+    profile = Pprof(pushed(request)[1])
+    return profile.stacks, [profile.time_ns]
+
+
+def written_stacks(request):
+    profile = Pprof(written(request)[1])
+    return profile.stacks, [profile.time_ns]
+
+
+STACKS = {"pyroscope": pushed_stacks, "parca": written_stacks, "otlp": exported}
+
+
+def all_of(kind, requests):
+    """The sum of requests, each of which has ids of its own."""
+    total, ids = collections.defaultdict(lambda: [0] * len(windows.TYPES)), []
+    for stacks, names in map(STACKS[kind], requests):
+        ids += names
+        for stack, values in stacks.items():
+            total[stack] = [a + b for a, b in zip(total[stack], values)]
+    assert len(set(ids)) == len(ids), "the server may take two for the same"
+    return total
+
+
+def too_large(kind, most):
+    """Answers as a server does that takes no more than so many bytes, before compression."""
+    def answer(request):
+        body = request.body if kind == "otlp" else gzip.decompress(DECODE[kind](request)[1])
+        return 413 if len(body) > most else GOOD.get(kind, 200)
+    return answer
+
+
+@pytest.mark.parametrize("kind", sorted(STACKS))
+def test_what_is_too_large_goes_in_smaller_parts(kind, big, tmp_path):
+    with double.Double(too_large(kind, 1300000)) as server:
+        done = send(tmp_path / "store", "%s=%s%s" % (kind, server.url, FAST))
+        assert (done.code, done.sent, done.owed, done.aside) == (0, 1, 0, {}), done.said
+        # parts for Pyroscope are as small as that from the start
+        assert (done.retries >= 1) == (kind != "pyroscope") and len(server.taken) >= 2
+        assert all_of(kind, server.taken) == big
+
+
+@pytest.mark.parametrize("kind", ["otlp", "parca"])
+def test_a_window_that_is_too_large_in_any_part(kind, big, tmp_path):
+    """Is set aside, and the next one goes as if nothing had been."""
+    windows.write(tmp_path / "store", windows.Made(), "shop", windows.now_ns() - 60 * 10**9)
+    with double.Double(lambda request: 413 if b"big" in request.body else GOOD.get(kind, 200)) as server:
+        done = send(tmp_path / "store", "%s=%s%s" % (kind, server.url, FAST))
+        assert len(server.taken) == 1
+    assert (done.sent, done.owed, done.aside) == (1, 0, {"too_large": 1}), done.said
+
+
+@pytest.mark.parametrize("kind", sorted(STACKS))
+def test_killed_between_parts(kind, big, tmp_path):
+    """SIGKILL after each of them: what was taken is not sent again, and the rest comes."""
+    counts = []
+
+    def answer(request):
+        given = too_large(kind, 1300000)(request)
+        if given == 413:
+            return given
+        counts.append(request)
+        # nothing is answered any more once it is gone; it waits for this one with the one before written down
+        if process and len(counts) % 2 == 0:
+            process[0].send_signal(signal.SIGKILL)
+            process.pop().wait(30)
+            return double.RESET
+        return given
+    process, rounds = [], 0
+    with double.Double(answer) as server:
+        command = [lib.BINARY, "fleet", "send", "--store", tmp_path / "store", "--sink", "%s=%s" % (kind, server.url)]
+        while True:
+            before = len(server.taken)
+            child = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            process[:] = [child]
+            child.wait(60)
+            rounds += 1
+            if child.returncode == 0:
+                break
+            assert child.returncode == -signal.SIGKILL and len(server.taken) == before + 1
+        assert rounds >= 2 and send(tmp_path / "store", "%s=%s" % (kind, server.url)).requests == 0
+        assert all_of(kind, server.taken) == big
+
+
+def test_more_than_the_collector_takes_goes_in_parts(tmp_path):
+    """It takes 20 MiB before compression, and throws away what has more."""
+    samples = {(("<module>", "/srv/m.py", 1), ("long.%d." % i + "x" * 8000, "/srv/m%d.py" % i, i)): [1, i + 1, i + 1, 0] for i in range(2800)}
+    (tmp_path / "store").mkdir()
+    data = gzip.compress(windows.Profile(samples, windows.now_ns() - 60 * 10**9, 60, {"service_name": "big", "node": "node-1"}).data(), 1)
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() - 60))
+    windows.put(tmp_path / "store", "%s-60s-big-00000001.pb.gz" % stamp, data)
+    with double.Double() as server:
+        done = send(tmp_path / "store", "otlp=" + server.url)
+        assert (done.code, done.sent, done.owed, done.requests) == (0, 1, 0, 2), done.said
+        assert max(len(request.body) for request in server.taken) < 17 << 20
+        assert sum(len(request.body) for request in server.taken) > 20 << 20
+        assert all_of("otlp", server.taken) == samples
 
 
 # --- OTLP ---

@@ -31,6 +31,7 @@
 #define WINDOW_BYTES   (64u << 20)
 #define REPLY_BYTES    8192
 #define START_JITTER   SECOND
+#define SMALLER_MAX    8
 
 static uint64_t random_below(uint64_t limit)
 {
@@ -212,8 +213,9 @@ static int load(const struct lane *l, const struct spool_window *w, struct loade
 		.len = (size_t)st.st_size,
 		.id = XXH3_64bits(d->bytes, (size_t)st.st_size),
 		.head = &d->head,
+		.smaller = l->smaller,
 	};
-	return 0;
+	return l->ops->parts ? spool__progress(l->spool, l->number, w, &out->from, e) : 0;
 }
 
 /* Return: 1 when it was added; 0 when it cannot be; or an error. */
@@ -327,8 +329,6 @@ static int build(struct lane *l, struct err *e)
 	err = l->ops->finish ? l->ops->finish(l->self, &l->push) : 0;
 	if (!err && !l->push.request_cnt) /* there was nothing in them */
 		return settle(l, true, 0, e);
-	if (l->ops->parts && l->in_push[0]->parts[l->number] < l->push.request_cnt)
-		l->request_at = l->in_push[0]->parts[l->number];
 	return err;
 }
 
@@ -405,8 +405,16 @@ static int retry(struct lane *l, const struct http_result *r, struct err *e)
 
 static int split(struct lane *l, enum sink_drop drop, struct err *e)
 {
-	if (l->in_push_cnt == 1)
+	if (l->in_push_cnt == 1 && drop == SINK_DROP_TOO_LARGE && l->ops->parts &&
+	    l->smaller < SMALLER_MAX) { /* of smaller parts some may have been taken already */
+		l->smaller++;
+		l->stats->retries++;
+		return let_go_of_gone(l, e);
+	}
+	if (l->in_push_cnt == 1) {
+		l->smaller = 0;
 		return set_aside(l, drop, e);
+	}
 	l->windows_max = drop == SINK_DROP_TOO_LARGE ? l->in_push_cnt / 2 : 1;
 	l->stats->retries++;
 	return let_go_of_gone(l, e);
@@ -457,8 +465,6 @@ static int all_sent(struct lane *l, struct err *e)
 {
 	int err;
 
-	for (uint32_t i = 0; i < l->push.request_cnt; i++)
-		l->stats->sent_bytes += l->push.requests[i].body.len;
 	if (l->ops->sent)
 		l->ops->sent(l->self, &l->push);
 	l->failures = 0;
@@ -471,6 +477,20 @@ static int all_sent(struct lane *l, struct err *e)
 	if (!l->stats->owed)
 		tell(l, SINK_IDLE, NULL);
 	return err;
+}
+
+/* The request at hand was. */
+static int taken(struct lane *l, struct err *e)
+{
+	const struct sink_request *r = &l->push.requests[l->request_at++];
+	int err = 0;
+
+	l->stats->sent_bytes += r->body.len;
+	if (l->request_at == l->push.request_cnt)
+		return all_sent(l, e);
+	if (l->ops->parts)
+		err = spool__part(l->spool, l->number, l->in_push[0], &r->then, e);
+	return err ? err : start_request(l, e);
 }
 
 static void count_answer(struct lane *l, const struct http_result *r)
@@ -496,10 +516,7 @@ int lane__answer(struct lane *l, const struct http_result *r, struct err *e)
 	switch (verdict) {
 	case SINK_OK:
 		e->what[0] = '\0';
-		l->request_at++;
-		if (l->ops->parts && l->request_at < UINT8_MAX)
-			l->in_push[0]->parts[l->number] = (uint8_t)l->request_at;
-		return l->request_at < l->push.request_cnt ? start_request(l, e) : all_sent(l, e);
+		return taken(l, e);
 	case SINK_AGAIN:
 		return let_go_of_gone(l, e);
 	case SINK_HOLD:

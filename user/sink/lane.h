@@ -22,6 +22,7 @@ struct lane {
 	bool flying; /* a request is on its way */
 	uint32_t failures; /* without a success between */
 	uint32_t windows_max; /* now; less than the sink's after it was too much */
+	uint32_t smaller; /* as of struct sink_window */
 	unsigned int url_number;
 	bool newest; /* is next */
 	uint64_t next_ns; /* monotonic */

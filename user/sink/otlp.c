@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * OTLP profiles by HTTP, POST /v1development/profiles, of opentelemetry-proto v1.11.0. The protocol is in development and its
- * shape has changed with most of its versions; field numbers and the path are all here. A request has one window: who answers that
- * some profiles were rejected does not say which. A window is a profile for each type of value; names, stacks
- * and attributes are in tables that these share, each of which begins with an entry of zeros.
+ * shape has changed with most of its versions; field numbers and the path are all here. A request has one window, or a part of one that
+ * is large: who answers that some profiles were rejected does not say which. A window is a profile for each type of value; names, stacks
+ * and attributes are in tables that these share, each of which begins with an entry of zeros, and has just what the part needs.
  */
 #include <endian.h>
 #include <errno.h>
@@ -24,6 +24,8 @@
 #include "sink/sink.h"
 
 #define OTLP_PATH "/v1development/profiles"
+/* Of a request, before compression. The collector takes 20 MiB, and answers what has more with 400 as if it were wrong. */
+#define PART_BYTES (16u << 20)
 
 enum {
 	REQUEST_RESOURCE_PROFILES = 1,
@@ -90,10 +92,17 @@ static const struct name_pair sample_names[] = {
 	{ "process", "process.executable.name" },
 };
 
-/* A request while it is put together. */
+/* A window, and a request while it is put together. */
 struct otlp {
 	struct pprof_reader r;
 	struct source source;
+	const struct sink_window *w;
+	struct sink_push *push;
+	struct outbox_progress at; /* behind the sample at hand */
+	uint32_t sample_cnt; /* in this part */
+	uint32_t *functions,
+		*locations; /* their numbers, by index in the profile; 0: not in this part */
+	uint32_t function_cnt, location_cnt;
 	struct proto tables[TABLE_CNT];
 	struct proto samples[PPROF_VALUES_MAX]; /* of each type */
 	uint32_t string_cnt, stack_cnt, attribute_cnt;
@@ -114,6 +123,8 @@ static void otlp_done(struct otlp *o)
 	idmap__done(&o->stacks);
 	idmap__done(&o->attributes);
 	idmap__done(&o->keys);
+	free(o->functions);
+	free(o->locations);
 }
 
 static const char *renamed(const struct name_pair *names, size_t cnt, const char *name)
@@ -147,67 +158,92 @@ static uint32_t string_of(struct otlp *o, uint64_t string)
 	return number;
 }
 
-static void put_functions(struct otlp *o)
+/* As string_of(). */
+static uint32_t function_of(struct otlp *o, uint32_t index)
 {
-	const struct pprof_names *n = &o->r.names;
+	const struct pprof_function *f = &o->r.names.functions[index];
 	struct proto *p = &o->tables[TABLE_FUNCTION];
+	char address[32];
+	size_t mark;
 
-	proto__close(p, proto__open(p, TABLE_FUNCTION));
-	for (uint32_t i = 0; i < n->function_cnt; i++) {
-		const struct pprof_function *f = &n->functions[i];
-		size_t mark = proto__open(p, TABLE_FUNCTION);
-		char address[32];
-
-		if (f->address) {
-			snprintf(address, sizeof(address), "0x%" PRIx64, f->address);
-			proto__u64(p, 1, add_string(o, address));
-		} else {
-			proto__u64(p, 1, string_of(o, f->name));
-		}
-		proto__u64(p, 3, string_of(o, f->file));
-		proto__u64(p, 4, f->line);
-		proto__close(p, mark);
+	if (o->functions[index])
+		return o->functions[index];
+	mark = proto__open(p, TABLE_FUNCTION);
+	if (f->address) {
+		snprintf(address, sizeof(address), "0x%" PRIx64, f->address);
+		proto__u64(p, 1, add_string(o, address));
+	} else {
+		proto__u64(p, 1, string_of(o, f->name));
 	}
+	proto__u64(p, 3, string_of(o, f->file));
+	proto__u64(p, 4, f->line);
+	proto__close(p, mark);
+	return o->functions[index] = o->function_cnt++;
 }
 
-static void put_locations(struct otlp *o)
+static uint32_t location_of(struct otlp *o, uint32_t index)
 {
 	const struct pprof_names *n = &o->r.names;
+	const struct pprof_location *l = &n->locations[index];
 	struct proto *p = &o->tables[TABLE_LOCATION];
 	size_t mark, line;
 
-	proto__close(p, proto__open(p, TABLE_LOCATION));
-	for (uint32_t i = 0; i < n->location_cnt; i++) {
-		const struct pprof_location *l = &n->locations[i];
-
-		mark = proto__open(p, TABLE_LOCATION);
-		proto__u64(p, 1, 1); /* the mapping */
-		for (uint32_t k = l->first_line; k < l->first_line + l->line_cnt; k++) {
-			line = proto__open(p, OTLP_LINE);
-			proto__u64(p, 1, n->lines[k].function + 1ull);
-			proto__u64(p, 2, n->lines[k].line);
-			proto__close(p, line);
-		}
-		proto__close(p, mark);
+	if (o->locations[index])
+		return o->locations[index];
+	mark = proto__open(p, TABLE_LOCATION);
+	proto__u64(p, 1, 1); /* the mapping */
+	for (uint32_t k = l->first_line; k < l->first_line + l->line_cnt; k++) {
+		line = proto__open(p, OTLP_LINE);
+		proto__u64(p, 1, function_of(o, n->lines[k].function));
+		proto__u64(p, 2, n->lines[k].line);
+		proto__close(p, line);
 	}
+	proto__close(p, mark);
+	return o->locations[index] = o->location_cnt++;
 }
 
-static void put_tables(struct otlp *o)
+static void clear(uint32_t *numbers, uint32_t cnt)
+{
+	if (cnt)
+		memset(numbers, 0, cnt * sizeof(*numbers));
+}
+
+/* Tables with what is in each of them, and no samples. */
+static void begin_part(struct otlp *o)
 {
 	struct proto *t = o->tables;
 	size_t mark;
 
+	for (unsigned int i = 0; i < TABLE_CNT; i++)
+		t[i].len = 0;
+	for (unsigned int i = 0; i < PPROF_VALUES_MAX; i++)
+		o->samples[i].len = 0;
+	idmap__done(&o->strings);
+	idmap__done(&o->stacks);
+	idmap__done(&o->attributes);
+	idmap__done(&o->keys);
+	clear(o->functions, o->r.names.function_cnt);
+	clear(o->locations, o->r.names.location_cnt);
+	o->string_cnt = o->sample_cnt = 0;
+	o->function_cnt = o->location_cnt = o->stack_cnt = o->attribute_cnt = 1;
+	for (unsigned int i = TABLE_MAPPING; i < TABLE_CNT; i++)
+		if (i != TABLE_STRING)
+			proto__close(&t[i], proto__open(&t[i], i));
 	add_string(o, "");
-	put_functions(o);
-	put_locations(o);
-	proto__close(&t[TABLE_MAPPING], proto__open(&t[TABLE_MAPPING], TABLE_MAPPING));
 	mark = proto__open(&t[TABLE_MAPPING], TABLE_MAPPING);
 	proto__u64(&t[TABLE_MAPPING], OTLP_MAPPING_FILENAME, string_of(o, o->r.names.mapping));
 	proto__close(&t[TABLE_MAPPING], mark);
-	for (unsigned int i = TABLE_LINK; i < TABLE_CNT; i++)
-		if (i != TABLE_STRING)
-			proto__close(&t[i], proto__open(&t[i], i));
-	o->stack_cnt = o->attribute_cnt = 1;
+}
+
+static size_t part_size(const struct otlp *o)
+{
+	size_t size = 0;
+
+	for (unsigned int i = 0; i < TABLE_CNT; i++)
+		size += o->tables[i].len;
+	for (unsigned int i = 0; i < o->r.names.type_cnt; i++)
+		size += o->samples[i].len;
+	return size;
 }
 
 /* --- samples --- */
@@ -228,7 +264,7 @@ static int find_stack(struct otlp *o, const struct pprof_sample *s, uint32_t *ou
 	for (uint32_t i = 0; i < s->location_cnt && !err; i++) {
 		err = pprof_names__find(&o->r.names, s->locations[i], &at);
 		if (!err)
-			proto__varint(p, (uint64_t)(at - o->r.names.locations) + 1);
+			proto__varint(p, location_of(o, (uint32_t)(at - o->r.names.locations)));
 	}
 	proto__close(p, packed);
 	proto__close(p, mark);
@@ -288,23 +324,6 @@ static void put_sample(struct proto *p, uint32_t stack, const uint32_t *attribut
 	proto__close(p, mark);
 }
 
-static int add_sample(void *ctx, const struct pprof_sample *s)
-{
-	struct otlp *o = ctx;
-	uint32_t stack, attributes[PPROF_LABELS_MAX];
-	int err = 0;
-
-	if (s->value_cnt != o->r.names.type_cnt)
-		return pprof_reader__malformed(&o->r, "a sample has not a value of each type");
-	err = find_stack(o, s, &stack);
-	for (uint32_t i = 0; i < s->label_cnt && !err; i++)
-		err = find_attribute(o, &s->labels[i], &attributes[i]);
-	for (uint32_t i = 0; i < s->value_cnt && !err; i++)
-		if (s->values[i])
-			put_sample(&o->samples[i], stack, attributes, s->label_cnt, s->values[i]);
-	return err;
-}
-
 /* --- the request --- */
 
 static void put_text(struct proto *p, uint32_t field, const char *text)
@@ -361,26 +380,28 @@ static void put_period(struct otlp *o, struct proto *p, const struct pprof_type 
 	proto__u64(p, OTLP_PERIOD, sampled ? n->period : 0);
 }
 
-static void put_profile(struct otlp *o, struct proto *p, const struct sink_window *w, uint32_t type)
+static void put_profile(struct otlp *o, struct proto *p, uint32_t type)
 {
-	uint64_t id[2] = { htole64(w->id), htole64(type + 1ull) };
+	const struct sink_window *w = o->w;
+	uint64_t id[2] = { htole64(w->id), htole64((uint64_t)o->at.parts << 8 | (type + 1)) };
 	size_t mark = proto__open(p, SCOPE_PROFILES_PROFILES);
 
 	put_type(o, p, OTLP_SAMPLE_TYPE, &o->r.names.types[type]);
 	proto__raw(p, o->samples[type].data, o->samples[type].len);
-	put_fixed64(p, OTLP_TIME, (uint64_t)w->head->start_ns);
+	/* a server may take two of a series and a millisecond for one that came twice */
+	put_fixed64(p, OTLP_TIME, (uint64_t)w->head->start_ns + o->at.parts * 1000000ull);
 	proto__u64(p, OTLP_DURATION, (uint64_t)(w->head->end_ns - w->head->start_ns));
 	put_period(o, p, &o->r.names.types[type]);
 	proto__bytes(p, OTLP_PROFILE_ID, id, sizeof(id)); /* the same when it is sent again */
 	proto__close(p, mark);
 }
 
-static int put_request(struct otlp *o, struct proto *p, const struct sink_window *w)
+static int put_request(struct otlp *o, struct proto *p)
 {
 	size_t resource = proto__open(p, REQUEST_RESOURCE_PROFILES), scopes, mark;
 	int err = 0;
 
-	put_resource(p, w->head);
+	put_resource(p, o->w->head);
 	scopes = proto__open(p, RESOURCE_PROFILES_SCOPE_PROFILES);
 	mark = proto__open(p, SCOPE_PROFILES_SCOPE);
 	put_text(p, SCOPE_NAME, "pyebpf");
@@ -389,7 +410,7 @@ static int put_request(struct otlp *o, struct proto *p, const struct sink_window
 	for (uint32_t i = 0; i < o->r.names.type_cnt; i++) {
 		err = err ? err : o->samples[i].err;
 		if (o->samples[i].len)
-			put_profile(o, p, w, i);
+			put_profile(o, p, i);
 	}
 	proto__close(p, scopes);
 	proto__close(p, resource);
@@ -402,30 +423,82 @@ static int put_request(struct otlp *o, struct proto *p, const struct sink_window
 	return err ? err : p->err;
 }
 
-static int otlp_add(void *self, struct sink_push *push, const struct sink_window *w, struct err *e)
+static int end_part(struct otlp *o)
 {
-	auto_fn(otlp_done) struct otlp o = { 0 };
 	auto_fn(proto__done) struct proto p = { 0 };
 	struct sink_request *r;
+	int err = put_request(o, &p);
+
+	if (err)
+		return err;
+	r = sink_push__request(o->push, OTLP_PATH);
+	if (!r)
+		return -ENOMEM;
+	o->at.parts++;
+	r->then = o->at;
+	sink_request__header(r, "Content-Type: application/x-protobuf");
+	return sink_request__gzip(r, p.data, p.len);
+}
+
+static int add_sample(void *ctx, const struct pprof_sample *s)
+{
+	struct otlp *o = ctx;
+	uint32_t stack, attributes[PPROF_LABELS_MAX];
+	int err = 0;
+
+	if (o->at.samples < o->w->from.samples) { /* is there already */
+		o->at.samples++;
+		return 0;
+	}
+	if (o->sample_cnt && part_size(o) >= PART_BYTES >> o->w->smaller) {
+		err = end_part(o);
+		begin_part(o);
+	}
+	if (s->value_cnt != o->r.names.type_cnt)
+		return pprof_reader__malformed(&o->r, "a sample has not a value of each type");
+	err = err ? err : find_stack(o, s, &stack);
+	for (uint32_t i = 0; i < s->label_cnt && !err; i++)
+		err = find_attribute(o, &s->labels[i], &attributes[i]);
+	for (uint32_t i = 0; i < s->value_cnt && !err; i++)
+		if (s->values[i])
+			put_sample(&o->samples[i], stack, attributes, s->label_cnt, s->values[i]);
+	o->at.samples++;
+	o->sample_cnt++;
+	return err;
+}
+
+static int put_window(struct otlp *o, struct err *e)
+{
+	const struct pprof_names *n = &o->r.names;
+	int err = source__open(&o->source, o->w->fd, e);
+
+	err = err ? err : pprof_reader__names(&o->r, &o->source, e);
+	if (err)
+		return err;
+	o->functions = calloc(n->function_cnt + 1, sizeof(*o->functions));
+	o->locations = calloc(n->location_cnt + 1, sizeof(*o->locations));
+	if (!o->functions || !o->locations)
+		return -ENOMEM;
+	o->at.parts = o->w->from.parts;
+	begin_part(o);
+	err = pprof_reader__samples(&o->r, add_sample, o);
+	/* one that is empty goes, too */
+	return err || (!o->sample_cnt && o->at.parts) ? err : end_part(o);
+}
+
+static int otlp_add(void *self, struct sink_push *push, const struct sink_window *w, struct err *e)
+{
+	auto_fn(otlp_done) struct otlp o = { .w = w, .push = push };
+	uint32_t before = push->request_cnt;
 	int err;
 
 	(void)self;
 	if (lseek(w->fd, 0, SEEK_SET))
 		return -errno;
-	err = source__open(&o.source, w->fd, e);
-	err = err ? err : pprof_reader__names(&o.r, &o.source, e);
+	err = put_window(&o, e);
 	if (err)
-		return err;
-	put_tables(&o);
-	err = pprof_reader__samples(&o.r, add_sample, &o);
-	err = err ? err : put_request(&o, &p, w);
-	if (err)
-		return err;
-	r = sink_push__request(push, OTLP_PATH);
-	if (!r)
-		return -ENOMEM;
-	sink_request__header(r, "Content-Type: application/x-protobuf");
-	return sink_request__gzip(r, p.data, p.len);
+		sink_push__cut(push, before);
+	return err;
 }
 
 /* An answer that all is well may say that some of it is not, or nothing but a word of advice. */
@@ -464,6 +537,7 @@ const struct sink_ops sink_otlp = {
 	.type = "otlp",
 	.windows_max = 1,
 	.bytes_max = 1u << 20,
+	.parts = true,
 	.add = otlp_add,
 	.judge = otlp_judge,
 };

@@ -98,7 +98,7 @@ struct parts {
 	struct table tables[PART_TABLES];
 	struct wire samples; /* what is left */
 	struct proto head, out;
-	uint32_t number; /* of the part */
+	struct outbox_progress at;
 	struct err *e;
 };
 
@@ -255,7 +255,7 @@ static int translate(struct parts *p, enum kind kind, uint64_t *value)
 	case KIND_FUNCTION:
 		return renumber(p, FUNCTIONS, value);
 	case KIND_TIME: /* a server may take two profiles of a series and a millisecond for one that came twice */
-		*value += p->number * 1000000ull;
+		*value += p->at.parts * 1000000ull;
 		return 0;
 	default:
 		return 0;
@@ -339,12 +339,14 @@ static int fill_part(struct parts *p, const struct push_limits *limits)
 	start_part(p);
 	err = renumber(p, STRINGS, &empty);
 	err = err ? err : put_fields(p, &p->head, all, KIND_PROFILE);
-	while (!err && samples < limits->samples && part_size(p) < limits->bytes &&
+	/* with a sample at least, else there would be no end */
+	while (!err && samples < limits->samples && (!samples || part_size(p) < limits->bytes) &&
 	       wire__next(&p->samples, &f)) {
 		size_t mark;
 
 		if (f.number != PROFILE_SAMPLE || f.type != WIRE_BYTES)
 			continue;
+		p->at.samples++;
 		mark = proto__open(&p->out, PROFILE_SAMPLE);
 		err = put_fields(p, &p->out, wire_inner(&f), KIND_SAMPLE);
 		proto__close(&p->out, mark);
@@ -376,29 +378,53 @@ static bool has_more(const struct parts *p)
 	struct wire_field f;
 
 	while (wire__next(&w, &f))
-		if (f.number == PROFILE_SAMPLE)
+		if (f.number == PROFILE_SAMPLE && f.type == WIRE_BYTES)
 			return true;
 	return false;
 }
 
+/* Samples that are there already. */
+static void skip_taken(struct parts *p, const struct outbox_progress *from)
+{
+	struct wire_field f;
+
+	while (p->at.samples < from->samples && wire__next(&p->samples, &f))
+		p->at.samples += f.number == PROFILE_SAMPLE && f.type == WIRE_BYTES;
+	p->at.parts = from->parts;
+}
+
+static int put_part(struct parts *p, struct sink_push *push, const struct sink_window *w,
+		    const struct push_limits *limits, push_part_fn put)
+{
+	auto_fn(membuf__done) struct membuf profile = { 0 };
+	int err = fill_part(p, limits);
+
+	err = err ? err : pack_part(p, &profile);
+	err = err ? err : put(push, w, &profile);
+	if (err)
+		return err;
+	p->at.parts++;
+	push->requests[push->request_cnt - 1].then = p->at;
+	return 0;
+}
+
 int push_profile_parts(struct sink_push *push, const struct sink_window *w,
-		       const struct push_limits *limits, push_part_fn put, struct err *e)
+		       const struct push_limits *most, push_part_fn put, struct err *e)
 {
 	auto_fn(parts_done) struct parts p = { .e = e };
+	const struct push_limits limits = { most->bytes >> w->smaller,
+					    most->samples >> w->smaller };
 	uint32_t before = push->request_cnt;
 	int err = read_all(w, &p.raw, e);
 
 	if (!err && !p.raw.data)
 		return err_set(e, -PYE_EFORMAT, "it is empty");
 	err = err ? err : index_all(&p);
-	do {
-		auto_fn(membuf__done) struct membuf profile = { 0 };
-
-		err = err ? err : fill_part(&p, limits);
-		err = err ? err : pack_part(&p, &profile);
-		err = err ? err : put(push, w, &profile);
-		p.number++;
-	} while (!err && has_more(&p));
+	if (!err)
+		skip_taken(&p, &w->from);
+	/* one that is empty goes, too */
+	while (!err && (!p.at.parts || has_more(&p)))
+		err = put_part(&p, push, w, &limits, put);
 	if (err)
 		sink_push__cut(push, before);
 	return err;

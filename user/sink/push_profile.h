@@ -32,10 +32,11 @@ typedef int (*push_part_fn)(struct sink_push *push, const struct sink_window *w,
 			    const struct membuf *profile);
 
 /**
- * push_profile_parts - hand over a window's profile, in as many parts as the limits want
+ * push_profile_parts - hand over what is left of a window's profile, in as many parts as the limits want
  *
  * Samples have no labels: of each set of them these servers make a series of its own. Each part is a whole profile that has just
- * what its samples need, numbered from 1 without a gap; the parts add up to the window, and are the same each time.
+ * what its samples need, numbered from 1 without a gap; the parts add up to the window, and are the same each time it is begun
+ * from the same place with the same limits.
  *
  * Return: 0; -PYE_EFORMAT with a sentence, and the push is as before; -ENOMEM.
  */

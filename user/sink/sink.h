@@ -15,6 +15,7 @@
 #include "base/outbuf.h"
 #include "sink/spec.h"
 #include "store/head.h"
+#include "store/outbox.h"
 
 /* A window of the store; all borrowed. */
 struct sink_window {
@@ -24,6 +25,8 @@ struct sink_window {
 	size_t len;
 	uint64_t id; /* a hash of the bytes */
 	const struct head *head; /* labels and times */
+	struct outbox_progress from; /* what is before need not be put */
+	uint32_t smaller; /* parts are cut at limits divided by two this many times */
 };
 
 #define SINK_HEADERS_MAX 6
@@ -34,6 +37,7 @@ struct sink_request {
 	char headers[SINK_HEADERS_MAX][256]; /* beside those of the login */
 	uint32_t header_cnt;
 	struct membuf body;
+	struct outbox_progress then; /* of the window, once it was taken; where there are parts */
 };
 
 /* What is sent at once: requests one after the other, each when the one before was taken. Zeroed is none. */
@@ -83,7 +87,8 @@ enum sink_verdict {
  * @windows_max: that can be pushed at once
  * @bytes_max:   of windows that are pushed at once, as they are in the store; one that has more goes alone
  * @max_age_ns:  what is older need not be sent; 0: any age
- * @parts:       a window's requests are parts of it that are stored one by one: what was taken is not sent again with the rest
+ * @parts:       a window's requests are parts of it that are stored one by one: what was taken is not sent again with the rest. One
+ *               window at once
  * @size:        of what a sink keeps between pushes, zeroed before open
  * @open:        0 or -ENOMEM. May be NULL, as close.
  * @add:         put a window into a push. 0; -PYE_EFORMAT with a sentence: nobody can send this one, and the push is as before;

@@ -349,3 +349,17 @@ int spool__settle(struct spool *s, uint32_t sink, struct spool_window *const *wi
 	note_oldest(s);
 	return err;
 }
+
+int spool__part(struct spool *s, uint32_t sink, const struct spool_window *w,
+		const struct outbox_progress *progress, struct err *e)
+{
+	/* without its file nobody asks for it again */
+	return w->gone ? 0
+		       : outbox__part(s->outbox, s->sinks->items[sink].name, w->file, progress, e);
+}
+
+int spool__progress(struct spool *s, uint32_t sink, const struct spool_window *w,
+		    struct outbox_progress *out, struct err *e)
+{
+	return outbox__parts(s->outbox, s->sinks->items[sink].name, w->file, out, e);
+}

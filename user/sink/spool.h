@@ -17,7 +17,6 @@ struct spool_window {
 	uint32_t flying; /* in a push of it */
 	bool gone; /* no file any more */
 	uint32_t suspect; /* failed there since something was taken */
-	uint8_t parts[SINK_MAX]; /* requests of it that were taken, where each is stored on its own */
 	uint8_t tries[SINK_MAX]; /* that failed there, with an answer */
 	uint8_t strikes[SINK_MAX]; /* it failed there while others were taken before and after */
 };
@@ -55,5 +54,13 @@ int spool__look(struct spool *s, struct err *e);
  */
 int spool__settle(struct spool *s, uint32_t sink, struct spool_window *const *windows, uint32_t cnt,
 		  bool sent, enum sink_drop drop, struct err *e);
+
+/* spool__part - a part of a window was taken: it will not be sent again. 0, or -PYE_EOUTPUT with a sentence. */
+int spool__part(struct spool *s, uint32_t sink, const struct spool_window *w,
+		const struct outbox_progress *progress, struct err *e);
+
+/* spool__progress - what was noted last. As above. */
+int spool__progress(struct spool *s, uint32_t sink, const struct spool_window *w,
+		    struct outbox_progress *out, struct err *e);
 
 #endif

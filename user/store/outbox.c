@@ -14,6 +14,9 @@ static const char schema[] =
 	"CREATE TABLE IF NOT EXISTS settled ("
 	" file TEXT NOT NULL, sink TEXT NOT NULL, how INTEGER NOT NULL,"
 	" PRIMARY KEY (file, sink)) WITHOUT ROWID;"
+	"CREATE TABLE IF NOT EXISTS part ("
+	" file TEXT NOT NULL, sink TEXT NOT NULL, parts INTEGER NOT NULL, samples INTEGER NOT NULL,"
+	" PRIMARY KEY (file, sink)) WITHOUT ROWID;"
 	"PRAGMA user_version = 1;";
 
 enum statement {
@@ -21,7 +24,10 @@ enum statement {
 	STMT_COMMIT,
 	STMT_SETTLE,
 	STMT_SETTLED,
+	STMT_PART,
+	STMT_PARTS,
 	STMT_FORGET,
+	STMT_FORGET_PARTS,
 	STMT_EACH,
 	STMT_CNT
 };
@@ -31,8 +37,12 @@ static const char *const statements[STMT_CNT] = {
 	[STMT_COMMIT] = "COMMIT",
 	[STMT_SETTLE] = "INSERT OR REPLACE INTO settled (file, sink, how) VALUES (?, ?, ?)",
 	[STMT_SETTLED] = "SELECT 1 FROM settled WHERE file = ? AND sink = ?",
+	[STMT_PART] =
+		"INSERT OR REPLACE INTO part (file, sink, parts, samples) VALUES (?, ?, ?, ?)",
+	[STMT_PARTS] = "SELECT parts, samples FROM part WHERE file = ? AND sink = ?",
 	[STMT_FORGET] = "DELETE FROM settled WHERE file = ?",
-	[STMT_EACH] = "SELECT DISTINCT file FROM settled",
+	[STMT_FORGET_PARTS] = "DELETE FROM part WHERE file = ?",
+	[STMT_EACH] = "SELECT file FROM settled UNION SELECT file FROM part",
 };
 
 struct outbox {
@@ -106,30 +116,64 @@ int outbox__commit(struct outbox *o, struct err *e)
 	return run(o, STMT_COMMIT, e);
 }
 
-int outbox__settle(struct outbox *o, const char *sink, const char *file, unsigned int how,
-		   struct err *e)
+/* The statement about a window of a sink. */
+static sqlite3_stmt *about(struct outbox *o, enum statement which, const char *sink,
+			   const char *file)
 {
-	sqlite3_stmt *s = o->statements[STMT_SETTLE];
+	sqlite3_stmt *s = o->statements[which];
 
 	sqlite3_bind_text(s, 1, file, -1, SQLITE_TRANSIENT);
 	sqlite3_bind_text(s, 2, sink, -1, SQLITE_TRANSIENT);
-	sqlite3_bind_int64(s, 3, how);
+	return s;
+}
+
+int outbox__settle(struct outbox *o, const char *sink, const char *file, unsigned int how,
+		   struct err *e)
+{
+	sqlite3_bind_int64(about(o, STMT_SETTLE, sink, file), 3, how);
 	return run(o, STMT_SETTLE, e);
 }
 
 int outbox__settled(struct outbox *o, const char *sink, const char *file, struct err *e)
 {
-	sqlite3_stmt *s = o->statements[STMT_SETTLED];
+	return sql__has(&o->sql, &outbox_schema, about(o, STMT_SETTLED, sink, file), e);
+}
 
-	sqlite3_bind_text(s, 1, file, -1, SQLITE_TRANSIENT);
-	sqlite3_bind_text(s, 2, sink, -1, SQLITE_TRANSIENT);
-	return sql__has(&o->sql, &outbox_schema, s, e);
+int outbox__part(struct outbox *o, const char *sink, const char *file,
+		 const struct outbox_progress *progress, struct err *e)
+{
+	sqlite3_stmt *s = about(o, STMT_PART, sink, file);
+
+	sqlite3_bind_int64(s, 3, progress->parts);
+	sqlite3_bind_int64(s, 4, progress->samples);
+	return run(o, STMT_PART, e);
+}
+
+int outbox__parts(struct outbox *o, const char *sink, const char *file, struct outbox_progress *out,
+		  struct err *e)
+{
+	sqlite3_stmt *s = about(o, STMT_PARTS, sink, file);
+	int code = sqlite3_step(s);
+
+	*out = (struct outbox_progress){ 0 };
+	if (code == SQLITE_ROW)
+		*out = (struct outbox_progress){ (uint32_t)sqlite3_column_int64(s, 0),
+						 (uint32_t)sqlite3_column_int64(s, 1) };
+	sqlite3_reset(s);
+	return code == SQLITE_ROW || code == SQLITE_DONE
+		       ? 0
+		       : sql__failed(&o->sql, &outbox_schema, code, e);
 }
 
 int outbox__forget(struct outbox *o, const char *file, struct err *e)
 {
-	sqlite3_bind_text(o->statements[STMT_FORGET], 1, file, -1, SQLITE_TRANSIENT);
-	return run(o, STMT_FORGET, e);
+	int err = 0;
+
+	for (unsigned int i = STMT_FORGET; i <= STMT_FORGET_PARTS && !err; i++) {
+		sqlite3_bind_text(o->statements[i], 1, file, -1, SQLITE_TRANSIENT);
+		err = run(o, i, e);
+	}
+	return err;
 }
 
 int outbox__each(struct outbox *o, int (*fn)(void *ctx, const char *file), void *ctx, struct err *e)

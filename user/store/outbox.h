@@ -15,6 +15,11 @@
 
 struct outbox;
 
+/* How much of a window a server has that stores its parts one by one. */
+struct outbox_progress {
+	uint32_t parts, samples; /* of the profile, in its order */
+};
+
 /**
  * outbox__open - open that of a store, or make one
  * @dir: of the store, which is there
@@ -41,6 +46,14 @@ int outbox__settle(struct outbox *o, const char *sink, const char *file, unsigne
 
 /* outbox__settled - 1, 0 or an error. */
 int outbox__settled(struct outbox *o, const char *sink, const char *file, struct err *e);
+
+/* outbox__part - so much of a window, which is owed, was sent. */
+int outbox__part(struct outbox *o, const char *sink, const char *file,
+		 const struct outbox_progress *progress, struct err *e);
+
+/* outbox__parts - what was said last; zeros when nothing was. 0 or an error. */
+int outbox__parts(struct outbox *o, const char *sink, const char *file, struct outbox_progress *out,
+		  struct err *e);
 
 /* outbox__forget - the window is gone. */
 int outbox__forget(struct outbox *o, const char *file, struct err *e);
