@@ -65,15 +65,16 @@ void execs_free(struct session *s)
 
 void execs_ended(struct session *s, struct target *t)
 {
-	s->execs.missed += t->look_until_ns != 0;
+	s->execs.missed += t->look_until_ns || t->awaited;
 	t->look_until_ns = 0;
+	t->awaited = false;
 }
 
 void execs_report(const struct session *s)
 {
 	if (s->execs.missed)
 		log_warn(
-			"%u programs that traced processes executed had ended before it was known what they are: "
+			"%u programs that traced processes executed had ended before their probes were in place: "
 			"of those that were Python nothing is seen",
 			s->execs.missed);
 }
@@ -142,6 +143,7 @@ void execs_runs(struct session *s, const struct pye_proc_rec *rec)
 	interp__copy(&in, &f->in);
 	take(t, &in);
 	t->look_until_ns = 0;
+	t->awaited = false;
 	t->late = cap_bpf__placed(s->cap, t->pid.given, f->number) > t->exec_ns;
 	if (tell(s, t))
 		log_debug("process %d executed a file that could not be noted", t->pid.given);
@@ -170,8 +172,10 @@ static int found(struct session *s, struct target *t, const struct interp *in, s
 	bool same_file = execs_same_file(s, t, in);
 
 	take(t, in);
-	if (cap_bpf__file(s->cap, in)) /* it says by itself what it runs when it makes a call */
+	if (cap_bpf__file(s->cap, in)) { /* it says by itself what it runs when it makes a call */
+		t->awaited = !s->opts.sample_ns;
 		return target_attach(s, t, e);
+	}
 	return same_file ? go_on(s, t) : start_late(s, t, e);
 }
 

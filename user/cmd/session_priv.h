@@ -30,6 +30,7 @@ struct target {
 	uint64_t exec_ns; /* when it executed what it runs */
 	uint64_t look_cpu_ns; /* CPU time that it had used then */
 	uint64_t look_until_ns; /* it executed something: look for an interpreter until then; or 0 */
+	bool awaited; /* that was found: its first recorded call will say so (PYE_REC_RUNS) */
 	struct interp in; /* valid when pix is not 0, or before the start with -p */
 	bool has_interp;
 	bool jit_checked; /* again, after its start-up */
@@ -44,7 +45,7 @@ struct execs {
 	struct interp_cache *cache;
 	struct exec_file **files;
 	size_t file_cnt;
-	unsigned int missed; /* programs that were replaced before it was known what they are */
+	unsigned int missed; /* programs that had ended before they could be seen */
 };
 
 struct session {
