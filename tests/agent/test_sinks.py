@@ -397,22 +397,20 @@ def test_sending_counts_in_the_budget(tmp_path):
         with open("/proc/%d/task/%d/children" % (agent.pid, agent.pid), encoding="utf-8") as children:
             sender = int(children.read().split()[0])
         before = status(socket)
-        made = windows.hour(tmp_path / "made", minutes=55, services=tuple("service_%d" % i for i in range(10)))
+        made = windows.hour(tmp_path / "made", minutes=55, services=tuple("service_%d" % i for i in range(30)))
         os.kill(sender, signal.SIGSTOP)  # so that it finds all of them at once
         for name in made.windows:
             (tmp_path / "made" / name).rename(store / name)
         os.kill(sender, signal.SIGCONT)
-        least, last = 100, before
-        while last["sinks"][0]["sent_total"] < len(made.windows):
-            last = status(socket)
-            least = min(least, last["sampling_hz"])
+        # the budget is looked at once a second: all of it may be sent by then
+        lib.until(lambda: status(socket)["sampling_hz"] < before["sampling_hz"], "fewer samples", 120)
+        lib.until(lambda: status(socket)["sinks"][0]["sent_total"] >= len(made.windows), "all of them", 120)
         after = status(socket)
         with open("/proc/%d/stat" % sender, encoding="ascii") as stat:
             used = sum(map(int, stat.read().rsplit(")", 1)[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-        assert before["sender_cpu_seconds_total"] < last["sender_cpu_seconds_total"] <= after["sender_cpu_seconds_total"] <= used + 0.1
+        assert before["sender_cpu_seconds_total"] < after["sender_cpu_seconds_total"] <= used + 0.1
         assert after["agent_cpu_seconds_total"] > after["sender_cpu_seconds_total"]
         assert 0 < after["sender_memory_bytes"] < after["resident_memory_bytes"]
-        assert least < before["sampling_hz"], least
         text = subprocess.run([lib.BINARY, "agent", "status", "--socket", socket], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
         assert re.search(r"^cpu       .*% sending; the budget is \d+\.00%$", text, re.M), text
         # a sender that dies is started again, and its time is not forgotten
