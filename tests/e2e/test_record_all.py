@@ -89,8 +89,9 @@ def test_two_hundred_processes_of_several_versions(tmp_path):
             hwm = int(lib.status_field(recorder.pid, "VmHWM").split()[0])
     samples = Samples(tmp_path / "a.pyebpf")
     assert len(names) == 4 and len(pids) == 200 and {s["pid"] for s in samples.all} >= set(pids)
-    # one that computes for 30 ms and ends can be gone before its functions are named
-    assert set(workers(samples)) <= set(pids) and len(workers(samples)) >= 195
+    # one that computes for 30 ms and ends can be gone before its functions are named, and then says so
+    named, nameless = set(workers(samples)), {s["pid"] for s in samples.all if "[unreadable" in str(s["stack"])}
+    assert named <= set(pids) <= named | nameless and len(named) >= 180
     assert hwm < 80 << 10, "kB"
 
 
@@ -120,7 +121,6 @@ def test_exec_into_another_interpreter(names, tmp_path):
         pid_of(a)
         pid_of(b)
         with recording(tmp_path / "a.pyebpf", "-a", "-r", "1999", files=len(set(names))):
-            # the time counts on: it is that of the process
             pid = run(one, WORKER, 100, home, *two[0], again, 300)
     samples = Samples(tmp_path / "a.pyebpf")
     assert set(workers(samples)) == {pid}
