@@ -399,6 +399,21 @@ def test_a_pod_by_the_api(api, two, tmp_path):
     assert {r[:2] for r in api.requests} == {("get", "/api/v1/namespaces/shop/pods/" + name)}
 
 
+def test_a_look_into_a_pod(api, two):
+    """list and dump."""
+    name, pids, ids = two
+    for options, wanted in ((["--pod", "shop/" + name], set(pids)), (["--pod", "shop/" + name, "--container", "side"], {pids[1]}),
+                            (["--container", ids[0][:12]], {pids[0]})):
+        for command, key in (("list", "pid"), ("dump", "pid")):
+            done = pyebpf(command, "--json", *options, **api.environment())
+            assert done.returncode == 0 and {row[key] for row in json.loads(done.stdout)} == wanted, (command, options, done.stderr)
+    for command in ("list", "dump"):
+        done = pyebpf(command, "--pod", "shop/none", **api.environment())
+        assert done.returncode == 4 and "there is no such pod (404" in done.stderr
+    for options in (["--pod", "shop/" + name, pids[0]], ["--pod", "shop/" + name, "--probes", pids[0]]):
+        assert pyebpf("list", *options, **api.environment()).returncode == 2
+
+
 def test_a_pod_by_the_links_of_kubelet(api, two, tmp_path):
     """Where no API server is known, and where it does not answer."""
     name, pids, ids = two
@@ -500,11 +515,12 @@ def test_no_host_pids(tmp_path):
         assert status == 503 and "in the pod: hostPID: true" in text and "hostPID: true" in log.read_text()
 
 
-@pytest.mark.parametrize("what", ["seccomp", "btf", "kernel"])
+@pytest.mark.parametrize("what", ["seccomp", "links", "btf", "kernel"])
 def test_a_kernel_or_a_filter_in_the_way(tmp_path, what):
     """It cannot begin, and says what would let it."""
     prefix, options, said, code = {
         "seccomp": ((), {"preexec_fn": refuse_bpf(0, 1)}, ("seccomp filter forbids it", "seccompProfile: {type: "), 3),
+        "links": ((), {"preexec_fn": refuse_bpf(28, 1)}, ("seccomp filter", "seccompProfile: {type: "), 3),
         "btf": (without("/sys/kernel/btf"), {}, ("btf: ", "CONFIG_DEBUG_INFO_BTF"), 5),
         "kernel": ((), {"preexec_fn": refuse_bpf(0, 22)}, ("ring_buffer: ", "Linux 5.8 or later"), 5)}[what]
     with in_a_pod(tmp_path, *prefix, **options) as (process, url, log):

@@ -300,7 +300,7 @@ def test_a_user_namespace(pyebpf):
 
 # --- refusals of the kernel that are not for want of a capability ---
 
-BPF_MAP_CREATE, BPF_PROG_LOAD = 0, 5
+BPF_MAP_CREATE, BPF_PROG_LOAD, BPF_LINK_CREATE = 0, 5, 28
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter is for x86-64")
@@ -317,6 +317,18 @@ def test_other_refusals(pyebpf, command, number, code, text):
     assert done.returncode == code, done.stderr
     assert len(said) == 2 and text in said[0]
     assert "CAP_" not in done.stderr
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the filter is for x86-64")
+@pytest.mark.parametrize("what", [["trace", "-p", "self"], ["record", "-p", "self"], ["record", "-a"], ["top", "-a", "--once"]], ids=" ".join)
+def test_programs_that_may_not_be_attached(pyebpf, tmp_path, what):
+    command = [str(os.getpid()) if w == "self" else w for w in what]
+    output = ["-o", tmp_path / "a.pyebpf"] if command[0] != "top" else []
+    done = subprocess.run([pyebpf.path, *command, "-d", "1s", *output], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                          preexec_fn=refuse_bpf(BPF_LINK_CREATE, 1), encoding="utf-8", check=False)
+    said = done.stderr.splitlines()
+    assert done.returncode == 3 and len(said) == 2 and "the seccomp filter of this process forbids it" in said[0], done.stderr
+    assert "seccomp=unconfined" in said[1]
 
 
 CALLS_THAT_GIVE_UP = {"setgroups": 116, "setresuid": 117, "setresgid": 119, "capset": 126}

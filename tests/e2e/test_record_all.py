@@ -3,6 +3,7 @@
 their first moment. Each test has a machine of its own (machine.py)."""
 import collections
 import contextlib
+import os
 import subprocess
 
 import pytest
@@ -155,6 +156,40 @@ def test_by_cgroup_and_container(path, tmp_path):
             early.kill()
             early.wait()
     assert set(workers(Samples(tmp_path / "a.pyebpf"))) == {pid, later}
+
+
+# As a container has it on a host of version 2: nothing but its own cgroup can be seen.
+OWN_CGROUP = ["unshare", "--cgroup", "--mount", "sh", "-ec",
+              'umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup; exec "$@"', "own"]
+
+
+@contextlib.contextmanager
+def hidden(folder):
+    machine.mounts("-t", "tmpfs", "none", str(folder))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("seen", ["in the container", "on the host"])
+@machine.alone
+def test_a_container_from_a_cgroup_namespace(seen, tmp_path):
+    """Its cgroup is found where its own mount, or the host's, shows it."""
+    given, inside = machine.private(plain(), tmp_path), seen == "in the container"
+    program, capture, top = given[0] + [WORKER, "60000"], tmp_path / "a.pyebpf", machine.cgroup2()
+    with cgroup("pyebpf-test-%d/pods/one/%s" % (os.getpid(), ID)) as theirs, cgroup("pyebpf-test-own-%d" % os.getpid()) as ours, \
+         (ours / "cgroup.procs").open("w") as place, \
+         lib.started((OWN_CGROUP if inside else []) + program, env=given[1], **started_in(theirs)) as target, lib.started(program, env=given[1]):
+        pid = machine.number(target.pid)
+        lib.until(lambda: lib.status_field(target.pid, "Name").startswith("own-"), "the program")
+        with hidden(top) if inside else contextlib.nullcontext():
+            done = subprocess.run([*machine.INSIDE, *OWN_CGROUP, lib.BINARY, "record", "--container", ID[:12], "-r", "999", "-d", "1s", "-o", capture],
+                                  stderr=subprocess.PIPE, encoding="utf-8", check=False, preexec_fn=lambda: os.write(place.fileno(), b"0"))
+        assert done.returncode == 0, done.stderr
+        target.kill()
+        target.wait()
+    assert set(workers(Samples(capture))) == {pid}
 
 
 @machine.alone

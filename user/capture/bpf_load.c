@@ -22,6 +22,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/where.h"
 #include "capture/feature.h"
 #include "trace.skel.h"
 
@@ -225,6 +226,14 @@ static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
 	return err;
 }
 
+static void hint_filter(struct err *e)
+{
+	if (where_are_we() == WHERE_KUBERNETES)
+		err_hint(e, "in the pod: securityContext: {seccompProfile: {type: Unconfined}}");
+	else
+		err_hint(e, "in a container: start it with --security-opt seccomp=unconfined");
+}
+
 /* No capability is missing, and still it is EPERM. */
 static int refuse_forbidden(struct err *e, const char *what)
 {
@@ -234,7 +243,7 @@ static int refuse_forbidden(struct err *e, const char *what)
 		filter == 2 ? "the seccomp filter of this process"
 			    : "a security module or the kernel's lockdown");
 	if (filter == 2)
-		err_hint(e, "in a container: start it with --security-opt seccomp=unconfined");
+		hint_filter(e);
 	else
 		err_hint(
 			e,

@@ -170,8 +170,9 @@ void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays);
 /* cap_bpf__take_calls - from here on a chosen process is taken in by its first call (or mapping). */
 void cap_bpf__take_calls(struct cap_bpf *c);
 
-/* cap_bpf__chosen - the processes that run now and are chosen; @cb may return a negative number to stop. */
-int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx);
+/* cap_bpf__chosen - the processes that run now and are chosen; @cb may return -ENOMEM to stop. 0, -ENOMEM, or why the
+ * kernel does not list them, with a sentence. */
+int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx, struct err *e);
 
 /* cap_bpf__probed - a file has its probes for everybody. */
 bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
 #include <string.h>
 
 #include <bpf/libbpf.h>
 
 #include "abi/sample.h"
+#include "base/caps.h"
 #include "capture/cap_bpf_priv.h"
 #include "capture/iterate.h"
 #include "trace.skel.h"
@@ -22,11 +24,15 @@ static int pid_one(void *ctx, const void *rec)
 	return p->cb(p->ctx, (pid_t)pid);
 }
 
-int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx)
+int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx, struct err *e)
 {
 	struct pids p = { cb, ctx };
+	int err;
 
-	return bpf_iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
+	err = bpf_iterate(c->bpf.skel->progs.list_chosen, sizeof(uint32_t), pid_one, &p);
+	if (!err || err == -ENOMEM)
+		return err;
+	return bpf_refused(e, err, CAPS_BPF, "the kernel refused to list the processes");
 }
 
 struct tasks {

@@ -14,6 +14,7 @@
 #include "cmd/dump_show.h"
 #include "cmd/options.h"
 #include "cmd/run.h"
+#include "cmd/select.h"
 #include "cmd/table.h"
 #include "cpython/interp.h"
 #include "proc/pid.h"
@@ -23,6 +24,7 @@
 
 struct dump_opts {
 	struct pid_list pids;
+	struct select_args select;
 	bool json;
 };
 
@@ -39,6 +41,7 @@ static const struct opt_row output_rows[] = {
 };
 static const struct opt_group groups[] = {
 	{ "Targets", rows, 0 },
+	{ "More targets", select_container_rows, offsetof(struct dump_opts, select) },
 	{ "Output", output_rows, 0 },
 	{ 0 },
 };
@@ -46,7 +49,7 @@ static const struct opt_group groups[] = {
 
 static const struct opt_command command = {
 	.name = "dump",
-	.usage = "dump [-p] PID",
+	.usage = "dump [-p] PID\ndump --pod NS/NAME|--container ID",
 	.about =
 		"Print the Python stack of each thread as it is now, innermost frame first, what it "
 		"waits for and who holds the interpreter's lock. Needs no BPF; the target is not "
@@ -54,6 +57,7 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  sudo pyebpf dump 1234\n"
 		    "  sudo pyebpf dump $(pgrep -fo gunicorn)\n"
+		    "  sudo pyebpf dump --pod shop/web\n"
 		    "  sudo pyebpf dump --json 1234 | jq .\n",
 };
 
@@ -170,6 +174,26 @@ static int dump(struct outbuf *b, bool json, pid_t pid, struct err *e)
 	return err;
 }
 
+/* Of containers, in which not all is Python, and what ends meanwhile is no mistake. */
+static int dump_containers(struct outbuf *b, const struct dump_opts *opts, struct err *e)
+{
+	auto_free pid_t *pids = NULL;
+	size_t cnt, shown = 0;
+	int err = select_container_pids(&opts->select, &pids, &cnt, e);
+
+	for (size_t i = 0; i < cnt && !err; i++) {
+		err = dump(b, opts->json, pids[i], e);
+		shown += !err;
+		if (err == -PYE_ENOTPYTHON || err == -PYE_ETARGET)
+			err = 0;
+	}
+	if (err || shown)
+		return err;
+	err_set(e, 0, "no Python process runs in what --pod and --container name");
+	err_hint(e, "pyebpf list shows the containers of Python processes");
+	return -PYE_ENOTPYTHON;
+}
+
 static int dump_all(const struct dump_opts *opts, struct err *e)
 {
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
@@ -180,6 +204,8 @@ static int dump_all(const struct dump_opts *opts, struct err *e)
 		return err;
 	for (size_t i = 0; i < opts->pids.cnt && !err; i++)
 		err = dump(&b, opts->json, opts->pids.pids[i], e);
+	if (!err && select_any(&opts->select))
+		err = dump_containers(&b, opts, e);
 	if (opts->json && outbuf__total(&b))
 		outbuf__puts(&b, "]\n");
 	end_err = table_end(&b, &output);
@@ -201,7 +227,7 @@ int cmd_dump(int argc, char **argv)
 	for (int i = 0; i < rest.operand_cnt; i++)
 		if (run_parse_pids(&opts.pids, rest.operands[i], &e))
 			return err_exit_code(options_usage(&command, "%s", e.what));
-	if (!opts.pids.cnt || rest.command_cnt)
+	if ((!opts.pids.cnt && !select_any(&opts.select)) || rest.command_cnt)
 		return err_exit_code(options_usage(&command, "want a process"));
 	err = dump_all(&opts, &e);
 	return cmd_end(&command, err, &e);

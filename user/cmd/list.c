@@ -13,6 +13,7 @@
 #include "cmd/list_probes.h"
 #include "cmd/list_row.h"
 #include "cmd/options.h"
+#include "cmd/select.h"
 #include "cmd/table.h"
 #include "cpython/interp.h"
 #include "cpython/interp_file.h"
@@ -21,6 +22,7 @@
 #include "proc/pid.h"
 
 struct list_opts {
+	struct select_args select;
 	bool json;
 	const char *probes;
 	const char *engine;
@@ -38,6 +40,7 @@ static const struct opt_row rows[] = {
 };
 
 static const struct opt_group groups[] = {
+	{ "Targets", select_container_rows, offsetof(struct list_opts, select) },
 	{ "Options", rows, 0 },
 	{ 0 },
 };
@@ -45,11 +48,12 @@ static const struct opt_group groups[] = {
 
 static const struct opt_command command = {
 	.name = "list",
-	.usage = "list [PID...] [--json]\nlist --probes PID|ELF",
+	.usage = "list [PID...] [--pod NS/NAME|--container ID] [--json]\nlist --probes PID|ELF",
 	.about = "Show every Python process: version, build, the engine that would trace it, the "
 		 "container it is in, or why it cannot be traced.",
 	.groups = groups,
 	.examples = "  sudo pyebpf list\n"
+		    "  sudo pyebpf list --pod shop/web\n"
 		    "  sudo pyebpf list --probes 1234\n"
 		    "  pyebpf list --probes /usr/bin/python3.11\n",
 };
@@ -100,15 +104,24 @@ static int list_one(struct listing *l, pid_t pid, struct err *e)
 	return err;
 }
 
+static int find_pids(const struct listing *l, pid_t **pids, size_t *cnt, struct err *e)
+{
+	int err;
+
+	if (select_any(&l->opts->select))
+		return select_container_pids(&l->opts->select, pids, cnt, e);
+	err = proc_pids(pids, cnt);
+	return err ? err_set(e, -PYE_EKERNEL, "/proc cannot be read: %s", err_str(err)) : 0;
+}
+
 static int list_all(struct listing *l, struct err *e)
 {
 	auto_free pid_t *pids = NULL;
 	size_t cnt;
-	int err;
+	int err = find_pids(l, &pids, &cnt, e);
 
-	err = proc_pids(&pids, &cnt);
 	if (err)
-		return err_set(e, -PYE_EKERNEL, "/proc cannot be read: %s", err_str(err));
+		return err;
 	for (size_t i = 0; i < cnt; i++) {
 		struct err one = { 0 };
 
@@ -264,6 +277,9 @@ int cmd_list(int argc, char **argv)
 	if (!is_engine(opts.engine))
 		return err_exit_code(
 			options_usage(&command, "the engine is one of auto, uprobe and usdt"));
+	if (select_any(&opts.select) && (opts.probes || rest.operand_cnt))
+		return err_exit_code(options_usage(
+			&command, "want processes, containers or probes, one of the three"));
 	if (opts.probes && rest.operand_cnt)
 		return err_exit_code(options_usage(&command, "--probes takes one process or file"));
 	if (!opts.probes)

@@ -11,11 +11,18 @@
 #include "base/text.h"
 #include "cmd/kube_args.h"
 #include "cmd/select.h"
+#include "kube/pod.h"
 #include "kube/watch.h"
 
 #define LINKS	 "/var/log/containers"
 #define LINK_END ".log"
 #define URL_MAX	 512
+
+struct pod_target {
+	char ids[KUBE_CONTAINERS_MAX][KUBE_ID_MAX + 1];
+	uint32_t cnt;
+	char node[KUBE_TEXT_MAX + 1]; /* that it runs on; "": not known */
+};
 
 struct wanted {
 	char ns[KUBE_TEXT_MAX + 1];
@@ -125,8 +132,9 @@ static int read_name(const char *pod, struct wanted *w, struct err *e)
 	return 0;
 }
 
-int pod_target_find(const char *pod, const struct select_list *containers, struct pod_target *out,
-		    struct err *e)
+/* @pod: "namespace/name", or a name in the namespace "default". @containers: by name; none: all of them. */
+static int find(const char *pod, const struct select_list *containers, struct pod_target *out,
+		struct err *e)
 {
 	const struct kube_args args = { .api = getenv("PYEBPF_KUBE_API"),
 					.ca = getenv("PYEBPF_KUBE_CA"),
@@ -158,4 +166,36 @@ int pod_target_find(const char *pod, const struct select_list *containers, struc
 		return err;
 	log_warn("%s; the containers are those in " LINKS, e->what);
 	return 0;
+}
+
+static int each_of_pod(const char *pod, const struct select_list *containers, pod_take_fn take,
+		       void *ctx, struct err *e)
+{
+	struct pod_target target;
+	char shown[512];
+	int err = find(pod, containers, &target, e), found = 0;
+
+	for (uint32_t i = 0; !err && i < target.cnt; i++) {
+		err = take(ctx, target.ids[i], e);
+		found += !err;
+		err = err == -PYE_ETARGET ? 0 : err;
+	}
+	if (err || found)
+		return err;
+	text_escape(shown, sizeof(shown), pod, strlen(pod));
+	err_set(e, 0, "no process of pod %s is seen here%s%s", shown,
+		target.node[0] ? "; it is on node " : "", target.node);
+	err_hint(e, "pyebpf has to run on that node, in a pod with hostPID: true");
+	return -PYE_ETARGET;
+}
+
+int pod_target_each(const struct select_args *args, pod_take_fn take, void *ctx, struct err *e)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < args->pods.cnt && !err; i++)
+		err = each_of_pod(args->pods.items[i], &args->containers, take, ctx, e);
+	for (size_t i = 0; i < args->containers.cnt && !args->pods.cnt && !err; i++)
+		err = take(ctx, args->containers.items[i], e);
+	return err;
 }

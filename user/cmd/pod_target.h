@@ -4,27 +4,21 @@
 #ifndef PYEBPF_CMD_POD_TARGET_H
 #define PYEBPF_CMD_POD_TARGET_H
 
-#include <stdint.h>
-
 #include "base/err.h"
-#include "kube/pod.h"
 
 struct select_list;
+struct select_args;
 
-struct pod_target {
-	char ids[KUBE_CONTAINERS_MAX][KUBE_ID_MAX + 1];
-	uint32_t cnt;
-	char node[KUBE_TEXT_MAX + 1]; /* that it runs on; "": not known */
-};
+/* What is done with a container: 0; -PYE_ETARGET: no process is in it; another error ends it. */
+typedef int (*pod_take_fn)(void *ctx, const char *id, struct err *e);
 
 /**
- * pod_target_find - the containers of a pod
- * @pod:        "namespace/name", or a name in the namespace "default"
- * @containers: by name; none: all of them
+ * pod_target_each - the containers of pods, by --pod and --container
  *
- * Return: 0; -PYE_EUSAGE, -PYE_ETARGET with a sentence; -ENOMEM.
+ * Without pods those that are named by their ids. Of those that have run in a pod some have ended.
+ *
+ * Return: 0; -PYE_EUSAGE, -PYE_ETARGET with a sentence; -ENOMEM; what @take returned.
  */
-int pod_target_find(const char *pod, const struct select_list *containers, struct pod_target *out,
-		    struct err *e);
+int pod_target_each(const struct select_args *args, pod_take_fn take, void *ctx, struct err *e);
 
 #endif

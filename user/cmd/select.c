@@ -58,47 +58,15 @@ struct selection {
 	unsigned int unseen; /* processes that could not be looked at: too many at once */
 };
 
-static int add_container(struct selection *sel, const char *id, struct err *e)
+static int add_container(void *ctx, const char *id, struct err *e)
 {
+	struct selection *sel = ctx;
 	size_t room = PYE_CGROUPS_MAX - sel->rule.cgroup_cnt;
 	int cnt = cgroup_by_container(id, sel->cgroups + sel->rule.cgroup_cnt, room, e);
 
 	if (cnt > 0)
 		sel->rule.cgroup_cnt += (size_t)cnt;
 	return cnt < 0 ? cnt : 0;
-}
-
-/* Of those that have run in a pod some have ended. */
-static int add_pod(struct selection *sel, const char *pod, const struct select_list *containers,
-		   struct err *e)
-{
-	struct pod_target target;
-	char shown[512];
-	int err = pod_target_find(pod, containers, &target, e), found = 0;
-
-	for (uint32_t i = 0; !err && i < target.cnt; i++) {
-		err = add_container(sel, target.ids[i], e);
-		found += !err;
-		err = err == -PYE_ETARGET ? 0 : err;
-	}
-	if (err || found)
-		return err;
-	text_escape(shown, sizeof(shown), pod, strlen(pod));
-	err_set(e, 0, "no process of pod %s is seen here%s%s", shown,
-		target.node[0] ? "; it is on node " : "", target.node);
-	err_hint(e, "pyebpf has to run on that node, in a pod with hostPID: true");
-	return -PYE_ETARGET;
-}
-
-static int add_containers(struct selection *sel, const struct select_args *args, struct err *e)
-{
-	int err = 0;
-
-	for (size_t i = 0; i < args->pods.cnt && !err; i++)
-		err = add_pod(sel, args->pods.items[i], &args->containers, e);
-	for (size_t i = 0; i < args->containers.cnt && !args->pods.cnt && !err; i++)
-		err = add_container(sel, args->containers.items[i], e);
-	return err;
 }
 
 int select_new(struct session *s, struct err *e)
@@ -125,7 +93,7 @@ int select_new(struct session *s, struct err *e)
 			return cnt;
 		sel->rule.cgroup_cnt += (size_t)cnt;
 	}
-	err = add_containers(sel, args, e);
+	err = pod_target_each(args, add_container, sel, e);
 	return err ? err : interp_cache__new(&sel->cache);
 }
 
@@ -347,7 +315,7 @@ static int start_rest(struct session *s, struct err *e)
 
 	for (int round = 0; !err && round < LIST_ROUNDS; round++) {
 		before = s->target_cnt;
-		err = cap_bpf__chosen(s->cap, add_chosen, s);
+		err = cap_bpf__chosen(s->cap, add_chosen, s, e);
 		if (err || s->target_cnt == before)
 			break;
 		err = start_all(s, e);
@@ -364,10 +332,9 @@ int select_start(struct session *s, struct err *e)
 	err = cap_bpf__select(s->cap, &sel->rule);
 	if (err)
 		return err_set(e, err, "the selection was refused: %s", strerror(-err));
-	err = cap_bpf__chosen(s->cap, add_chosen, s);
-	if (err)
-		return err_set(e, err, "the processes could not be listed: %s", strerror(-err));
-	err = start_all(s, e);
+	err = cap_bpf__chosen(s->cap, add_chosen, s, e);
+	if (!err)
+		err = start_all(s, e);
 	if (!err && sel->rule.own)
 		err = start_rest(s, e);
 	if (err)

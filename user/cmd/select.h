@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "abi/event.h"
 #include "base/err.h"
@@ -35,9 +36,18 @@ struct select_args {
 };
 
 extern const struct opt_row select_rows[];
+extern const struct opt_row select_container_rows[]; /* --container and --pod only */
 
 /* select_any - does it choose anybody who is not named? */
 bool select_any(const struct select_args *args);
+
+/**
+ * select_container_pids - the processes that containers and pods have now, by those two options
+ * @out: ascending, each once; owned (free)
+ *
+ * Return: 0; -PYE_EUSAGE, -PYE_ETARGET, -PYE_EKERNEL with a sentence; -ENOMEM.
+ */
+int select_container_pids(const struct select_args *args, pid_t **out, size_t *cnt, struct err *e);
 
 /* select_check - can these go together, and with these? 0, or the refusal, which is said. */
 int select_check(const struct select_args *args, bool pids, const struct opt_rest *rest,

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -39,5 +40,14 @@ int cgroup_by_path(const char *path, struct cgroup_key *keys, size_t cap, struct
  * of its cgroups is not mounted; -ENOMEM.
  */
 int cgroup_by_container(const char *prefix, struct cgroup_key *keys, size_t cap, struct err *e);
+
+/**
+ * container_pids - the processes of a container, and of what it has started in itself
+ * @prefix: as of cgroup_by_container()
+ * @out:    owned (free)
+ *
+ * Return: 0; -PYE_ETARGET when none or several containers are meant; -PYE_EKERNEL; -ENOMEM.
+ */
+int container_pids(const char *prefix, pid_t **out, size_t *cnt, struct err *e);
 
 #endif

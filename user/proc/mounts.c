@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "base/cleanup.h"
+#include "proc/file.h"
 
 #define MOUNTS_BYTES (4u << 20)
 
@@ -82,15 +82,17 @@ bool mount__next(char **text, struct mount *out)
 	return false;
 }
 
-char *mounts_read(void)
+char *mounts_read(pid_t pid)
 {
-	auto_free char *text = malloc(MOUNTS_BYTES);
-	auto_fclose FILE *f = fopen("/proc/self/mountinfo", "re");
-	size_t n;
+	char path[32] = "/proc/self/mountinfo", *text;
+	size_t len;
+	int err;
 
-	if (!text || !f)
-		return NULL;
-	n = fread(text, 1, MOUNTS_BYTES - 1, f);
-	text[n] = '\0';
-	return take_ptr(text);
+	if (pid)
+		snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	err = proc_read(path, MOUNTS_BYTES, &text, &len);
+	if (err >= 0)
+		return text;
+	errno = -err;
+	return NULL;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc/self/mountinfo. Who may mount chooses the names in it. */
+/* /proc/PID/mountinfo. Who may mount chooses the names in it. */
 #ifndef PYEBPF_PROC_MOUNTS_H
 #define PYEBPF_PROC_MOUNTS_H
 
@@ -23,7 +23,7 @@ struct mount {
  */
 bool mount__next(char **text, struct mount *out);
 
-/* mounts_read - the file's text, owned (free); NULL with errno. */
-char *mounts_read(void);
+/* mounts_read - the file's text of a process, 0: of ours; owned (free). NULL with errno. */
+char *mounts_read(pid_t pid);
 
 #endif
