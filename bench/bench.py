@@ -15,6 +15,7 @@ import growth
 import limits
 import rows
 import samplers
+import stack_cost
 from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
 PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "fleet", "record"]
@@ -181,9 +182,10 @@ def part_fleet(args, found, report):
 def show_samplers(block):
     table("Samplers, %s on %s; slowdown without any: %.2f (%.2f-%.2f)" % (
         block["workload"], block["python"], block["base_noise"][1], block["base_noise"][0], block["base_noise"][2]),
-          ["tool", "Hz", "its CPU", "slowdown (least-most)", "own CPU", "got of asked", "samples", "wrong"],
+          ["tool", "Hz", "its CPU", "slowdown (least-most)", "own CPU", "got of asked", "samples", "wrong", "unread"],
           [[r["tool"], r["rate"], r["cpu"], "%.2f (%.2f-%.2f)" % (r["slowdown"], r["slowdowns"][0], r["slowdowns"][-1]),
-            "%.1f %%" % (100 * r["own_cpu"]), "%.0f %%" % (100 * r["got_of_asked"]), r["got"], "%.2f %%" % r["wrong_pct"]]
+            "%.1f %%" % (100 * r["own_cpu"]), "%.0f %%" % (100 * r["got_of_asked"]), r["got"], "%.2f %%" % r["wrong_pct"],
+            "%.2f %%" % r["unread_pct"]]
            for r in block["rows"]])
 
 
@@ -209,7 +211,13 @@ def part_record(args, found, report):
     r["start"] = samplers.starts(args.pyebpf, args.python, args.work, args.repeats)
     r["attach"] = samplers.attach_each(args.pyebpf, args.python, args.work, 200)
     r["own"] = samplers.own(args.pyebpf, args.python, args.work, 200, 20, args.seconds)
+    targets = {30: "1.5 µs", 200: "5 µs"}
+    families = {version(argv): argv for argv in (choose(found, "pyenv-3.%d." % n, "3.%d-" % n) for n in range(8, 16))
+                if argv}
+    r["stack_ns"] = stack_cost.measure(args.pyebpf, families, list(targets), args.work)
     pin(CPU_TOOL)()
+    table("A sample in the kernel (bpf_stats_enabled)", ["frames", *r["stack_ns"], "target"],
+          [[n, *("%.2f µs" % (by[n] / 1e3) for by in r["stack_ns"].values()), targets[n]] for n in targets])
     table("pyebpf record", ["", "measured", "target"], [
         ["start to a flame graph of 0.5 s", "%.2f s" % r["start"]["flame_graph_s"], "2 s"],
         ["start to the first sample", "%.2f s" % r["start"]["to_first_sample_s"], ""],

@@ -19,6 +19,7 @@ from sampled import CHAINS
 PEERS = ["py-spy==0.4.3", "austin-dist==3.7.0"]
 PROGRAM = os.path.join(HERE, "sampled.py")
 TICK = os.sysconf("SC_CLK_TCK")
+UNREAD = ("[unreadable", "INVALID")  # of pyebpf, austin; the others leave such a sample out
 ATTACH_S = 1.5  # the others have attached by then
 
 
@@ -164,21 +165,25 @@ def cpu_s(pid):
 
 
 def judge(stacks, workload):
-    """(samples in the work, wrong ones): one that is no prefix of a legal chain, or has lost its root."""
-    got = wrong = 0
+    """(samples in the work, wrong ones, unread ones). Wrong: no prefix of a legal chain, or without its root. Unread: the tool
+    itself says in the stack that it could not read it, so nobody takes it for one."""
+    got = wrong = unread = 0
     legal = {tuple(c[:n]) for c in CHAINS[workload] for n in range(len(c) + 1)}
     inner = {name for chain in CHAINS[workload] for name in chain}
     for names, cnt in stacks:
         # comprehensions are functions of their own to 3.11, and no matter of ours
         names = [n for n in names if n not in ("<listcomp>", "<genexpr>", "<native>", "<GC>", "~")]
         at = "work_" + workload
-        if at in names:
+        if any(mark in n for n in names for mark in UNREAD):
+            got += cnt
+            unread += cnt
+        elif at in names:
             got += cnt
             wrong += cnt * (tuple(names[names.index(at) + 1:]) not in legal or "<module>" not in names)
-        elif any(n in inner for n in names) or any("INVALID" in n for n in names):
+        elif any(n in inner for n in names):
             got += cnt
             wrong += cnt
-    return got, wrong
+    return got, wrong, unread
 
 
 def run(python, workload, rounds, tool, rate, cpu, work):
@@ -203,8 +208,8 @@ def run(python, workload, rounds, tool, rate, cpu, work):
             result["own_cpu_s"] = cpu_s(sampler.pid) - before
             sampler.send_signal(signal.SIGINT)
             sampler.wait(60)
-            got, wrong = judge(tool.stacks(out), workload)
-            result.update(got=got, wrong=wrong, asked=rate * result["elapsed_s"])
+            got, wrong, unread = judge(tool.stacks(out), workload)
+            result.update(got=got, wrong=wrong, unread=unread, asked=rate * result["elapsed_s"])
     except (OSError, ValueError, subprocess.SubprocessError) as e:
         with open(os.path.join(work, "said"), errors="replace") as said:
             result["failed"] = "%s %s" % (e, said.read()[-200:])
@@ -227,7 +232,7 @@ def calibrate(python, workload, work, seconds):
 
 
 def measure(python, tools, workload, rates, cpus, rounds, seconds, work):
-    """[{tool, rate, cpu, slowdown, own CPU, got, asked, wrong}], medians over the rounds."""
+    """[{tool, rate, cpu, slowdown, own CPU, got, asked, wrong, unread}], medians over the rounds."""
     size = calibrate(python, workload, work, seconds)
     cells = [(tool, rate, cpu) for rate in rates for cpu in cpus for tool in tools]
     kept = {}
@@ -253,7 +258,8 @@ def measure(python, tools, workload, rates, cpus, rounds, seconds, work):
                          "slowdown": median([r["slowdown"] for r in runs]), "slowdowns": sorted(r["slowdown"] for r in runs),
                          "own_cpu": median([r["own_cpu_s"] / r["elapsed_s"] for r in runs]),
                          "asked_hz": rate, "got_of_asked": median([r["got"] / r["asked"] for r in runs]), "got": got,
-                         "wrong_pct": 100.0 * sum(r["wrong"] for r in runs) / max(1, got)})
+                         "wrong_pct": 100.0 * sum(r["wrong"] for r in runs) / max(1, got),
+                         "unread_pct": 100.0 * sum(r["unread"] for r in runs) / max(1, got)})
     noise = sorted(r["slowdown"] for r in kept[("base", 0, 0)])
     return {"workload": workload, "base_noise": [noise[0], median(noise), noise[-1]], "rows": rows}
 

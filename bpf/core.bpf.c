@@ -4,6 +4,7 @@
  * rings, the counters.
  */
 #include "lib/core.bpf.h"
+#include "lib/sample.bpf.h"
 #include "lib/select.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -269,6 +270,8 @@ __hidden void thread_end(struct task_struct *task)
 
 	if (!t || !t->pix)
 		return;
+	if (t->off_ns)
+		come_back_late(t);
 	count_quiet(t);
 	tix = t->tix;
 	seq = t->seq;

@@ -10,6 +10,7 @@
 
 #define OFF_LONG_NS 10000000ULL
 #define OFF_BURST   64
+#define OFF_SPARED  32 /* of these: not for waits that are none, the thread was ready all the time */
 
 const volatile __u64 cfg_off_every_ns = 1; /* between the stacks of a thread, when it waits often */
 
@@ -36,7 +37,7 @@ static __always_inline void off_why(struct task_struct *task, bool preempted, st
 		why->futex = regs.di;
 }
 
-/* The thread has the CPU again. Still in the context of the one before it: nobody else touches t. */
+/* The thread has the CPU again. In its own context, or still in that of the one before it: nobody else touches t. */
 static __always_inline void come_back(struct thread *t, u64 now)
 {
 	u64 away = now - t->off_ns, weight = away;
@@ -67,8 +68,21 @@ static __always_inline void come_back(struct thread *t, u64 now)
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
+/*
+ * The current thread runs, and it was not told when it began to. What it has run since says it: the kernel's own sum, which
+ * can be a timer tick behind.
+ */
+__hidden void come_back_late(struct thread *t)
+{
+	u64 ran = bpf_get_current_task_btf()->se.sum_exec_runtime - t->off_ran_ns;
+	u64 now = bpf_ktime_get_ns();
+
+	count(CNT_RETURN_UNSEEN);
+	come_back(t, ran < now - t->off_ns ? now - ran : t->off_ns);
+}
+
 /* So many stacks a second of one thread, and some at once. */
-static __always_inline bool may_walk(struct thread *t, u64 now)
+static __always_inline bool may_walk(struct thread *t, u64 now, bool preempted)
 {
 	u64 since = now - t->off_filled_ns, every = cfg_off_every_ns, more;
 
@@ -80,7 +94,7 @@ static __always_inline bool may_walk(struct thread *t, u64 now)
 		t->off_tokens = t->off_tokens + more > OFF_BURST ? OFF_BURST : t->off_tokens + more;
 		t->off_filled_ns = now;
 	}
-	if (!t->off_tokens)
+	if (t->off_tokens <= (preempted ? OFF_SPARED : 0))
 		return false;
 	t->off_tokens--;
 	return true;
@@ -90,9 +104,12 @@ static __always_inline void leave(void *ctx, struct thread *t, bool preempted, u
 {
 	struct off_cpu why;
 
+	if (t->off_ns)
+		come_back_late(t);
 	off_why(bpf_get_current_task_btf(), preempted, &why);
+	t->off_ran_ns = bpf_get_current_task_btf()->se.sum_exec_runtime;
 	t->off_reason = why.reason;
-	t->off_has_stack = may_walk(t, now);
+	t->off_has_stack = may_walk(t, now, why.reason == PYE_OFF_PREEMPTED);
 	if (t->off_has_stack)
 		t->off_has_stack = sample_take(ctx, IN_SCHEDULER, 0, &why);
 	else if (cfg_budget && keep_ppm < KEEP_ALL)

@@ -217,6 +217,8 @@ __hidden bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct of
 
 	if (!t || !s)
 		return false;
+	if (!why && t->off_ns)
+		come_back_late(t);
 	layout = t->layout;
 	l = bpf_map_lookup_elem(&layouts, &layout);
 	if (!l)

@@ -154,12 +154,17 @@ struct mm_struct {
 	struct percpu_counter rss_stat[4];
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+};
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
 	int exit_code;
 	pid_t pid;
 	pid_t tgid;
+	struct sched_entity se;
 	u64 start_boottime;
 	struct task_struct *group_leader;
 	struct mm_struct *mm;

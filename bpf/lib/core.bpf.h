@@ -99,6 +99,7 @@ struct thread {
 	u64 interpreters; /* of struct pye_proc */
 	u64 tstate; /* as the last sample or probe found it; 0 = not known */
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
+	u64 off_ran_ns; /* CPU time that it had had then */
 	u64 off_debt_ns; /* time off it that no sample stands for yet */
 	u64 off_filled_ns; /* when there were more of these: */
 	u64 on_debt_ns; /* time on it that no sample stands for yet */

@@ -54,6 +54,13 @@ static __always_inline struct thread *sampled_thread(void)
  */
 bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct off_cpu *why);
 
+/*
+ * come_back_late - the current thread was seen leaving the CPU, and not coming back (t->off_ns is not 0), though it runs
+ *
+ * There are kernels that do not tell of a switch from some tasks, such as those of a virtual machine's own agent.
+ */
+void come_back_late(struct thread *t);
+
 #define KEEP_ALL 1000000
 
 extern __u32 keep_ppm; /* of the stacks; of those left out the next one takes the time */

@@ -62,19 +62,41 @@ def test_threads_that_are_started_all_the_time(name, tmp_path):
 
 @pytest.mark.parametrize("name", lib.pick("3.9", "3.12"))
 def test_five_thousand_threads_at_once(name, tmp_path):
-    """Each is there with its own wait."""
-    samples, meta, said, _ = record(name, "crowd.py", tmp_path, args=["alive", "5000"])
+    """Each that waited, as the kernel counted it, is there with its own wait, and with all of it: also where the kernel did not
+    tell that it came back, since that was from a task that it does not trace."""
+    samples, meta, said, _ = record(name, "crowd.py", tmp_path, "-r", "997", args=["alive", "5000"])
     tids = {int(t) for t in said[1].split()}
+    waits = {tid: (left, ns) for tid, left, ns in (map(int, w.split(":")) for w in said[2].split())}
     waited = collections.Counter()
     for sample in samples:
         if sample["state"] == "off" and "waiting" in own(sample, "crowd.py"):
             waited[sample["tid"]] += sample["weight_ns"]
-    assert len(tids) == 5000 and not meta["dropped"]["ring"]
-    # one that came to its wait late did not have to wait any more; 2 to 7 of them have been seen to have no sample at all,
-    # without anything that was counted as lost: why is not known yet
-    assert set(waited) <= tids and len(waited) > 0.98 * len(tids), (len(waited), meta["dropped"])
+    assert len(tids) == len(waits) == 5000 and set(waited) <= tids and not any(meta["dropped"].values())
+    must = {tid: ns for tid, (left, ns) in waits.items() if left}
+    assert len(must) > 4000 and set(must) <= set(waited), set(must) - set(waited)
+    # of a return that was not told the kernel's sum of CPU time says when it was, which can be a timer tick behind
+    short = {tid: (waited[tid], ns) for tid, ns in must.items() if waited[tid] < 0.99 * ns - 2e7}
+    assert not short, short
+    assert sum(waited.values()) < 1.05 * sum(ns for _, ns in waits.values())
     spun = sum(s["weight_ns"] for s in samples if s["state"] == "on" and "spinning" in own(s, "crowd.py"))
     assert 0.75 * 3e8 < spun < 1.25 * 3e8
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_what_the_main_thread_waits_for(name, tmp_path):
+    """While others fight for the interpreter's lock: until what it waits for is there it waits for that, and for no lock of
+    the interpreter."""
+    samples, _, said, _ = record(name, "mainwaits.py", tmp_path, "-r", "499")
+    off = collections.Counter()
+    for sample in samples:
+        where = [n for n in own(sample, "mainwaits.py") if n.startswith("in_")]
+        if where and sample["state"] == "off":
+            off[where[0], sample["reason"]] += sample["weight_ns"]
+    # before it waits it can lose the interpreter's lock once, or its CPU
+    for where, ns in json.loads(said[0]).items():
+        reason = "io" if where == "in_select" else "lock"
+        assert off[where, reason] > 0.6 * ns > 2e8, (where, ns, off)
+        assert not off[where, "sleep"] and not off[where, "other"], off
 
 
 def stacks(name, tmp_path, *options):
