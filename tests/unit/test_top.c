@@ -191,6 +191,27 @@ static void a_screen_has_all_its_lines(void **state)
 	window__free(w);
 }
 
+/* How many threads there are is said whatever the width; of the waits what has room. */
+static void the_load_fits(void **state)
+{
+	struct view v = { .of = WINDOW_WALL };
+	struct window *w = make(WINDOW_WALL);
+	struct table t = table_of(w, &v);
+	struct table_line head[TABLE_HEAD_LINES];
+
+	(void)state;
+	for (int width = 30; width < 120; width++) {
+		table_head(&t, &v, &about, width, head);
+		assert_non_null(strstr(head[1].text, "  2 threads"));
+		/* whole, or not at all */
+		assert_true(!strstr(head[1].text, "wait") ==
+			    !strstr(head[1].text, "waiting: sleep 100.0%  2"));
+		assert_true(!strstr(head[1].text, "wait") == (width < 47));
+	}
+	table__done(&t);
+	window__free(w);
+}
+
 static void press(struct view *v, const char *keys)
 {
 	while (*keys)
@@ -225,6 +246,8 @@ static void keys(void **state)
 	assert_true(!v.filter[0] && v.help);
 	press(&v, "z");
 	assert_true(!v.help && !v.frozen);
+	press(&v, "?q");
+	assert_true(!v.help && !v.quit);
 	press(&v, "zq");
 	assert_true(v.frozen && v.quit);
 }
@@ -283,6 +306,7 @@ int main(void)
 		cmocka_unit_test(lines_of_several_processes_are_one_unless_grouped),
 		cmocka_unit_test(a_filter_and_names_that_are_not_harmless),
 		cmocka_unit_test(a_screen_has_all_its_lines),
+		cmocka_unit_test(the_load_fits),
 		cmocka_unit_test(keys),
 		cmocka_unit_test(a_filter_has_an_end),
 		cmocka_unit_test(every_view_has_a_key),

@@ -2,6 +2,7 @@
 #include "cmd/run.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
+#include "assemble/assemble.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -141,4 +144,26 @@ int run_finish(const struct opt_command *command, const struct opt_rest *rest,
 	code = cmd_fail(command->name, err, e);
 	/* what could not be executed has said so by its status: 126 or 127 */
 	return !rest->command ? code : run->child_status ? command_code(run) : 125;
+}
+
+void run_say_odd(const struct assembler_oddities *odd)
+{
+	char text[192] = "";
+	struct {
+		uint64_t cnt;
+		const char *one, *many;
+	} const what[] = {
+		{ odd->malformed, "malformed record", "malformed records" },
+		{ odd->mismatched, "frame that did not match", "frames that did not match" },
+		{ odd->unnamed, "unreadable name", "unreadable names" },
+	};
+	size_t at = 0;
+
+	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++)
+		if (what[i].cnt)
+			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%" PRIu64 " %s",
+					       at ? ", " : "", what[i].cnt,
+					       what[i].cnt == 1 ? what[i].one : what[i].many);
+	if (at)
+		log_warn("%s", text);
 }

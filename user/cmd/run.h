@@ -15,6 +15,7 @@
 /* What --ring takes at most. */
 #define RUN_RING_BYTES_MAX (16ull << 30)
 
+struct assembler_oddities;
 struct session_result;
 
 /* Of -p, which can be repeated. */
@@ -35,6 +36,9 @@ int run_refusal_code(const struct opt_rest *rest, int err);
 /* run_operands - "12,34 56" behind the options, into the list of -p. 0 or -PYE_EUSAGE, said. */
 int run_operands(const struct opt_command *command, const struct opt_rest *rest,
 		 struct pid_list *pids);
+
+/* run_say_odd - a warning of what an assembler could not use, if there was any. */
+void run_say_odd(const struct assembler_oddities *odd);
 
 /* run_signals - hear of what ends a run, of children and (@usr1) of SIGUSR1 by a signalfd; no death by SIGPIPE.
  * The descriptor, or a negative errno. */

@@ -567,7 +567,6 @@ static int finish(struct session *s, struct session_result *result)
 
 static void report_oddities(const struct session *s)
 {
-	const struct assembler_oddities *odd = assembler__oddities(s->as);
 	static const char *const names[] = {
 #define PYE_COUNTER(name, number, text) [number] = #name,
 #include "abi/counters.def"
@@ -578,11 +577,7 @@ static void report_oddities(const struct session *s)
 		log_info(
 			"%llu samples were left out for --max-cpu; the next ones stand for their time",
 			(unsigned long long)cap_bpf__skipped(s->cap));
-	if (odd->malformed || odd->mismatched || odd->unnamed)
-		log_warn(
-			"%llu malformed records, %llu frames that did not match, %llu unreadable names",
-			(unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
-			(unsigned long long)odd->unnamed);
+	run_say_odd(assembler__oddities(s->as));
 	execs_report(s);
 	if (cap_bpf__counter(s->cap, CNT_PROC_FULL))
 		log_warn("%llu children were not traced: too many processes at once",

@@ -17,6 +17,7 @@
 #include "cmd/cmd.h"
 #include "cmd/inline_target.h"
 #include "cmd/naming.h"
+#include "cmd/run.h"
 #include "cpython/code_read.h"
 #include "cpython/walk_outside.h"
 #include "inline/stub.h"
@@ -448,13 +449,7 @@ static int finish(struct run *r, int err)
 
 static void report_oddities(const struct run *r)
 {
-	const struct assembler_oddities *odd = assembler__oddities(r->as);
-
-	if (odd->malformed || odd->mismatched || odd->unnamed)
-		log_warn("%llu malformed records, %llu frames that did not match, "
-			 "%llu unreadable names",
-			 (unsigned long long)odd->malformed, (unsigned long long)odd->mismatched,
-			 (unsigned long long)odd->unnamed);
+	run_say_odd(assembler__oddities(r->as));
 	log_debug("slow path %llu times, waited %llu times",
 		  (unsigned long long)r->t.engine.shared->slow,
 		  (unsigned long long)r->t.engine.shared->waits);

@@ -115,12 +115,14 @@ static double percent(uint64_t ns, const struct table_about *about)
 	return 100.0 * (double)ns / (double)about->window_ns;
 }
 
-/* What threads waited for, the most of it first. */
+/* What threads waited for, the most of it first, as far as there is room for it in @size, or dots. */
 static void say_waits(const struct window_totals *totals, const struct table_about *about,
 		      char *out, size_t size)
 {
+	static const char more[] = ", ..";
 	uint64_t left[REASON_CNT];
-	size_t at = 0;
+	char item[64];
+	size_t at = 0, room = size > sizeof(more) ? size - sizeof(more) : 0;
 
 	memcpy(left, totals->wait_ns, sizeof(left));
 	out[0] = '\0';
@@ -130,11 +132,18 @@ static void say_waits(const struct window_totals *totals, const struct table_abo
 		for (unsigned int i = 1; i < REASON_CNT; i++)
 			if (left[i] > left[most])
 				most = i;
-		if (percent(left[most], about) < 0.05 || at + 40 > size)
+		if (percent(left[most], about) < 0.05)
 			return;
-		at += (size_t)snprintf(out + at, size - at, "%s %s %.1f%%",
-				       at ? "," : "  waiting:", trace_reason_name(most),
-				       percent(left[most], about));
+		snprintf(item, sizeof(item), "%s %s %.1f%%",
+			 at ? "," : "  waiting:", trace_reason_name(most),
+			 percent(left[most], about));
+		if (at + strlen(item) > room) {
+			if (at)
+				memcpy(out + at, more, sizeof(more));
+			return;
+		}
+		memcpy(out + at, item, strlen(item) + 1);
+		at += strlen(item);
 		left[most] = 0;
 	}
 }
@@ -169,17 +178,24 @@ static void put_load(const struct table *t, const struct table_about *about, int
 	const struct window_totals none = { 0 };
 	const struct window_totals *totals = t->window ? window__totals(t->window) : &none;
 	const struct agg_result *r = t->window ? lines__result(window__lines(t->window)) : NULL;
-	char waits[240], lost[64] = "", text[TABLE_LINE_BYTES];
+	char waits[240], cpu[48], end[96], text[TABLE_LINE_BYTES];
 	uint64_t lost_cnt = 0;
+	int room, at;
 
 	for (unsigned int i = 0; r && i < LOSS_CNT; i++)
 		lost_cnt += r->totals.lost[i];
+	snprintf(cpu, sizeof(cpu), "CPU %.1f%%", percent(totals->cpu_ns, about));
+	at = snprintf(end, sizeof(end), "  %" PRIu32 " thread%s", r ? r->thread_cnt : 0,
+		      r && r->thread_cnt == 1 ? "" : "s");
 	if (lost_cnt)
-		snprintf(lost, sizeof(lost), "  lost %" PRIu64, lost_cnt);
-	say_waits(totals, about, waits, sizeof(waits));
-	snprintf(text, sizeof(text), "CPU %.1f%%%s  %" PRIu32 " thread%s%s",
-		 percent(totals->cpu_ns, about), waits, r ? r->thread_cnt : 0,
-		 r && r->thread_cnt == 1 ? "" : "s", lost);
+		snprintf(end + at, sizeof(end) - (size_t)at, "  lost %" PRIu64, lost_cnt);
+	/* how many threads, and what is lost, are not to be pushed out of the line */
+	room = width - (int)(strlen(cpu) + strlen(end)) + 1;
+	say_waits(totals, about, waits,
+		  room < 0			 ? 0
+		  : (size_t)room < sizeof(waits) ? (size_t)room
+						 : sizeof(waits));
+	snprintf(text, sizeof(text), "%s%s%s", cpu, waits, end);
 	put(out, TABLE_PLAIN, width, text);
 }
 

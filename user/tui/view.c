@@ -174,7 +174,6 @@ enum view_change view__key(struct view *v, uint32_t key)
 		return VIEW_DRAW;
 	if (v->help) {
 		v->help = false;
-		v->quit = key == 'q';
 		return VIEW_DRAW;
 	}
 	return v->typing ? type(v, key) : command(v, key);
