@@ -115,7 +115,7 @@ def test_head_and_labels(capture):
     path = convert(capture)
     text = path.read_text("utf-8")
     assert re.search(r">pyebpf flame graph: [\d.]+ ms in Python frames in [\d.]+ ms, 4 threads<", text)
-    assert re.search(r">\d+ events, 0 lost \(0 %\), 0 gaps \(0 ns\); cost of the profiler [\d.]+ us, taken out<", text)
+    assert re.search(r">\d+ events, 0 lost \(0 %\), 0 gaps \(0 ns\); cost of the profiler [\d.]+ us, taken out of the times<", text)
     assert "still in the times" in convert(capture, "--raw").read_text("utf-8")
     # opens anywhere: nothing is fetched
     assert re.findall(r"https?://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"] * 2 + ["http://www.w3.org/1999/xhtml"]

@@ -113,7 +113,7 @@ static void test_text__tables(void **state)
 		"3 function calls (2 primitive calls) in 0.004000 seconds\n"
 		"events written: 5, lost: 5 = ring 5, map 0, read 0, kernel 0, user 0, throttle 0; gaps "
 		"in which a stack is not known: 1\n"
-		"cost of the profiler: 0.000000 seconds, taken out of the times\n"
+		"cost of the profiler: 0.000000 seconds, not measured, still in the times\n"
 		"times in seconds, most tottime first\n\n"
 		"           ncalls      tottime      percall      cumtime      percall  "
 		"filename:lineno(function)\n"

@@ -18,6 +18,7 @@
 #include "export/folding.h"
 #include "export/gzip.h"
 #include "export/proto.h"
+#include "export/summary.h"
 
 enum {
 	BUFFER_BYTES = 256 << 10,
@@ -200,7 +201,7 @@ static void put_comments(struct pprof *p, const struct agg_result *r)
 			(unsigned long long)r->before.events);
 	comment(p, "gaps: %llu", (unsigned long long)r->gap_cnt);
 	comment(p, "cost of the profiler: %llu ns, %s", (unsigned long long)r->own_ns,
-		r->raw ? "still in the times" : "taken out of the times");
+		summary_own(r));
 	if (r->cut_cnt)
 		comment(p, "calls whose callers are [truncated]: %llu",
 			(unsigned long long)r->cut_cnt);

@@ -116,14 +116,24 @@ static void print_losses(FILE *f, const struct agg_result *r)
 		fputs("capture   ends before its proper end; this is what is there\n", f);
 }
 
+const char *summary_own(const struct agg_result *r)
+{
+	return !r->own_ns ? "not measured, still in the times"
+	       : r->raw	  ? "still in the times"
+			  : "taken out of the times";
+}
+
 static void print_share(FILE *f, const struct agg_result *r)
 {
 	uint64_t all = r->self_ns + (r->raw ? 0 : r->own_ns);
 	char own[16];
 
-	fprintf(f, "profiler  %s (%.1f %% of the time in Python frames), %s\n",
-		summary_duration(own, sizeof(own), r->own_ns), percent(r->own_ns, all),
-		r->raw ? "still in the times below" : "taken out below");
+	if (r->own_ns)
+		fprintf(f, "profiler  %s (%.1f %% of the time in Python frames), %s\n",
+			summary_duration(own, sizeof(own), r->own_ns), percent(r->own_ns, all),
+			r->raw ? "still in the times below" : "taken out below");
+	else
+		fprintf(f, "profiler  its own time was %s below\n", summary_own(r));
 }
 
 void summary_print_head(FILE *f, const struct agg_result *r)

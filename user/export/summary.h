@@ -22,6 +22,9 @@ void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt);
 /* summary_print_head - the lines above the table: events, losses, gaps, the profiler's share. */
 void summary_print_head(FILE *f, const struct agg_result *r);
 
+/* summary_own - what became of the profiler's own part of the times, for the end of a sentence about it. Static. */
+const char *summary_own(const struct agg_result *r);
+
 /* summary_gap_ns - time in which a thread's stack was not known, of all threads. */
 uint64_t summary_gap_ns(const struct agg_result *r);
 

@@ -109,8 +109,7 @@ static void put_title(struct outbuf *b, void *ctx)
 			 summary_duration(second, sizeof(second), r->off_ns));
 	else
 		snprintf(own, sizeof(own), "cost of the profiler %s, %s",
-			 summary_duration(second, sizeof(second), r->own_ns),
-			 r->raw ? "still in the times" : "taken out");
+			 summary_duration(second, sizeof(second), r->own_ns), summary_own(r));
 	snprintf(line, sizeof(line),
 		 "%" PRIu64 " %s, %" PRIu64 " lost (%.*f %%), %" PRIu64 " gaps (%s); %s%s",
 		 r->totals.written, r->sample_ns ? "samples" : "events", lost, lost ? 2 : 0,

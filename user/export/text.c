@@ -13,6 +13,7 @@
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "export/folding.h"
+#include "export/summary.h"
 #include "profile/callgraph.h"
 #include "profile/module.h"
 #include "profile/ranking.h"
@@ -206,7 +207,7 @@ static void put_head(struct outbuf *b, const struct agg_result *r, const struct 
 		outbuf__printf(b, "%s %s %" PRIu64, i ? "," : " =", trace_loss_name(i), t->lost[i]);
 	outbuf__printf(b, "; gaps in which a stack is not known: %" PRIu64 "\n", r->gap_cnt);
 	outbuf__printf(b, "cost of the profiler: %.6f seconds, %s\n", seconds(r->own_ns),
-		       r->raw ? "still in the times" : "taken out of the times");
+		       summary_own(r));
 	if (r->cut_cnt)
 		outbuf__printf(b, "calls whose callers are [truncated]: %" PRIu64 "\n", r->cut_cnt);
 	if (!t->complete)
