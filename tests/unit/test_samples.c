@@ -24,7 +24,7 @@ struct kept {
 struct samples {
 	struct kept want[SAMPLES];
 	uint32_t at;
-	uint32_t memory_cnt;
+	uint32_t memory_cnt, func_cnt;
 	uint64_t weight_ns, off_ns;
 };
 
@@ -75,6 +75,22 @@ static int see_memory(void *self, const struct trace_memory *got)
 	return 0;
 }
 
+/* Those of other kinds come after Python's, so that there are chunks without any. */
+static uint8_t kind_of(uint32_t func)
+{
+	return func <= FUNCS / 2 ? FUNC_PYTHON : func % 2 ? FUNC_NATIVE : FUNC_KERNEL;
+}
+
+static int see_func(void *self, const struct trace_func *got)
+{
+	struct samples *s = self;
+
+	assert_int_equal(got->kind, kind_of(got->id));
+	assert_int_equal(got->line, got->id);
+	s->func_cnt++;
+	return 0;
+}
+
 static void define(struct capw *w)
 {
 	define_process(w, 1, "python3");
@@ -85,6 +101,7 @@ static void define(struct capw *w)
 		struct trace_func func = { .id = f,
 					   .process = 1,
 					   .line = f,
+					   .kind = kind_of(f),
 					   .name = name,
 					   .qualname = name,
 					   .file = "a.py" };
@@ -101,6 +118,7 @@ static void write_samples(struct capw *w, struct samples *s)
 
 	for (uint32_t i = 0; i < SAMPLES; i++) {
 		uint32_t thread = 1 + next_random(&seed) % THREADS;
+		uint32_t funcs = i < SAMPLES / 2 ? FUNCS / 2 : FUNCS;
 		uint32_t keep = next_random(&seed) % (len[thread] + 1);
 		uint32_t cnt = i % 500 == 499 ? TRACE_SAMPLE_FRAMES
 					      : keep + next_random(&seed) % 20;
@@ -109,7 +127,7 @@ static void write_samples(struct capw *w, struct samples *s)
 		if (cnt > TRACE_SAMPLE_FRAMES)
 			cnt = TRACE_SAMPLE_FRAMES;
 		for (uint32_t n = keep; n < cnt; n++)
-			now[thread][n] = (struct trace_frame){ 1 + next_random(&seed) % FUNCS,
+			now[thread][n] = (struct trace_frame){ 1 + next_random(&seed) % funcs,
 							       next_random(&seed) % 3000 };
 		len[thread] = cnt;
 		k->frames = calloc(cnt + 1ul, sizeof(k->frames[0]));
@@ -138,7 +156,9 @@ static void test_samples__round_trip(void **state)
 {
 	const struct trace_info info = { .start_ns = 10, .sample_ns = 1000, .engine = "sample" };
 	const struct capw_opts opts = { .chunk_bytes = 64 << 10 };
-	const struct trace_consumer see = { .sample = see_sample, .memory = see_memory };
+	const struct trace_consumer see = { .func = see_func,
+					    .sample = see_sample,
+					    .memory = see_memory };
 	const struct trace_totals totals = {
 		.end_ns = 100000, .generated = SAMPLES, .written = SAMPLES, .complete = true
 	};
@@ -162,6 +182,7 @@ static void test_samples__round_trip(void **state)
 	assert_string_equal(e.what, "");
 	assert_int_equal(s->at, SAMPLES);
 	assert_int_equal(s->memory_cnt, (SAMPLES + 6) / 7);
+	assert_int_equal(s->func_cnt, FUNCS);
 	lseek(fd, 0, SEEK_SET);
 	assert_int_equal(aggregate__new(&agg, NULL), 0);
 	assert_int_equal(decode_file(fd, &aggregate_consumer, agg, &e), 0);
