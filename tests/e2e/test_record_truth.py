@@ -49,6 +49,20 @@ def test_threads_in_interpreters_of_their_own(name, tmp_path):
     assert all(0.8 * 3e8 < ns < 1.2 * 3e8 for ns in cpu.values()), cpu
 
 
+@pytest.mark.parametrize("name", lib.families())
+def test_how_the_time_is_split(name, tmp_path):
+    """As the program's own clock says, which is not the same with every interpreter; and all of it."""
+    samples, _, said, _ = record(name, "split.py", tmp_path, "--mode", "cpu", "-r", "1997", args=["1.5"])
+    want, got = json.loads(said[0]), collections.Counter()
+    for sample in samples:
+        for function in set(own(sample, "split.py")) & set(want):
+            got[function] += sample["weight_ns"] / 1e9
+    assert abs(sum(got.values()) - sum(want.values())) < 0.1 * sum(want.values()), (got, want)
+    for function, seconds in want.items():
+        share = got[function] / sum(got.values()), seconds / sum(want.values())
+        assert abs(share[0] - share[1]) < 0.02, (function, got, want)
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.14"))
 def test_threads_that_are_started_all_the_time(name, tmp_path):
     """Each lives for less than a tick of the clock; none gets another one's id, and no CPU time is lost."""
