@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """pyebpf doctor: each thing is taken away, and what is said then has to be the right thing to do."""
+import errno
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import subprocess
 import pytest
 
 import lib
-from limits import MINIMUM, as_nobody, place, refuse_bpf, without
+from limits import MINIMUM, as_nobody, place, refuse_bpf, refuse_call, without
 
 pytestmark = pytest.mark.needs_root
 NAMES = ["cap_" + name for name in MINIMUM]
@@ -128,6 +129,17 @@ def test_one_is_missing(doctor, dropped):
     assert features <= said.having("missing")
     if features:
         assert "CAP_" + dropped.upper() in said.checks[min(features)]["text"]
+
+
+def test_a_kernel_that_asks_for_more_to_sample(doctor):
+    """Debian's and Ubuntu's with perf_event_paranoid above 2: perf_event_open is refused with EACCES to who has CAP_PERFMON."""
+    said = doctor(*as_nobody(*MINIMUM), preexec_fn=refuse_call(298, errno.EACCES))
+    assert said.code == 0 and said.state("perf_events") == "limited"
+    assert "CAP_SYS_ADMIN is missing" in said.checks["perf_events"]["text"]
+    assert any("sys_admin" in fix.lower() or "sudo" in fix for fix in said.checks["perf_events"]["fix"])
+    # who has that, too, is told what the kernel said
+    said = doctor(preexec_fn=refuse_call(298, errno.EACCES))
+    assert "CAP_" not in said.checks["perf_events"]["text"] and "Permission denied" in said.checks["perf_events"]["text"]
 
 
 @pytest.mark.parametrize("kind, line", [

@@ -93,7 +93,7 @@ def test_threads_are_seen_without_the_lock_and_while_they_wait(name, tmp_path):
         assert others < 0.2 * off[leaf, reason], (leaf, off)
 
 
-@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) not in ("3.6", "3.13t")])
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) != "3.13t"])
 def test_waiting_for_the_interpreter_lock_is_told(name, tmp_path):
     samples, path, _ = record(name, "contend.py", tmp_path, "--mode", "offcpu")
     off = collections.Counter()

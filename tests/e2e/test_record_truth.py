@@ -63,6 +63,36 @@ def test_how_the_time_is_split(name, tmp_path):
         assert abs(share[0] - share[1]) < 0.02, (function, got, want)
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12", "3.14"))
+def test_time_on_and_off_the_cpu_is_all_of_each_thread(name, tmp_path):
+    """At the highest rate there is. What is off is measured, to 1 %; what is on is counted in ticks, of which a busy machine
+    loses some."""
+    samples, _, said, _ = record(name, "walls.py", tmp_path, "-r", "10000")
+    threads = json.loads(said[0])
+    assert len({tid for tid, *_ in threads}) == 6
+    for tid, what, begin, end in threads:
+        on = off = 0
+        for s in (s for s in samples if s["tid"] == tid):
+            if s["state"] == "off":
+                off += max(0, min(s["ts_ns"], end) - max(s["ts_ns"] - s["weight_ns"], begin))
+            elif begin < s["ts_ns"] <= end:
+                on += s["weight_ns"]
+        wall = end - begin
+        assert abs(wall - on - off) < 0.01 * wall + 0.05 * on, (what, wall, on, off)
+
+
+def test_rates(tmp_path):
+    """10 kHz gives ten thousand a second of a program that has its CPU; more is refused."""
+    name, asked = lib.pick("3.12")[0], 10000
+    samples, _, said, _ = record(name, "split.py", tmp_path, "--mode", "cpu", "-r", asked, args=["0.5"])
+    want = sum(json.loads(said[0]).values()) * asked
+    got = sum(1 for s in samples if set(own(s, "split.py")) & {"half", "third", "fifth"})
+    assert 0.9 * want < got < 1.1 * want, (got, want)
+    for rate in ("10001", "0"):
+        done = lib.sh([lib.BINARY, "record", "-r", rate, "-p", "1"])
+        assert done.returncode == 2 and b"10000" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.14"))
 def test_threads_that_are_started_all_the_time(name, tmp_path):
     """Each lives for less than a tick of the clock; none gets another one's id, and no CPU time is lost."""

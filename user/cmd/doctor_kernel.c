@@ -25,6 +25,7 @@ struct trial {
 	const char *name;
 	int (*run)(void);
 	uint64_t caps; /* that it takes */
+	uint64_t caps_access; /* and these, where it is refused with EACCES to who has them: a distribution's own rule */
 	bool needed; /* else there is another way, or it is for `record` alone */
 	const char *good, *bad;
 	const char *since; /* what has it */
@@ -32,24 +33,24 @@ struct trial {
 
 /* clang-format off */
 static const struct trial trials[] = {
-	{ "bpf", feature_try_map, CAPS_BPF, true,
+	{ "bpf", feature_try_map, CAPS_BPF, 0, true,
 	  "bpf() makes maps", "bpf() does not work", "a kernel with CONFIG_BPF_SYSCALL" },
-	{ "btf", feature_try_btf, 0, true,
+	{ "btf", feature_try_btf, 0, 0, true,
 	  "the kernel describes its types (/sys/kernel/btf/vmlinux)",
 	  "the kernel does not describe its types: /sys/kernel/btf/vmlinux cannot be read",
 	  "a kernel with CONFIG_DEBUG_INFO_BTF, and /sys mounted" },
-	{ "ring_buffer", feature_try_ring, CAPS_BPF, true,
+	{ "ring_buffer", feature_try_ring, CAPS_BPF, 0, true,
 	  "ring buffers", "no ring buffers", "Linux 5.8 or later" },
-	{ "task_storage", feature_try_task_storage, CAPS_BPF, true,
+	{ "task_storage", feature_try_task_storage, CAPS_BPF, 0, true,
 	  "data of programs that belongs to a task", "no data that belongs to a task",
 	  "Linux 5.11 or later" },
-	{ "trace_points", feature_try_trace_point, CAPS_BPF, true,
+	{ "trace_points", feature_try_trace_point, CAPS_BPF, 0, true,
 	  "programs at fork, exec and exit", "no programs at fork, exec and exit",
 	  "Linux 5.5 or later with BTF" },
-	{ "sleepable", feature_try_sleepable, CAPS_BPF, false,
+	{ "sleepable", feature_try_sleepable, CAPS_BPF, 0, false,
 	  "probes that can fault pages in", "probes cannot fault pages in: a name that is not in "
 	  "memory at its first use is not known", "Linux 6.0 or later" },
-	{ "perf_events", feature_try_perf, CAPS(CAP_PERFMON), false,
+	{ "perf_events", feature_try_perf, CAPS(CAP_PERFMON), CAPS(CAP_SYS_ADMIN), false,
 	  "sampling events for whole CPUs", "no sampling events for whole CPUs: record needs them",
 	  "a kernel with CONFIG_PERF_EVENTS" },
 };
@@ -151,7 +152,9 @@ static void try_one(struct checkup *c, const struct trial *trial)
 	}
 	check = checkup__add(c, GROUP, trial->name, trial->needed ? CHECK_MISSING : CHECK_LIMITED,
 			     "%s", trial->bad);
-	explain(c, check, err, trial->caps, trial->since);
+	explain(c, check, err,
+		err == -EACCES && !caps_missing(trial->caps) ? trial->caps_access : trial->caps,
+		trial->since);
 }
 
 /* Either kind of probe does; the newer one is quick to place and to take out. */

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
+#include "cpython/wait_outside.h"
 #include "proc/info.h"
 
 #define ALIVE_NS     (5 * 1000000000ull) /* between two looks at who has ended */
@@ -83,6 +84,7 @@ void target_describe(struct session *s, const struct target *t, struct assembler
 		.layout = &t->in.layout,
 		.proc_pid = t->pid.pid,
 		.late = t->late,
+		.gil_at = waits_gil_at(&t->in),
 	};
 	native_loop(&t->in, &p->loop);
 }

@@ -62,30 +62,36 @@ static uint64_t current_at(const struct interp *in)
 	return l->minor < 7 && in->plan.tstate_current ? in->plan.tstate_current + in->bias : 0;
 }
 
-/* 3.6 has its lock in variables of its own: any lock there is that one or belongs to it. */
-static int find_data(struct outside_waits *w, pid_t pid, const struct interp *in)
+uint64_t waits_gil_at(const struct interp *in)
 {
-	uint64_t at = current_at(in);
+	bool told = in->layout.rt_gil != PYE_NO_FIELD || in->layout.is_gil != PYE_NO_FIELD;
+
+	return told ? 0 : current_at(in);
+}
+
+int waits_gil_data(pid_t pid, uint64_t at, uint64_t *start, uint64_t *end)
+{
 	const struct mapping *m;
 	struct maps maps;
 	int err;
 
-	if (in->layout.rt_gil != PYE_NO_FIELD || in->layout.is_gil != PYE_NO_FIELD || !at)
+	*start = *end = 0;
+	if (!at)
 		return 0;
 	err = maps__read(pid, &maps);
 	if (err)
 		return err;
 	m = maps__find(&maps, at);
 	if (m && m->flags & MAPPING_WRITE) {
-		w->data_start = m->start;
-		w->data_end = m->end;
+		*start = m->start;
+		*end = m->end;
 		/* the part of it that the file has pages for */
 		if (m > maps.items && !m->ino && m[-1].ino && m[-1].end == m->start)
-			w->data_start = m[-1].start;
+			*start = m[-1].start;
 		/* the part that it has none for */
 		if (m + 1 < maps.items + maps.cnt && m->ino && !m[1].ino && !m[1].path[0] &&
 		    m[1].start == m->end)
-			w->data_end = m[1].end;
+			*end = m[1].end;
 	}
 	maps__done(&maps);
 	return 0;
@@ -105,7 +111,7 @@ int waits__before(struct outside_waits *w, pid_t pid, const struct interp *in)
 	if (!w->tasks)
 		return -ENOMEM;
 	w->task_cnt = cnt;
-	err = find_data(w, pid, in);
+	err = waits_gil_data(pid, waits_gil_at(in), &w->data_start, &w->data_end);
 	if (err)
 		return err;
 	for (size_t i = 0; i < cnt; i++) {
