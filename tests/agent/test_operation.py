@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Status, metrics, health, limits and files of the agent; the unit and the alerts that are shipped."""
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 
@@ -16,6 +18,7 @@ import pytest
 import yaml
 
 import lib
+import windows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECRET = "agent-operation-s3cr3t"
@@ -219,6 +222,41 @@ def test_the_memory_ceiling(tmp_path):
         got = status()
         assert got["sampling_hz"] == 0 and got["resident_memory_bytes"] > got["memory_limit_bytes"] == 1 << 20
         assert "above max_memory" in lib.stop(process, number=signal.SIGTERM)
+
+
+def test_purge(tmp_path):
+    """All that a store has goes with its folder; what others have put there stays, and a store in use is not touched."""
+    store = tmp_path / "store"
+    windows.hour(store, minutes=3)
+    assert run("fleet", "services", "--store", store).returncode == 0
+    for name in ("catalogue.sqlite-wal", "outbox.sqlite", "outbox.sqlite-shm", ".pyebpf-1-2.tmp", "lock"):
+        (store / name).touch()
+    kept, there = len(list(store.glob("*.pb.gz"))), set(store.iterdir())
+    with (store / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = run("agent", "purge", "--store", store)
+        assert done.returncode == 6 and "another pyebpf writes" in done.stderr and set(store.iterdir()) == there
+    (store / "notes.txt").write_text("mine")
+    (store / "far.pb.gz").symlink_to("/etc/passwd")
+    done = run("agent", "purge", "--store", store)
+    assert done.returncode == 0 and "%d profiles" % kept in done.stdout and "2 files in it are not the agent's" in done.stderr
+    assert {p.name for p in store.iterdir()} == {"notes.txt", "far.pb.gz"}
+    for stranger in store.iterdir():
+        stranger.unlink()
+    for _ in range(2):  # also where there is none
+        done = run("agent", "purge", "--store", store)
+        assert done.returncode == 0 and "0 profiles" in done.stdout and not store.exists()
+    assert run("agent", "purge", "all").returncode == 2
+
+
+def test_purge_waits_to_be_ended(tmp_path):
+    windows.hour(tmp_path / "store", minutes=1)
+    with lib.started([lib.BINARY, "agent", "purge", "wait", "--store", tmp_path / "store"], stderr=subprocess.PIPE) as process:
+        lib.until(lambda: not (tmp_path / "store").exists(), "the end of the store")
+        time.sleep(0.2)
+        assert process.poll() is None
+        lib.stop(process, number=signal.SIGTERM)
+        assert process.returncode == 0
 
 
 def test_without_an_agent(tmp_path):

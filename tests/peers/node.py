@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Kubernetes node: API server, controller manager, scheduler and kubelet 1.34 (the peer kubeall), with etcd, containerd,
 runc and the bridge plug-in of Debian. It lives in a network and a mount namespace of its own, where nothing of it can be
-reached from outside, and /var/lib/pyebpf and /run/netns are its own. What stands in for kube-proxy and DNS is services.py.
+reached from outside, and /var/lib/pyebpf, /run/netns and /var/log are its own. What stands in for kube-proxy and DNS is services.py.
 
 All that can be seen of it outside is processes and cgroups below one of its own; stop() leaves nothing."""
 import base64
@@ -77,10 +77,11 @@ def until(condition, what, seconds):
 
 
 class Node:
-    """kubeall: its path. folder: for all that it writes. backends: {"namespace/service": "host:port"}, for services without pods."""
+    """kubeall: its path. folder: for all that it writes. backends: {"namespace/service": "host:port"}, for services without pods.
+    audit: the policy by which the API server writes audit.log."""
 
-    def __init__(self, kubeall, folder, backends=()):
-        self.backends = dict(backends)
+    def __init__(self, kubeall, folder, backends=(), audit=None):
+        self.backends, self.audit = dict(backends), audit
         self.kubeall, self.w, self.holder, self.made_store = str(kubeall), pathlib.Path(folder), None, False
         self.processes, self.cgroup = {}, "pyebpf-node-%d" % os.getpid()
 
@@ -172,6 +173,7 @@ class Node:
             KUBELET, containerRuntimeEndpoint="unix://%s/cd.sock" % self.w, cgroupRoot="/" + self.cgroup, podLogsDir=str(self.w / "podlogs"),
             volumePluginDir=str(self.w / "volplugins"))))
         (self.w / "bin/kubectl").symlink_to(self.kubeall)
+        (self.w / "audit.json").write_text(json.dumps(self.audit))
 
     # --- life ---
 
@@ -201,7 +203,7 @@ class Node:
         self.write_settings()
         self.make_cgroups()
         self.run("mount", "--bind", self.w / "store", STORE)
-        self.run("sh", "-c", "mkdir -p /run/netns && mount -t tmpfs none /run/netns")
+        self.run("sh", "-c", "mkdir -p /run/netns && mount -t tmpfs none /run/netns && mount -t tmpfs none /var/log")
         for command in (["link", "set", "lo", "up"], ["addr", "add", IP + "/32", "dev", "lo"], ["addr", "add", DNS + "/32", "dev", "lo"]):
             self.run("ip", *command)
         self.start_containerd()
@@ -234,7 +236,8 @@ class Node:
                   "--secure-port=443", "--cert-dir=certs", "--service-cluster-ip-range=10.96.0.0/16",
                   "--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=certs/sa.pub",
                   "--service-account-signing-key-file=certs/sa.key", "--token-auth-file=tokens.csv", "--authorization-mode=Node,RBAC",
-                  "--endpoint-reconciler-type=none", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP")
+                  "--endpoint-reconciler-type=none", "--allow-privileged=true", "--kubelet-preferred-address-types=InternalIP",
+                  *(["--audit-policy-file=audit.json", "--audit-log-path=audit.log"] if self.audit else []))
         until(lambda: self.runs("apiserver") and (self.w / "certs/apiserver.crt").exists(), "the API server's certificate", 120)
         self.login("admin")
         until(lambda: self.runs("apiserver") and self.run("kubectl", "get", "--raw", "/readyz", check=False).stdout == "ok",

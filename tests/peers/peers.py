@@ -47,6 +47,7 @@ PEERS = {
     "helm": Peer("helm", "helm.sh/helm/v3/cmd/helm"),
     "kubeconform": Peer("tools", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "kustomize": Peer("tools", "sigs.k8s.io/kustomize/kustomize/v5"),
+    "netpol": Peer("netpol"),
     # It raises RLIMIT_MEMLOCK, which root may not everywhere, and kernels since 5.11 do not need.
     "otel-ebpf-profiler": Peer("otel-ebpf-profiler", "go.opentelemetry.io/ebpf-profiler", ["-mod=mod", "-tags=osusergo,netgo"],
                                noop=("go.opentelemetry.io/ebpf-profiler", "rlimit/rlimit.go", "rlimit_noop.go")),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import peers
+import policies
 import schemas
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -63,12 +64,12 @@ def conform(tmp_path_factory):
     return check
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("folder", [*FOLDERS, "cleanup"])
 def test_each_object_is_valid(conform, folder):
     text = built(folder)
     done = conform(text)
     summary = json.loads(done.stdout)["summary"]
-    assert done.returncode == 0 and summary["valid"] == len(objects(text)) > 7, done.stdout
+    assert done.returncode == 0 and summary["valid"] == len(objects(text)) > (7 if folder != "cleanup" else 2), done.stdout
 
 
 def test_a_wrong_one_is_found(conform):
@@ -100,6 +101,46 @@ def test_least_privilege(folder):
                 assert spec["securityContext"]["runAsNonRoot"] and not spec["automountServiceAccountToken"]
     selected = {one["spec"]["podSelector"]["matchLabels"]["app.kubernetes.io/name"] for (kind, _), one in named.items() if kind == "NetworkPolicy"}
     assert "pyebpf-agent" in selected
+
+
+def connections():
+    """{folder: (what is let through, what is not)}, besides what is the same of all."""
+    agent, web, world = policies.pod("pyebpf", "pyebpf-agent"), policies.pod("shop", "web"), policies.outside("192.0.2.7")
+    parca, house, grafana = (policies.pod("pyebpf", name) for name in ("parca", "clickhouse", "grafana"))
+    dns, api, seen = policies.pod("kube-system", "kube-dns"), policies.outside("10.96.0.1"), policies.pod("observability", "otel-collector")
+    watched = policies.pod("monitoring", "prometheus", **{"pyebpf.io/metrics": "allowed"})
+    names = [(agent, dns, 53, "UDP"), (agent, dns, 53)]
+    always = ([(agent, api, 443), (agent, api, 6443), (watched, agent, 7099)],
+              [(web, agent, 7099), (world, agent, 7099), (watched, agent, 22), (agent, web, 8080), (agent, world, 80), (agent, world, 7070),
+               (agent, policies.pod("shop", "parca"), 7070), (agent, policies.pod("shop", "clickhouse"), 8123), (agent, web, 4318)])
+    own = {"base": (names, [(agent, parca, 7070), (agent, house, 8123), (agent, seen, 4318)]),
+           "overlays/airgap": ([], [*names, (agent, parca, 7070)]),
+           "overlays/otlp": ([*names, (agent, seen, 4318)], [(agent, seen, 80)]),
+           "overlays/quickstart": ([*names, (agent, parca, 7070)], [(web, parca, 7070), (parca, world, 443), (agent, parca, 80)]),
+           "overlays/clickhouse": ([*names, (agent, house, 8123), (grafana, house, 8123)],
+                                   [(web, house, 8123), (house, world, 443), (agent, house, 9000), (parca, house, 8123)])}
+    return {folder: (always[0] + let, always[1] + held) for folder, (let, held) in own.items()}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_whom_the_network_policies_let_through(folder):
+    let, held = connections()[folder]
+    found = [o for (kind, _), o in objects(built(folder)).items() if kind == "NetworkPolicy"]
+    got = policies.allowed(found, let + held)
+    assert [c for c, one in zip(let, got) if not one] == [] and [c for c, one in zip(held, got[len(let):]) if one] == []
+
+
+def test_what_cleans_has_no_capability():
+    """It may remove what is root's below /var/lib, and nothing else."""
+    named = objects(built("cleanup"))
+    pod = named["DaemonSet", "pyebpf-cleanup"]["spec"]["template"]["spec"]
+    assert {kind for kind, _ in named} == {"Namespace", "NetworkPolicy", "DaemonSet"} and not pod["automountServiceAccountToken"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"} and not [k for k in pod if k.startswith("host")]
+    for container in pod["initContainers"] + pod["containers"]:
+        security = container["securityContext"]
+        assert security["capabilities"] == {"drop": ["ALL"]} and security["readOnlyRootFilesystem"]
+        assert not security["allowPrivilegeEscalation"] and not security["privileged"] and container["resources"]["limits"]["memory"]
+    assert named["NetworkPolicy", "pyebpf-cleanup"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -143,6 +184,7 @@ def test_versions_agree():
     """The program's is the one of the image that is asked for."""
     version = re.search(r"^project\(pyebpf VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M).group(1)
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    (container,) = agent_pod(objects(built("base")))["containers"]
-    assert container["image"] == "docker.io/library/pyebpf:" + version
+    cleans = objects(built("cleanup"))["DaemonSet", "pyebpf-cleanup"]["spec"]["template"]["spec"]
+    for container in agent_pod(objects(built("base")))["containers"] + cleans["initContainers"] + cleans["containers"]:
+        assert container["image"] == "docker.io/library/pyebpf:" + version
     assert chart["version"] == chart["appVersion"] == yaml.safe_load((CHART / "values.yaml").read_text())["image"]["tag"] == version

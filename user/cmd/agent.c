@@ -75,6 +75,18 @@ static int talk(const struct agent_opts *o, const struct opt_rest *rest)
 	return hearing.error ? 1 : 0;
 }
 
+static int purge(const struct agent_opts *o, const struct opt_rest *rest)
+{
+	bool wait = rest->operand_cnt == 2 && !strcmp(rest->operands[1], "wait");
+	struct err e = { 0 };
+	int err;
+
+	if (rest->operand_cnt > 1 && !wait)
+		return err_exit_code(options_usage(&agent_command, "purge takes nothing, or wait"));
+	err = agent_purge(o, wait, &e);
+	return err ? cmd_fail(agent_command.name, err, &e) : 0;
+}
+
 int cmd_agent(int argc, char **argv)
 {
 	auto_fn(agent_settings_freep) struct agent_settings *settings = NULL;
@@ -97,6 +109,8 @@ int cmd_agent(int argc, char **argv)
 		return cmd_fail(agent_command.name, err, &e);
 	if (given.check_config)
 		return say_good(&given);
+	if (rest.operand_cnt && !strcmp(rest.operands[0], "purge"))
+		return purge(&settings->opts, &rest);
 	if (rest.operand_cnt)
 		return talk(&settings->opts, &rest);
 	log_set_level(settings->opts.verbose ? LOG_DEBUG

@@ -203,12 +203,13 @@ const struct opt_command agent_command = {
 	.name = "agent",
 	.usage = "agent [options]\n"
 		 "agent status [--json] [--socket PATH]\n"
-		 "agent burst [service=NAME | pid=PID] [seconds=N] [--socket PATH]",
+		 "agent burst [service=NAME | pid=PID] [seconds=N] [--socket PATH]\n"
+		 "agent purge [wait] [--store DIR]",
 	.about =
 		"Profile every Python process of this machine all the time, and keep one profile "
 		"per service and window in a folder: pprof files, which pyebpf fleet adds up. "
 		"status asks the running agent how it is; burst has it record every call of a service for some "
-		"seconds into the same store. Options go before PYEBPF_* variables, and these before " AGENT_CONFIG
+		"seconds into the same store; purge removes the store of an agent that has ended, sent or not, and with wait is there until it is ended. Options go before PYEBPF_* variables, and these before " AGENT_CONFIG
 		".",
 	.groups = groups,
 	.examples = "  sudo pyebpf agent\n"

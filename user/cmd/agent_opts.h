@@ -14,13 +14,14 @@
 #include "sink/spec.h"
 #include "store/store.h"
 
-#define AGENT_STORE	 "/var/lib/pyebpf/store"
-#define AGENT_CONFIG	 "/etc/pyebpf/agent.yaml"
-#define AGENT_RUN_DIR	 "/run/pyebpf"
-#define AGENT_SOCKET	 AGENT_RUN_DIR "/agent.sock"
-#define AGENT_LISTEN	 "127.0.0.1:7099"
-#define AGENT_LABELS_MAX 16
-#define AGENT_GLOBS_MAX	 64
+#define AGENT_STORE_ABOVE "/var/lib/pyebpf"
+#define AGENT_STORE	  AGENT_STORE_ABOVE "/store"
+#define AGENT_CONFIG	  "/etc/pyebpf/agent.yaml"
+#define AGENT_RUN_DIR	  "/run/pyebpf"
+#define AGENT_SOCKET	  AGENT_RUN_DIR "/agent.sock"
+#define AGENT_LISTEN	  "127.0.0.1:7099"
+#define AGENT_LABELS_MAX  16
+#define AGENT_GLOBS_MAX	  64
 
 /* Lists hold their own texts: these come from words of the environment, too. Not to be copied. */
 struct agent_labels {

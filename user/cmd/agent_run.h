@@ -15,4 +15,7 @@ struct agent_start {
 /* agent_run - until a signal or the duration ends it. Takes @settings over. 0 or a negative number. */
 int agent_run(const struct agent_start *start, struct agent_settings *settings, struct err *e);
 
+/* agent_purge - remove the store of an agent that has ended; with @wait, then wait for a signal. 0 or a negative number. */
+int agent_purge(const struct agent_opts *o, bool wait, struct err *e);
+
 #endif

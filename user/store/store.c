@@ -78,8 +78,12 @@ static int remember(struct store *s, const char *name, struct err *e)
 	return err;
 }
 
-/* A file that was being written when its writer was killed. */
-static bool is_left_over(const char *name)
+bool store_is_window(const char *name)
+{
+	return ends_with(name, window_end);
+}
+
+bool store_is_left_over(const char *name)
 {
 	return !strncmp(name, ".pyebpf-", 8) && ends_with(name, ".tmp");
 }
@@ -94,9 +98,9 @@ static int add_missing(struct store *s, struct err *e)
 		return err_set(e, -PYE_EFORMAT, "the store %s cannot be read: %s", s->dir,
 			       strerror(errno));
 	while (!err && (entry = readdir(dir))) {
-		if (s->lock_fd >= 0 && is_left_over(entry->d_name))
+		if (s->lock_fd >= 0 && store_is_left_over(entry->d_name))
 			unlinkat(s->dir_fd, entry->d_name, 0);
-		if (!ends_with(entry->d_name, window_end))
+		if (!store_is_window(entry->d_name))
 			continue;
 		err = catalogue__has(s->catalogue, entry->d_name, e);
 		err = err ? (err < 0 ? err : 0) : remember(s, entry->d_name, e);
@@ -152,7 +156,7 @@ static int mend(struct store *s, struct err *e)
 
 /* --- opening --- */
 
-static int lock(struct store *s, struct err *e)
+int store_lock(struct store *s, struct err *e)
 {
 	char path[PATH_MAX];
 	int err = path_in(s, "lock", path, sizeof(path));
@@ -231,7 +235,7 @@ static int open_all(struct store *s, enum store_mode mode, struct err *e)
 			       "the store %s cannot be opened: %s", s->dir, strerror(errno));
 	if (mode == STORE_READ)
 		return open_readable(s, e);
-	err = lock(s, e);
+	err = store_lock(s, e);
 	if (!err && path_in(s, CATALOGUE, path, sizeof(path)))
 		err = err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
 	return err ? err : open_writable(s, path, e);

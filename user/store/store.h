@@ -131,4 +131,17 @@ struct store_trimmed {
 int store__trim(struct store *s, int64_t now_ns, const struct store_limits *limits,
 		struct store_trimmed *removed, struct err *e);
 
+struct store_purged {
+	uint64_t windows, bytes; /* that were removed */
+	uint64_t strangers; /* files that are not the store's: they stay, and so does the folder */
+};
+
+/**
+ * store_purge - remove a store: its windows, sent or not, and all that was noted of them
+ * @out: zeros when there is none
+ *
+ * Return: 0; -PYE_EOUTPUT with a sentence, also when somebody writes to it: then nothing is touched; -ENOMEM.
+ */
+int store_purge(const char *dir, struct store_purged *out, struct err *e);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by store.c and trim.c. */
+/* Shared by store.c, trim.c and purge.c. */
 #ifndef PYEBPF_STORE_STORE_PRIV_H
 #define PYEBPF_STORE_STORE_PRIV_H
 
@@ -14,5 +14,12 @@ struct store {
 	struct catalogue *catalogue;
 	struct store_mended mended;
 };
+
+/* store_lock - nobody else writes to @s->dir from here on: @s->lock_fd. 0 or -PYE_EOUTPUT with a sentence. */
+int store_lock(struct store *s, struct err *e);
+
+bool store_is_window(const char *name);
+/* store_is_left_over - a file that was being written when its writer was killed */
+bool store_is_left_over(const char *name);
 
 #endif
