@@ -136,10 +136,11 @@ def test_what_the_main_thread_waits_for(name, tmp_path):
         where = [n for n in own(sample, "mainwaits.py") if n.startswith("in_")]
         if where and sample["state"] == "off":
             off[where[0], sample["reason"]] += sample["weight_ns"]
-    # before it waits it can lose the interpreter's lock once, or its CPU
+    # before it waits it can lose its CPU, or the interpreter's lock once
     for where, ns in json.loads(said[0]).items():
         reason = "io" if where == "in_select" else "lock"
-        assert off[where, reason] > 0.6 * ns > 2e8, (where, ns, off)
+        assert off[where, reason] + off[where, "preempted"] > 0.6 * ns > 2e8, (where, ns, off)
+        assert off[where, reason] > 0.1 * ns, (where, ns, off)
         assert not off[where, "sleep"] and not off[where, "other"], off
 
 
