@@ -97,6 +97,54 @@ def test_renamed(called, tmp_path):
     assert sum(leafs(seen.whole()).values()) == 40 and b"\x1b" not in done.stderr
 
 
+# --- the same, sampled ---
+
+ATTACHED = lib.PROGRAMS / "sampled" / "attached.py"
+
+
+def leaves(capture, path):
+    """{(innermost function of this file, state): samples}; but for few all could be read."""
+    seen, unread = collections.Counter(), 0
+    for e in (json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()):
+        if e["ev"] == "sample":
+            names = [f["name"] for f in e["stack"] if f["file"] == str(path)]
+            unread += any(f["name"].startswith("[unreadable") for f in e["stack"])
+            seen[names[-1] if names else None, e["state"]] += 1
+    assert unread <= 0.05 * sum(seen.values()), (unread, seen)
+    return seen
+
+
+def recorded(tmp_path, *options, **kw):
+    done = lib.sh([lib.BINARY, "record", "-q", "-r", "499", "-o", tmp_path / "s.pyebpf", *options], **kw)
+    assert done.returncode == 0, lib.text(done.stderr)
+    return tmp_path / "s.pyebpf"
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t"))
+def test_a_file_that_is_gone_is_sampled(name, how, tmp_path):
+    command, env = machine.private(name, tmp_path)
+    file = holds_interpreter((command, env))
+    with lib.started([*command, ATTACHED], env=env) as target:
+        target.stdout.readline()
+        if how == "deleted":
+            file.unlink()
+        else:
+            replace(file, "/usr/bin/python3.11")
+        seen = leaves(recorded(tmp_path, "-p", target.pid, "-d", "1s"), ATTACHED)
+    assert seen["busy", "on"] > 5 and seen["sleeps", "off"] > 0, seen
+
+
+def test_renamed_and_stripped_is_sampled(tmp_path):
+    copy = tmp_path / "libc.so.6"
+    shutil.copy("/usr/bin/python3.11", copy)
+    assert lib.sh(["strip", "--strip-all", copy]).returncode == 0
+    program = tmp_path / "p.py"
+    program.write_text("import time\ndef spin():\n    while time.process_time() < END: pass\nEND = time.process_time() + 0.5\nspin()\n")
+    seen = leaves(recorded(tmp_path, "--", copy, program, env=dict(os.environ, PYTHONHOME="/usr")), program)
+    assert seen["spin", "on"] > 100, seen
+
+
 LIBRARY = "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"
 
 
@@ -129,6 +177,14 @@ def test_embedded(embedder, interpreters, tmp_path):
     seen, _ = lib.traced(command, tmp_path, env=env)
     assert seen.whole().count(program, "call")["work"] == 200 * interpreters
     assert not [e for e in seen.events if e["ev"] == "open"]
+
+
+def test_embedded_is_sampled(embedder, tmp_path):
+    """A program that is not Python by name."""
+    command, env, program = embedder(1)
+    program.write_text("import time\ndef spin():\n    while time.process_time() < END: pass\nEND = time.process_time() + 0.5\nspin()\n")
+    seen = leaves(recorded(tmp_path, "--", *command, env=env), program)
+    assert seen["spin", "on"] > 100, seen
 
 
 def test_embedded_later(embedder, tmp_path):
