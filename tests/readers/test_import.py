@@ -5,11 +5,13 @@ import cProfile
 import collections
 import gzip
 import json
+import marshal
 import os
 import pathlib
 import pstats
 import random
 import re
+import resource
 import subprocess
 import sys
 
@@ -151,6 +153,61 @@ def test_pstats_with_circles(tmp_path):
         _, calls, self_s, total_s, _ = want[key]
         assert row["calls"] == calls, key
         assert [row["self_ns"] / 1e9, row["total_ns"] / 1e9] == pytest.approx([self_s, total_s], abs=1e-6), key
+
+
+def cpu_of(path):
+    """(report, seconds of CPU that it took)"""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    report = stats(path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return report, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def tangled(count):
+    """Of so many stacks of 12 out of 300 functions, each of which calls each in the end: rows as cProfile has them."""
+    pick = random.Random(1)
+    keys = [("/srv/app/m%d.py" % (n % 9), n + 1, "f%d" % n) for n in range(300)]
+    rows = {key: [0, 0, 0.0, 0.0, {}] for key in keys}
+    for _ in range(count):
+        stack = pick.choices(keys, k=12)
+        for depth, key in enumerate(stack):
+            rows[key][0] += 1
+            rows[key][1] += 1
+            rows[key][2] += 0.001
+            if key not in stack[:depth]:
+                rows[key][3] += 0.001 * (12 - depth)
+            if depth:
+                edge = rows[key][4].setdefault(stack[depth - 1], [0, 0, 0.0, 0.0])
+                for i, more in enumerate((1, 1, 0.001, 0.001 * (12 - depth))):
+                    edge[i] += more
+    return rows
+
+
+def chain(count):
+    """A function calls the next one, and so on."""
+    keys = [("/srv/m.py", n + 1, "f%d" % n) for n in range(count)]
+    rows = {}
+    for n, key in enumerate(keys):
+        sums = (1, 1, 0.001, 0.001 * (count - n))
+        rows[key] = [*sums, {keys[n - 1]: sums} if n else {}]
+    return rows
+
+
+@pytest.mark.parametrize("make, few, many", [(tangled, 4000, 60000), (chain, 20000, 200000)], ids=["circles", "chain"])
+def test_pstats_time_grows_with_the_file(make, few, many, tmp_path):
+    """Neither circles without end nor a stack without end take more than their share; calls and self times stay."""
+    took = []
+    for count in (few, many):
+        rows = {key: (*sums, {k: tuple(v) for k, v in callers.items()}) for key, (*sums, callers) in make(count).items()}
+        (tmp_path / "x.prof").write_bytes(marshal.dumps(rows))
+        report, cpu_s = cpu_of(tmp_path / "x.prof")
+        took.append((os.path.getsize(tmp_path / "x.prof"), cpu_s))
+        want = {key: (row[1], row[2]) for key, row in rows.items()}
+        got = {(r["file"], r["line"], r["function"]): (r["calls"], pytest.approx(r["self_ns"] / 1e9, abs=1e-6))
+               for r in report["rows"]}
+        assert got == want
+    (small, short), (large, long) = took
+    assert long < 4 * large / small * max(short, 0.1), took
 
 
 def seconds(text):

@@ -13,7 +13,7 @@
 #include "import/pstats_tree.h"
 
 #define NONE	 UINT32_MAX
-#define WORK_MAX 100000000ull /* looks at nodes; circles past it stay as they are */
+#define WORK_MAX 300000000ull /* looks at nodes; circles past it stay as they are */
 
 struct circles {
 	struct pstats_graph *g;
@@ -80,12 +80,19 @@ static uint64_t look(struct circles *c, uint32_t func)
 }
 
 /* The nearest node of @func above a node. */
-static uint32_t above(const struct circles *c, uint32_t node, uint32_t func)
+static uint32_t above(struct circles *c, uint32_t node, uint32_t func)
 {
-	do
+	do {
 		node = c->g->nodes[node].parent;
-	while (node != NONE && c->g->nodes[node].func != func);
+		c->work++;
+	} while (node != NONE && c->g->nodes[node].func != func);
 	return node;
+}
+
+/* What is left of them stays as it is. */
+static bool is_spent(const struct circles *c)
+{
+	return c->work >= WORK_MAX || c->g->node_cnt > NODES_MAX;
 }
 
 static bool is_own(const struct circles *c, uint32_t node, uint32_t func)
@@ -118,11 +125,12 @@ static int move(struct circles *c, uint32_t top, uint32_t node, uint32_t caller,
 	double own_ns = (double)c->g->nodes[top].self_ns, part;
 	int err;
 
+	c->work += c->cnt - top;
 	for (uint32_t i = top + 1; i < c->cnt; i++) {
 		if (c->g->nodes[i].parent == top && is_own(c, i, caller))
 			own_ns += (double)c->sub_ns[i];
 	}
-	if (!(own_ns > 0) || c->g->node_cnt > NODES_MAX)
+	if (!(own_ns > 0))
 		return 0;
 	part = ns < own_ns ? ns / own_ns : 1;
 	memset(c->copy, 0xff, c->cnt * sizeof(*c->copy));
@@ -146,14 +154,14 @@ static int open_circle(struct circles *c, const struct pstats_edge *e)
 		return err;
 	c->cnt = c->g->node_cnt;
 	lacks_ns = want_ns - (double)look(c, e->caller);
-	for (uint32_t i = 0; i < c->cnt; i++) {
+	for (uint32_t i = 0; i < c->cnt && !is_spent(c); i++) {
 		if (c->g->nodes[i].func == e->caller && !(c->has[i] & ABOVE) &&
 		    above(c, i, e->func) != NONE)
 			all_ns += (double)c->sub_ns[i];
 	}
 	if (lacks_ns < 1 || !(all_ns > 0))
 		return 0;
-	for (uint32_t i = 0; i < c->cnt && !err && c->work < WORK_MAX; i++) {
+	for (uint32_t i = 0; i < c->cnt && !err && !is_spent(c); i++) {
 		uint32_t top;
 
 		if (c->g->nodes[i].func != e->caller || c->has[i] & ABOVE)
@@ -170,9 +178,10 @@ int pstats_graph__open_circles(struct pstats_graph *g)
 	auto_fn(circles__done) struct circles c = { .g = g };
 	int err = 0;
 
-	for (uint32_t i = 0; i < g->edge_cnt && !err && c.work < WORK_MAX; i++) {
+	for (uint32_t i = 0; i < g->edge_cnt && !err && !is_spent(&c); i++) {
 		if (g->edges[i].is_back && g->edges[i].func != g->edges[i].caller)
 			err = open_circle(&c, &g->edges[i]);
 	}
+	g->has_circles_left = is_spent(&c);
 	return err;
 }

@@ -11,6 +11,7 @@
 enum {
 	PARTS_MAX = 4 << 20, /* functions; pairs */
 	NODES_MAX = 500000,
+	DEPTH_MAX = TRACE_SAMPLE_FRAMES - 1,
 	ON_WAY = 1,
 	DONE = 2
 };
@@ -173,12 +174,25 @@ static uint64_t to_ns(double seconds)
 	return (uint64_t)(seconds * 1e9 + 0.5);
 }
 
+/* The share of a function that was called from outside of all that the file knows. */
+static double root_share(const struct pstats_func *f, double outer_calls)
+{
+	if (!f->has_caller || !(f->weight > 0))
+		return 1;
+	if (outer_calls <= 0)
+		return 0;
+	return weight_of(f, &f->rest) / (f->weight + weight_of(f, &f->rest));
+}
+
 static void weigh(struct pstats_graph *g, struct pstats_func *f)
 {
+	double outer_calls = f->sums.calls;
+
 	f->rest = f->sums;
 	for (uint32_t i = f->callers; i != NONE; i = g->edges[i].next) {
 		const struct pstats_edge *e = &g->edges[i];
 
+		outer_calls -= e->sums.calls;
 		if (e->is_back)
 			continue;
 		f->has_caller = true;
@@ -192,20 +206,7 @@ static void weigh(struct pstats_graph *g, struct pstats_func *f)
 	f->rest.total_s = fmax(f->rest.total_s, 0);
 	f->calls_left = (uint64_t)f->sums.calls;
 	f->self_left = to_ns(f->sums.self_s);
-}
-
-/* The share of a function that was called from outside of all that the file knows. */
-static double root_share(const struct pstats_graph *g, const struct pstats_func *f)
-{
-	double outer = f->sums.calls;
-
-	if (!f->has_caller || !(f->weight > 0))
-		return 1;
-	for (uint32_t i = f->callers; i != NONE; i = g->edges[i].next)
-		outer -= g->edges[i].sums.calls;
-	if (outer <= 0)
-		return 0;
-	return weight_of(f, &f->rest) / (f->weight + weight_of(f, &f->rest));
+	f->root_share = root_share(f, outer_calls);
 }
 
 static double edge_share(const struct pstats_graph *g, const struct pstats_edge *e)
@@ -214,7 +215,7 @@ static double edge_share(const struct pstats_graph *g, const struct pstats_edge 
 
 	if (e->is_back || !(f->weight > 0))
 		return 0;
-	return weight_of(f, &e->sums) / f->weight * (1 - root_share(g, f));
+	return weight_of(f, &e->sums) / f->weight * (1 - f->root_share);
 }
 
 struct pstats_node *pstats_graph__node(struct pstats_graph *g)
@@ -232,6 +233,8 @@ static int add_node(struct pstats_graph *g, uint32_t parent, uint32_t func, doub
 	if (!node)
 		return -ENOMEM;
 	*node = (struct pstats_node){ .parent = parent, .func = func, .share = share };
+	if (parent != NONE)
+		node->depth = g->nodes[parent].depth + 1;
 	if (share > f->heaviest_share) {
 		f->heaviest_share = share;
 		f->heaviest = g->node_cnt - 1;
@@ -288,14 +291,14 @@ static int make_tree(struct pstats_graph *g)
 	int err = 0;
 
 	for (uint32_t i = 0; i < g->func_cnt && !err; i++) {
-		double share = root_share(g, &g->funcs[i]);
+		double share = g->funcs[i].root_share;
 
 		if (share > 0)
 			err = add_node(g, NONE, i, share);
 		if (share > 0 && !err)
 			fill_node(g, g->node_cnt - 1, &none, 0);
 	}
-	for (uint32_t at = 0; at < g->node_cnt && !err; at++) {
+	for (uint32_t at = 0; at < g->node_cnt && g->node_cnt < NODES_MAX && !err; at++) {
 		struct pstats_node from = g->nodes[at];
 		uint32_t i = g->funcs[from.func].called;
 
@@ -303,7 +306,7 @@ static int make_tree(struct pstats_graph *g)
 			const struct pstats_edge *e = &g->edges[i];
 			double share = from.share * edge_share(g, e);
 
-			if (e->is_back || g->node_cnt >= NODES_MAX ||
+			if (e->is_back || g->node_cnt >= NODES_MAX || from.depth >= DEPTH_MAX ||
 			    e->sums.total_s * from.share < g->least_s)
 				continue;
 			err = add_node(g, at, e->func, share);
@@ -364,6 +367,10 @@ int pstats_graph__push(struct pstats_graph *g, struct sink *k)
 	err = err ? err : make_tree(g);
 	err = err ? err : fill_rests(g);
 	err = err ? err : pstats_graph__open_circles(g);
+	if (g->has_circles_left)
+		err_set(k->e, 0,
+			"too many functions call each other in circles to follow them all: the totals "
+			"of some are too small, their calls and self times are right");
 	for (uint32_t i = 0; i < g->node_cnt && !err; i++) {
 		if (g->nodes[i].calls || g->nodes[i].self_ns)
 			err = push_stack(g, k, i);

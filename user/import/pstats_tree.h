@@ -28,6 +28,7 @@ struct pstats_func {
 	uint8_t seen; /* while looking for circles */
 	bool has_caller; /* one that is not back */
 	double weight; /* of all callers, by which it is shared out */
+	double root_share; /* of the function: called from outside of all that the file knows */
 	uint64_t calls_left, self_left; /* of what was not pushed */
 	uint32_t heaviest; /* node with the largest share; UINT32_MAX: none */
 	double heaviest_share;
@@ -38,6 +39,7 @@ struct pstats_func {
 struct pstats_node {
 	uint32_t parent, func;
 	double share; /* of the function */
+	uint32_t depth; /* 0: nobody called it */
 	uint64_t calls, self_ns;
 };
 
@@ -51,6 +53,7 @@ struct pstats_graph {
 	struct trace_frame *frames;
 	uint32_t frame_cap, thread;
 	double least_s; /* what takes less is not followed */
+	bool has_circles_left; /* they took too long: totals lack what comes back in them */
 };
 
 int pstats_graph__init(struct pstats_graph *g);
