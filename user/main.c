@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/color.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/completions.h"
@@ -60,7 +61,8 @@ static int unknown_command(const char *name)
 {
 	char shown[128];
 
-	fprintf(stderr, "pyebpf: no command is called %s\nTry 'pyebpf --help'.\n",
+	fprintf(stderr, "%spyebpf:%s no command is called %s\nTry 'pyebpf --help'.\n",
+		color_begin(stderr, COLOR_BAD), color_end(stderr, COLOR_BAD),
 		text_escape(shown, sizeof(shown), name, strlen(name)));
 	return err_exit_code(-PYE_EUSAGE);
 }

@@ -2,6 +2,7 @@
 """Captures as a test wants them, through make_capture."""
 import os
 import subprocess
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("PYEBPF_BUILD", os.path.join(HERE, "../../build"))
@@ -41,3 +42,16 @@ class Script:
         subprocess.run([os.path.join(BUILD, "tests/readers/make_capture"), path], check=True,
                        input=("\n".join(self.lines) + "\n").encode("ascii"))
         return path
+
+
+# The account of a process begins with what its parent has: this one is large, the one between is not.
+SPAWN = """import os, sys
+quiet = [(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=quiet), 0)
+print(usage.ru_maxrss)
+sys.exit(status != 0)"""
+
+
+def peak_kb(*args):
+    done = subprocess.run([sys.executable, "-S", "-c", SPAWN, PYEBPF, *map(str, args)], stdout=subprocess.PIPE, check=True)
+    return int(done.stdout)

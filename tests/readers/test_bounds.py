@@ -2,12 +2,13 @@
 """Large inputs: memory is for distinct stacks, not for bytes, and --max-input bounds it; --full-filenames beside it."""
 import gzip
 import json
+import os
 import random
 import subprocess
 
 import pytest
 
-from made import PYEBPF, Script
+from made import PYEBPF, Script, peak_kb
 from test_renamed import ok
 
 FORMATS = ["x.json.gz", "x.pb.gz", "x.folded", "x.speedscope.json.gz", "x.svg"]
@@ -38,17 +39,24 @@ def field(number, data):
     return varint(number << 3 | 2) + varint(len(data)) + data if isinstance(data, bytes) else varint(number << 3) + varint(data)
 
 
-def pprof(times, count):
-    """The same samples several times over."""
+def pprof_parts(count, parts=1):
+    """Its beginning; its samples, in as many parts; its strings."""
     pick = random.Random(2)
     texts = ["", "cpu", "nanoseconds", *("f%d" % n for n in range(1, 301)), "/srv/app/m.py"]
     head = field(1, field(1, 1) + field(2, 2))
     for n in range(1, 301):
         head += field(5, field(1, n) + field(2, n + 2) + field(4, len(texts) - 1))
         head += field(4, field(1, n) + field(4, field(1, n)))
-    samples = b"".join(field(2, field(1, b"".join(map(varint, pick.choices(range(1, 301), k=12)))) + field(2, varint(5)))
-                       for _ in range(count))
-    return head + times * samples + b"".join(field(6, text.encode()) for text in texts)
+    ids = [varint(n) for n in range(1, 301)]
+    samples = [b"".join(field(2, field(1, b"".join(pick.choices(ids, k=12))) + field(2, varint(5)))
+                        for _ in range(count // parts)) for _ in range(parts)]
+    return head, samples, b"".join(field(6, text.encode()) for text in texts)
+
+
+def pprof(times, count):
+    """The same samples several times over."""
+    head, samples, tail = pprof_parts(count)
+    return head + times * samples[0] + tail
 
 
 @pytest.mark.parametrize("data", [folded(1000) * 60, pprof(1500, 1000)], ids=["collapsed", "pprof"])
@@ -58,6 +66,37 @@ def test_memory_is_not_for_bytes(data, tmp_path):
     assert len(data) > 16 << 20
     code, said = convert("convert", "-q", "--max-input", "9M", tmp_path / "in", "-o", tmp_path / "x.folded")
     assert code == 0 and (tmp_path / "x.folded").stat().st_size < 2 << 20, said
+
+
+# (bytes of input, different samples): PYEBPF_LONG has a gigabyte in which hardly two are alike
+SIZES = [(50 << 20, 10000), *[(10**9, 2 << 20)] * bool(os.environ.get("PYEBPF_LONG"))]
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=["%d MB" % (size >> 20) for size, _ in SIZES])
+def big(request, tmp_path_factory):
+    """(path, bytes): gzip of a profile, in members as large writers make them"""
+    size, count = request.param
+    path = tmp_path_factory.mktemp("big") / "x.pb.gz"
+    path.write_bytes(b"")
+    written = part = 0
+    head, parts, tail = pprof_parts(count, count // 10000)
+    with path.open("ab") as f:
+        f.write(gzip.compress(head, 1))
+        parts = [(len(samples), gzip.compress(samples, 1)) for samples in parts]
+        while written < size:
+            f.write(parts[part][1])
+            written += parts[part][0]
+            part = (part + 1) % len(parts)
+        f.write(gzip.compress(tail, 1))
+    return path, written
+
+
+@pytest.mark.parametrize("verb", ["convert", "stats", "merge"])
+def test_the_whole_takes_less_than_its_bytes(verb, big, tmp_path):
+    """What the kernel says was the most that the process had, against the bytes of the profile."""
+    path, size = big
+    args = [path, "-o", tmp_path / "x.folded"] if verb != "stats" else [path]
+    assert peak_kb(verb, *args) * 1024 < size
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import sys
 
 import pytest
 
-from made import PYEBPF
+from made import PYEBPF, peak_kb
 from test_pprof import COST_NS, generate, pprof_binary
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -435,21 +435,11 @@ def test_names_are_shown_harmless(tmp_path):
     assert b"\x1b" not in r.stdout and b"\\x1b[31mred" in r.stdout and b"\\xff\\xfe<script>" in r.stdout
 
 
-def rss_kib(*args):
-    """Of the command, as the kernel counts it."""
-    out = subprocess.run(["/usr/bin/python3", "-c",
-                          "import resource,subprocess,sys\n"
-                          "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
-                          "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)", PYEBPF, *map(str, args)],
-                         check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    return int(out)
-
-
 def test_memory_does_not_grow_with_what_repeats(tmp_path):
     """Sums, of four times as many lines and samples."""
     block = b"".join(b"main (a.py:1);f%d (a.py:%d);g (b.py:7) %d\n" % (i, i, i + 1) for i in range(1000))
     used = []
     for times in (100, 400):
         (tmp_path / "big.folded").write_bytes(block * times)
-        used.append(rss_kib("stats", tmp_path / "big.folded"))
+        used.append(peak_kb("stats", tmp_path / "big.folded"))
     assert used[1] < used[0] * 1.2 and used[1] < 40000

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import test_pprof
-from made import PYEBPF, Script
+from made import peak_kb, PYEBPF, Script
 from test_pprof import COST_NS, decode, generate, pprof_binary, sums
 from test_svg import boxes
 
@@ -126,18 +126,6 @@ def test_losses_and_gaps_add_up(tmp_path):
 def test_one_is_as_it_is(tmp_path):
     a = single(tmp_path, "a", 7)
     assert ok("merge", a, "-f", "collapsed", "-o", "-").stdout == ok("convert", a, "-f", "collapsed", "-o", "-").stdout
-
-
-# The account of a process begins with what its parent has: this one is large, the one between is not.
-SPAWN = """import os, sys
-_, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)
-print(usage.ru_maxrss)
-sys.exit(status != 0)"""
-
-
-def peak_kb(*args):
-    done = subprocess.run([sys.executable, "-S", "-c", SPAWN, PYEBPF, *map(str, args)], stdout=subprocess.PIPE, check=True)
-    return int(done.stdout)
 
 
 def test_many_need_no_more_memory(captures, tmp_path):

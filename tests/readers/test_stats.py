@@ -13,11 +13,11 @@ import test_pprof
 from made import Script
 from test_pprof import COST_NS, PYEBPF, generate
 
-FUNCTION_KEYS = {"function", "module", "file", "line", "calls", "self_ns", "total_ns"}
+FUNCTION_KEYS = {"function", "module", "file", "line", "calls", "self_ns", "total_ns", "doubt_ns"}
 ROW_KEYS = {
     "function": FUNCTION_KEYS,
     "line": FUNCTION_KEYS,
-    "module": {"module", "file", "calls", "self_ns", "total_ns"},
+    "module": {"module", "file", "calls", "self_ns", "total_ns", "doubt_ns"},
     "thread": {"pid", "process", "python", "tid", "thread", "main", "calls", "self_ns", "gap_ns", "lost"},
     "process": {"pid", "process", "python", "calls", "self_ns", "gap_ns", "lost"},
 }
@@ -71,6 +71,37 @@ def test_totals_are_those_of_pprof(capture, tmp_path, raw):
     assert {r["line"]: [r["calls"], r["self_ns"], r["total_ns"]] for r in got["rows"]} == want
     assert got["self_ns"] == sum(v[1] for v in want.values())
     assert got["profiler_ns"] > 0 and got["raw"] is bool(raw)
+
+
+def test_what_is_below_the_cost_is_said_to_be(tmp_path):
+    """A function of which the profiler took more time than it has, one of which it took nearly as much, and one that runs."""
+    s = Script(cost=(100, 200, 300, 400))  # inside a leaf: after its entry and before its exit, 500 a call
+    for func, (name, ns, calls) in enumerate([("nothing", 480, 40), ("hardly", 570, 40), ("something", 600, 40)], 1):
+        s.func(func, 1, 10 * func, name, "/srv/x.py")
+    s.func(9, 1, 90, "outer", "/srv/x.py")
+    s.process(1, 7, "app")
+    s.thread(1, 1, 7, "main")
+    s.lines.sort(key=lambda line: ["cost", "process", "thread", "func"].index(line.split("\t")[0]))
+    at = 1000
+    s.call(1, at, 9)
+    for func, ns in ((1, 480), (2, 570), (3, 600)):
+        for _ in range(40):
+            s.call(1, at + 10000, func)
+            s.return_(1, at + 10000 + ns)
+            at += 10000 + ns
+    s.return_(1, at + 10000)
+    path = s.write(tmp_path / "x.pyebpf")
+    rows = {r["function"]: r for r in as_json(path)["rows"]}
+    assert {name: (r["self_ns"], r["doubt_ns"]) for name, r in rows.items() if name != "outer"} == {
+        "nothing": (0, 3000), "hardly": (2800, 3000), "something": (4000, 3000)}
+    table = said(path)
+    shown = {line.split(" (")[0].split()[-1]: line.split()[1:3] for line in table.splitlines() if "/srv/x.py:" in line}
+    assert shown["nothing"][0] == "~0" and shown["hardly"] == ["~2.80", "us"] and shown["something"] == ["4.00", "us"]
+    assert not shown["outer"][0].startswith("~")
+    assert re.search(r"^~ .* 15 %$", table, re.M)
+    raw = said(path, "--raw")
+    assert "~" not in raw and {r["doubt_ns"] for r in as_json(path, "--raw")["rows"]} == {0}
+    assert as_json(path, "--by", "module")["rows"][0]["doubt_ns"] > 9000
 
 
 def test_raw_has_the_cost_in_it(capture):

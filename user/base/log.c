@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/color.h"
+
 static enum log_level shown = LOG_INFO;
 
 void log_set_level(enum log_level level)
@@ -23,6 +25,9 @@ void log_msg(enum log_level level, const char *domain, const char *fmt, ...)
 	va_end(ap);
 	if (level == LOG_DEBUG)
 		fprintf(stderr, "pyebpf: %s: %s\n", domain, line);
+	else if (level == LOG_WARN)
+		fprintf(stderr, "pyebpf: %swarning:%s %s\n", color_begin(stderr, COLOR_WARN),
+			color_end(stderr, COLOR_WARN), line);
 	else
-		fprintf(stderr, "pyebpf: %s%s\n", level == LOG_WARN ? "warning: " : "", line);
+		fprintf(stderr, "pyebpf: %s\n", line);
 }

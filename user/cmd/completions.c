@@ -55,6 +55,8 @@ static void each_row(const struct opt_command *cmd, row_fn fn)
 				fn(cmd, row);
 		}
 	}
+	for (const struct opt_row *row = options_common; row->name; row++)
+		fn(cmd, row);
 	fn(cmd, &help);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/color.h"
 #include "base/err.h"
 #include "base/outbuf.h"
 #include "base/text.h"
@@ -33,6 +34,11 @@ static const char *const state_names[] = {
 	[CHECK_UNTRIED] = "untried", [CHECK_MISSING] = "missing",
 };
 /* clang-format on */
+
+static const enum color state_colors[] = {
+	[CHECK_OK] = COLOR_GOOD,      [CHECK_NOTE] = COLOR_NONE,   [CHECK_LIMITED] = COLOR_WARN,
+	[CHECK_UNTRIED] = COLOR_NONE, [CHECK_MISSING] = COLOR_BAD,
+};
 
 static const struct opt_command command = {
 	.name = "doctor",
@@ -94,7 +100,9 @@ static void print_checks(const struct checkup *c)
 		if (strcmp(group, check->group) != 0)
 			printf("%s%s\n", i ? "\n" : "", check->group);
 		group = check->group;
-		printf("  %-8s %-26s %s\n", state_names[check->state], check->name,
+		printf("  %s%-8s%s %-26s %s\n", color_begin(stdout, state_colors[check->state]),
+		       state_names[check->state], color_end(stdout, state_colors[check->state]),
+		       check->name,
 		       text_escape(shown, sizeof(shown), check->text, strlen(check->text)));
 	}
 }

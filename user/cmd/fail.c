@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/color.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 
@@ -35,9 +36,10 @@ int cmd_fail(const char *name, int code, const struct err *e)
 {
 	const char *what = e && e->what[0] ? e->what : err_str(code);
 	const char *line = e && e->hint[0] ? e->hint : usual_hint(code);
-	char before[64];
+	char before[96];
 
-	snprintf(before, sizeof(before), "pyebpf %s: ", name);
+	snprintf(before, sizeof(before), "%spyebpf %s:%s ", color_begin(stderr, COLOR_BAD), name,
+		 color_end(stderr, COLOR_BAD));
 	print_line(before, what, strlen(what));
 	while (*line) {
 		size_t len = strcspn(line, "\n");

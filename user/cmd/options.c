@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/color.h"
 #include "base/text.h"
 #include "cmd/completions.h"
 
@@ -36,14 +37,46 @@ static bool takes_arg(const struct opt_row *row)
 	return row->arg != NULL;
 }
 
+static int take_color(void *field, const char *arg, struct err *e)
+{
+	static const char *const names[] = {
+		[COLOR_AUTO] = "auto", [COLOR_ALWAYS] = "always", [COLOR_NEVER] = "never", NULL
+	};
+	int i = opt_word(names, arg);
+
+	(void)field;
+	if (i < 0)
+		return err_set(e, -PYE_EUSAGE, "want auto, always or never");
+	color_set((enum color_when)i);
+	return 0;
+}
+
+const struct opt_row options_common[] = {
+	{ 0, "color", "WHEN", OPT_CUSTOM, 0, NULL, "auto, always or never (default auto)", false,
+	  take_color },
+	{ 0 },
+};
+
+static const struct opt_group common = { NULL, options_common, 0 };
+
+/* The groups of a command, then what all have; NULL at the end. */
+static const struct opt_group *next_group(const struct opt_command *cmd, const struct opt_group *at)
+{
+	if (at == &common)
+		return NULL;
+	at = at ? at + 1 : cmd->groups;
+	return at->rows ? at : &common;
+}
+
 static void flatten(const struct opt_command *cmd, char *opts, struct flat *f)
 {
+	const struct opt_group *g = NULL;
 	size_t letter = 0;
 
 	f->cnt = 0;
 	f->letters[letter++] = ':'; /* report a missing argument apart */
 	f->letters[letter++] = 'h';
-	for (const struct opt_group *g = cmd->groups; g->rows; g++) {
+	while ((g = next_group(cmd, g)) != NULL) {
 		for (const struct opt_row *row = g->rows; row->name && f->cnt < MAX_ROWS; row++) {
 			int i = f->cnt++;
 
@@ -103,7 +136,8 @@ static int complain(const char *name, const char *fmt, va_list ap)
 	char text[512], shown[1024];
 
 	vsnprintf(text, sizeof(text), fmt, ap);
-	fprintf(stderr, "pyebpf %s: %s\n", name,
+	fprintf(stderr, "%spyebpf %s:%s %s\n", color_begin(stderr, COLOR_BAD), name,
+		color_end(stderr, COLOR_BAD),
 		text_escape(shown, sizeof(shown), text, strlen(text)));
 	fprintf(stderr, "Try 'pyebpf %s --help'.\n", name);
 	return -PYE_EUSAGE;
@@ -325,6 +359,7 @@ static void help_row(const struct opt_row *row)
 void options_help(const struct opt_command *cmd)
 {
 	static const struct opt_row help = { .letter = 'h', .name = "help", .help = "show this" };
+	const struct opt_group *g = NULL;
 	const char *line = cmd->usage;
 
 	for (const char *head = "Usage:"; *line; head = "      ") {
@@ -335,15 +370,16 @@ void options_help(const struct opt_command *cmd)
 	}
 	putchar('\n');
 	wrap(cmd->about, 0, 0);
-	for (const struct opt_group *g = cmd->groups; g->rows; g++) {
+	while ((g = next_group(cmd, g)) != NULL) {
 		if (g->title)
-			printf("\n%s:\n", g->title);
+			printf("\n%s%s:%s\n", color_begin(stdout, COLOR_HEAD), g->title,
+			       color_end(stdout, COLOR_HEAD));
 		for (const struct opt_row *row = g->rows; row->name; row++) {
 			if (!row->hidden)
 				help_row(row);
 		}
-		if (!g[1].rows)
-			help_row(&help);
 	}
-	printf("\nExamples:\n%s", cmd->examples);
+	help_row(&help);
+	printf("\n%sExamples:%s\n%s", color_begin(stdout, COLOR_HEAD),
+	       color_end(stdout, COLOR_HEAD), cmd->examples);
 }

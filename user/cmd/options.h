@@ -68,6 +68,9 @@ struct opt_command {
 	const char *examples;
 };
 
+/* What every command takes beside its own: --color. Like a group's rows; they set no field. */
+extern const struct opt_row options_common[];
+
 /* What is left after the options; borrowed from argv. */
 struct opt_rest {
 	char **operands;

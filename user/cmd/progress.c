@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/progress.h"
 #include "base/clock.h"
+#include "base/color.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,11 +26,11 @@ void progress__say(struct progress *p, const char *fmt, ...)
 		return;
 	p->next_ns = ns + EVERY_NS;
 	p->drawn = true;
-	fputc('\r', stderr);
+	fprintf(stderr, "\r%s", color_begin(stderr, COLOR_FAINT));
 	va_start(ap, fmt);
 	vfprintf(stderr, fmt, ap);
 	va_end(ap);
-	fputs("\033[K", stderr);
+	fprintf(stderr, "%s\033[K", color_end(stderr, COLOR_FAINT));
 	fflush(stderr);
 }
 

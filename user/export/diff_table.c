@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/color.h"
 #include "export/json.h"
 #include "export/stats.h"
 #include "export/summary.h"
@@ -60,10 +61,14 @@ static void print_per_call(FILE *f, const struct diff *d, const struct diff_row 
 static void print_row(FILE *f, const struct diff *d, const struct diff_row *row)
 {
 	int side = row->side[1].func != AGG_NONE;
+	enum color color = row->verdict >= DIFF_UNKNOWN ? COLOR_FAINT
+			   : row->change_ns < 0		? COLOR_GOOD
+							: COLOR_BAD;
 	char change[16], noise[16], before[16], after[16];
 
-	fprintf(f, "%c%10s", row->change_ns < 0 ? '-' : '+',
-		summary_duration(change, sizeof(change), (uint64_t)fabs(row->change_ns)));
+	fprintf(f, "%s%c%10s%s", color_begin(f, color), row->change_ns < 0 ? '-' : '+',
+		summary_duration(change, sizeof(change), (uint64_t)fabs(row->change_ns)),
+		color_end(f, color));
 	fprintf(f, " %10s",
 		row->noise_ns < 0
 			? row->verdict == DIFF_UNKNOWN ? "?" : ""
@@ -83,8 +88,9 @@ void diff_print(FILE *f, const struct diff *d, uint32_t top_cnt)
 	print_head(f, d);
 	while (changed < d->cnt && d->rows[changed].verdict < DIFF_UNKNOWN)
 		changed++;
-	fprintf(f, "\n%11s %10s %10s %10s %9s %10s %10s  %s\n", "change", "noise", "before",
-		"after", "per call", "calls", "calls", "function (self times)");
+	fprintf(f, "\n%s%11s %10s %10s %10s %9s %10s %10s  %s%s\n", color_begin(f, COLOR_HEAD),
+		"change", "noise", "before", "after", "per call", "calls", "calls",
+		"function (self times)", color_end(f, COLOR_HEAD));
 	for (i = 0; i < changed && i < top_cnt; i++)
 		print_row(f, d, &d->rows[i]);
 	if (!changed)

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/color.h"
 #include "base/text.h"
 #include "export/json.h"
 #include "export/summary.h"
@@ -46,12 +47,15 @@ static void print_what(FILE *f, const struct agg_result *r, enum ranking_by by,
 
 	ranking_text(r, by, row, &t);
 	fputs(t.name, f);
-	if (t.place[0])
+	if (t.place[0]) {
+		fputs(color_begin(f, COLOR_FAINT), f);
 		fprintf(f,
 			by == RANKING_LINE     ? " %s"
 			: by == RANKING_THREAD ? " in %s"
 					       : " (%s)",
 			t.place);
+		fputs(color_end(f, COLOR_FAINT), f);
+	}
 	fputc('\n', f);
 }
 
@@ -60,27 +64,39 @@ static double percent(uint64_t part, uint64_t whole)
 	return whole ? 100.0 * (double)part / (double)whole : 0;
 }
 
+/* As perf has it: red from 5 % on, green from 0.5 % on. */
+static enum color color_of_share(const struct agg_result *r, const struct ranking_row *row)
+{
+	double share = percent(row->self_ns, r->self_ns);
+
+	return share >= 5 ? COLOR_BAD : share >= 0.5 ? COLOR_GOOD : COLOR_NONE;
+}
+
 void stats_print(FILE *f, const struct agg_result *r, const struct ranking *k, uint32_t top_cnt)
 {
 	bool of_threads = k->by >= RANKING_THREAD;
 	char self[16], other[16];
+	bool doubt = false;
 
 	summary_print_head(f, r);
 	if (!k->cnt) {
 		fputs("No Python function was on a stack while this ran.\n", f);
 		return;
 	}
-	fprintf(f, "\n%12s %10s %6s %10s %6s  %s\n", r->sample_ns ? "samples" : "calls",
-		of_threads ? "time" : "self", "%", of_threads ? "gaps" : "total",
-		of_threads ? "lost" : "%", by_names[k->by]);
+	fprintf(f, "\n%s%12s %10s %6s %10s %6s  %s%s\n", color_begin(f, COLOR_HEAD),
+		r->sample_ns ? "samples" : "calls", of_threads ? "time" : "self", "%",
+		of_threads ? "gaps" : "total", of_threads ? "lost" : "%", by_names[k->by],
+		color_end(f, COLOR_HEAD));
 	for (uint32_t i = 0; i < k->cnt && i < top_cnt; i++) {
 		const struct ranking_row *row = &k->rows[i];
 
-		fprintf(f, "%12" PRIu64 " %10s %6.1f %10s ", row->calls,
-			summary_duration(self, sizeof(self), row->self_ns),
-			percent(row->self_ns, r->self_ns),
-			summary_duration(other, sizeof(other),
-					 of_threads ? row->gap_ns : row->total_ns));
+		fprintf(f, "%12" PRIu64 " %10s %s%6.1f%s %10s ", row->calls,
+			summary_time(self, sizeof(self), row->self_ns, row->doubt_ns),
+			color_begin(f, color_of_share(r, row)), percent(row->self_ns, r->self_ns),
+			color_end(f, color_of_share(r, row)),
+			summary_time(other, sizeof(other),
+				     of_threads ? row->gap_ns : row->total_ns, row->doubt_ns));
+		doubt = doubt || row->self_ns < row->doubt_ns;
 		if (of_threads)
 			fprintf(f, "%6" PRIu64 "  ", row->lost);
 		else
@@ -89,6 +105,8 @@ void stats_print(FILE *f, const struct agg_result *r, const struct ranking *k, u
 	}
 	if (k->cnt > top_cnt)
 		fprintf(f, "and %" PRIu32 " more\n", k->cnt - top_cnt);
+	if (doubt)
+		summary_print_doubt(f);
 }
 
 /* A member: its name, which is ours, and a comma before it unless it is the first. */
@@ -231,6 +249,7 @@ void stats_json(struct outbuf *b, const struct agg_result *r, const struct ranki
 			put_u64(b, "lost", row->lost);
 		} else {
 			put_u64(b, "total_ns", row->total_ns);
+			put_u64(b, "doubt_ns", row->doubt_ns);
 		}
 		outbuf__putc(b, '}');
 	}

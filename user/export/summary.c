@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/color.h"
 #include "export/stats.h"
 
 enum {
@@ -31,6 +32,24 @@ char *summary_duration(char *out, size_t size, uint64_t ns)
 					   : 2,
 		 value, unit);
 	return out;
+}
+
+char *summary_time(char *out, size_t size, uint64_t ns, uint64_t doubt_ns)
+{
+	size_t sign = ns < doubt_ns && size > 1;
+
+	if (sign)
+		*out = '~';
+	summary_duration(out + sign, size - sign, ns);
+	return out;
+}
+
+void summary_print_doubt(FILE *f)
+{
+	fprintf(f,
+		"~ not sure to be more than nothing: the profiler's own cost, which is out of it, is known to "
+		"%.0f %%\n",
+		100 * AGG_OWN_DOUBT);
 }
 
 static double percent(uint64_t part, uint64_t whole)
@@ -96,13 +115,15 @@ static void print_before(FILE *f, const struct agg_result *r)
 static void print_losses(FILE *f, const struct agg_result *r)
 {
 	const struct trace_totals *t = &r->totals;
+	enum color color;
 	uint64_t lost = 0;
 	char gaps[16];
 
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		lost += t->lost[i];
-	fprintf(f, "lost      %" PRIu64 " (%.*f %%):", lost, lost ? 2 : 0,
-		percent(lost, t->generated));
+	color = lost ? COLOR_BAD : COLOR_NONE;
+	fprintf(f, "lost      %s%" PRIu64 " (%.*f %%)%s:", color_begin(f, color), lost,
+		lost ? 2 : 0, percent(lost, t->generated), color_end(f, color));
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		fprintf(f, "%s %s %" PRIu64, i ? "," : "", trace_loss_name(i), t->lost[i]);
 	fputc('\n', f);
@@ -150,11 +171,12 @@ void summary_print_head(FILE *f, const struct agg_result *r)
 
 static void print_func(FILE *f, const struct agg_result *r, const struct agg_func *func)
 {
+	uint64_t doubt_ns = agg_doubt_ns(r, func->own_ns);
 	char self[16], total[16];
 
 	fprintf(f, "%12" PRIu64 " %10s %10s  ", func->calls,
-		summary_duration(self, sizeof(self), func->self_ns),
-		summary_duration(total, sizeof(total), func->total_ns));
+		summary_time(self, sizeof(self), func->self_ns, doubt_ns),
+		summary_time(total, sizeof(total), func->total_ns, doubt_ns));
 	stats_print_func(f, r, func);
 	fputc('\n', f);
 }
@@ -163,6 +185,7 @@ void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
 {
 	const struct agg_result *r = aggregate__result(agg);
 	uint32_t top[TOP_MAX], n;
+	bool doubt = false;
 
 	n = aggregate__top(agg, top, top_cnt < TOP_MAX ? top_cnt : TOP_MAX);
 	summary_print_head(f, r);
@@ -170,8 +193,15 @@ void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
 		fputs("No Python function was on a stack while this ran.\n", f);
 		return;
 	}
-	fprintf(f, "\n%12s %10s %10s  %s\n", r->sample_ns ? "samples" : "calls", "self", "total",
-		"function");
-	for (uint32_t i = 0; i < n; i++)
-		print_func(f, r, &r->funcs[top[i]]);
+	fprintf(f, "\n%s%12s %10s %10s  %s%s\n", color_begin(f, COLOR_HEAD),
+		r->sample_ns ? "samples" : "calls", "self", "total", "function",
+		color_end(f, COLOR_HEAD));
+	for (uint32_t i = 0; i < n; i++) {
+		const struct agg_func *func = &r->funcs[top[i]];
+
+		print_func(f, r, func);
+		doubt = doubt || func->self_ns < agg_doubt_ns(r, func->own_ns);
+	}
+	if (doubt)
+		summary_print_doubt(f);
 }

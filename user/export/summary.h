@@ -36,4 +36,10 @@ uint64_t summary_gap_ns(const struct agg_result *r);
  */
 char *summary_duration(char *out, size_t size, uint64_t ns);
 
+/* summary_time - the same of a time that is not known better than to @doubt_ns: one that is less has a "~" before it. */
+char *summary_time(char *out, size_t size, uint64_t ns, uint64_t doubt_ns);
+
+/* summary_print_doubt - what the "~" of a table means. */
+void summary_print_doubt(FILE *f);
+
 #endif

@@ -60,6 +60,7 @@ struct agg_func {
 	uint64_t calls;
 	uint64_t self_ns;
 	uint64_t total_ns; /* recursion counted once */
+	uint64_t own_ns; /* what the profiler cost in it, also where that was more than there was */
 };
 
 /* One distinct stack: the frame on top and, by parent, those below. */
@@ -98,6 +99,15 @@ struct agg_result {
 	bool raw, full_files;
 	bool threads_merged; /* each process has one thread: "all threads", tid 0 */
 };
+
+/* How well the profiler's own cost is known, from run to run. */
+#define AGG_OWN_DOUBT 0.15
+
+/* agg_doubt_ns - what a self time is not known by of which the profiler cost @own_ns. */
+static inline uint64_t agg_doubt_ns(const struct agg_result *r, uint64_t own_ns)
+{
+	return r->raw ? 0 : (uint64_t)(AGG_OWN_DOUBT * (double)own_ns);
+}
 
 /* agg_shown_file - what tells a reader where a function is; of r->strings, 0 if that is not known. */
 static inline uint32_t agg_shown_file(const struct agg_result *r, const struct agg_func *f)

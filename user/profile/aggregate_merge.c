@@ -100,7 +100,10 @@ static int merge_func(struct aggregate *a, const struct agg_result *from, uint32
 	err = err ? err : same_string(a, from, f->name, &copy.name);
 	err = err ? err : same_string(a, from, f->file, &copy.file);
 	err = err ? err : same_string(a, from, f->short_file, &copy.short_file);
-	return err ? err : agg_add_func(a, &copy, index);
+	err = err ? err : agg_add_func(a, &copy, index);
+	if (!err)
+		a->funcs[*index].own_ns += f->own_ns;
+	return err;
 }
 
 static int merge_stack(struct aggregate *a, const struct agg_result *from, uint32_t i,

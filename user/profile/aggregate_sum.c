@@ -11,7 +11,7 @@
 static void settle(struct agg_result *r, struct agg_func *funcs, struct agg_stack *s)
 {
 	for (uint32_t i = 0; i < r->stack_cnt; i++) {
-		uint64_t own = s[i].total_ns < s[i].self_ns ? s[i].total_ns : s[i].self_ns;
+		uint64_t cost = s[i].total_ns, own = cost < s[i].self_ns ? cost : s[i].self_ns;
 
 		r->own_ns += own;
 		s[i].self_ns -= r->raw ? 0 : own;
@@ -21,6 +21,7 @@ static void settle(struct agg_result *r, struct agg_func *funcs, struct agg_stac
 			continue;
 		funcs[s[i].func].self_ns += s[i].self_ns;
 		funcs[s[i].func].calls += s[i].calls;
+		funcs[s[i].func].own_ns += cost;
 	}
 	for (uint32_t i = r->stack_cnt; i-- > 0;) {
 		if (s[i].parent != AGG_NONE)

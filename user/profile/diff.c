@@ -19,7 +19,6 @@ enum {
 
 #define SIGMAS	    3.0
 #define FLOOR_LEAST 0.02
-#define OWN_SHARE   0.15 /* how well the profiler's own cost is known, from run to run */
 #define FLOOR_GUESS 0.10
 #define SHARE_LEAST 0.002 /* of all time: functions below that tell nothing of the machine */
 
@@ -243,7 +242,7 @@ static void judge(struct diff_row *row, double floor, uint64_t least_calls,
 {
 	const struct diff_side *a = &row->side[0], *b = &row->side[1];
 	double most = (double)(a->self_ns > b->self_ns ? a->self_ns : b->self_ns);
-	double own_ns = OWN_SHARE * fmax(before->own_ns, after->own_ns), typical_ns,
+	double own_ns = AGG_OWN_DOUBT * fmax(before->own_ns, after->own_ns), typical_ns,
 	       typical_noise_ns;
 	bool sure;
 

@@ -57,6 +57,7 @@ static int fill_funcs(struct ranking *k, const struct agg_result *r, bool apart)
 		row->line = r->funcs[i].line;
 		row->calls += r->funcs[i].calls;
 		row->self_ns += r->funcs[i].self_ns;
+		row->doubt_ns += agg_doubt_ns(r, r->funcs[i].own_ns);
 	}
 	for (uint32_t i = 0; i < cnt; i++)
 		k->rows[i].total_ns = total_ns[i];

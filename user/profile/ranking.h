@@ -31,6 +31,7 @@ struct ranking_row {
 	uint64_t calls; /* or samples */
 	uint64_t self_ns;
 	uint64_t total_ns; /* recursion counted once; of a thread or process the same as self_ns */
+	uint64_t doubt_ns; /* what self_ns is not known by: its share of the profiler's own cost; not of threads */
 	uint64_t gap_ns, lost; /* of threads and processes */
 };
 
