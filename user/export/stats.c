@@ -94,8 +94,8 @@ void stats_print(FILE *f, const struct agg_result *r, const struct ranking *k, u
 			summary_time(self, sizeof(self), row->self_ns, row->doubt_ns),
 			color_begin(f, color_of_share(r, row)), percent(row->self_ns, r->self_ns),
 			color_end(f, color_of_share(r, row)),
-			summary_time(other, sizeof(other),
-				     of_threads ? row->gap_ns : row->total_ns, row->doubt_ns));
+			summary_time(other, sizeof(other), of_threads ? row->gap_ns : row->total_ns,
+				     row->doubt_ns));
 		doubt = doubt || row->self_ns < row->doubt_ns;
 		if (of_threads)
 			fprintf(f, "%6" PRIu64 "  ", row->lost);
