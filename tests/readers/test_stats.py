@@ -200,7 +200,7 @@ def test_gaps_and_losses(tmp_path):
     assert (got["events"], got["generated"], got["lost"]["ring"]) == (3, 10, 7)
     assert got["wall_ns"] == 10000 and got["calls"] == 2
     assert got["rows"] == [{"function": "f", "module": "x", "file": "/app/x.py", "line": 10, "calls": 2,
-                            "self_ns": 2000 + 500 + 4500, "total_ns": 7000}]
+                            "self_ns": 2000 + 500 + 4500, "total_ns": 7000, "doubt_ns": 0}]
     threads = as_json(path, "--by", "thread")["rows"]
     assert [(t["thread"], t["self_ns"], t["gap_ns"], t["lost"]) for t in threads] == [
         ("two", 4500, 250, 0), ("one", 2500, 1500, 7)]
