@@ -46,7 +46,7 @@ def run(request, pyebpf, tmp_path_factory):
 
 def summary_rows(text):
     """{name: (calls, self ns, total ns)} of the table of `stats`."""
-    rows = re.findall(r"^ +(\d+) +([\d.]+) (ns|us|ms|s) +[\d.]+ +([\d.]+) (ns|us|ms|s) +[\d.]+  (\w+) ", text, re.M)
+    rows = re.findall(r"^ +(\d+) +~?([\d.]+) (ns|us|ms|s) +[\d.]+ +~?([\d.]+) (ns|us|ms|s) +[\d.]+  (\w+) ", text, re.M)
     return {name: (int(calls), float(own) * UNITS[a], float(total) * UNITS[b])
             for calls, own, a, total, b, name in rows}
 

@@ -186,7 +186,7 @@ def test_a_program_with_one_function_made_slower(tmp_path):
         pytest.skip("needs root")
     (tmp_path / "prog.py").write_text(PROGRAM)
     paths = []
-    for factor in ("1", "8"):
+    for factor in ("1", "40"):  # much more than what others take from it on a busy machine
         paths.append(tmp_path / (factor + ".pyebpf"))
         subprocess.run([PYEBPF, "trace", "-q", "-o", paths[-1], "--", "/usr/bin/python3", "-I", "-S", tmp_path / "prog.py",
                         factor], check=True)
