@@ -2,7 +2,6 @@
 """A real ClickHouse of three shards: what was sent is there, value by value, however often it was sent and whatever died."""
 import collections
 import json
-import pathlib
 import random
 import re
 import signal
@@ -16,6 +15,7 @@ import clickhouse
 import double
 import fleet_sums
 import lib
+import simulated
 import windows
 from protobuf import Pprof
 from test_sinks import FAST, send
@@ -324,11 +324,7 @@ def test_two_zones_compared(filled):
 def test_simulated_agents(cluster, tmp_path):
     """Fifty agents with the exporter, the sink and the requests of real ones: the graph is their sum, stack by stack."""
     urls = " ".join(shard.url for shard in cluster.shards)
-    sim = subprocess.run([pathlib.Path(lib.BINARY).parent / "bench/fleet_sim", "clickhouse=" + urls, "50", "2", "0", "40", "8", tmp_path / "sums"],
-                         stdout=subprocess.PIPE, encoding="utf-8", check=True, timeout=300)
-    assert [json.loads(line)["pushes"] for line in sim.stdout.splitlines()] == [50, 50]
-    wanted = fleet_sums.read(tmp_path / "sums")
-    assert len(wanted) == 10 and all(len(stacks) >= 40 for stacks in wanted.values())
+    wanted = simulated.run("clickhouse=" + urls, 50, 2, tmp_path / "sums")
     for service in sorted(wanted):
         assert fleet_sums.asked(text_of(cluster, service, "--since", "2h")) == {stack: ns for stack, (_, ns) in wanted[service].items()}, service
         top = json.loads(fleet("top", "--server", cluster.url, "--service", service, "--since", "2h", "--json", "-n", "0"))

@@ -11,6 +11,7 @@ import double
 import lib
 import parca
 import peers
+import simulated
 import windows
 from test_fleet_demo import FUNCTIONS, run_demo
 from test_sinks import send
@@ -69,6 +70,18 @@ def test_otlp(url, tmp_path):
             assert b"grpc-status: 0" in answer.read().replace(b"grpc-status:0", b"grpc-status: 0")
     got = asked(url, 'pyebpf:cpu:nanoseconds:cpu:nanoseconds:delta{service_name="otel"}')
     assert by_lines(got) == by_lines(of_type(made, "otel", ("cpu", "nanoseconds")))
+
+
+def test_simulated_agents(url, tmp_path):
+    """A thousand of them in the long form: the merged profile of each service is exactly their sum, stack by stack."""
+    wanted = simulated.run("parca=" + url, 1000 if lib.LONG else 60, 2 if lib.LONG else 1, tmp_path / "sums")
+    for service, stacks in wanted.items():
+        for kind in (("samples", "count"), ("cpu", "nanoseconds")):
+            got = collections.Counter()
+            for stack, value in asked(url, QUERY % kind + '{service_name="%s"}' % service).items():
+                got[tuple(name for name, _, _ in stack)] += value
+            # Parca answers for samples with a period in what that stands for
+            assert got == {stack: values[1] for stack, values in stacks.items()}, (service, kind)
 
 
 @lib.needs_root
