@@ -150,7 +150,7 @@ def part_growth(args, found, report):
 
 def part_agent(args, found, report):
     os.sched_setaffinity(0, ALLOWED)
-    r = report["agent"] = agent.run(args.pyebpf, args.python)
+    r, theirs = report["agent"], report["otel"] = agent.run(args.pyebpf, args.python)
     pin(CPU_TOOL)()
     table("The agent beside 200 Python processes, 20 of them busy; windows of 10 s",
           ["Hz", "processes", "CPU %", "of it in the kernel %", "CPU ms a window", "RSS MB", "its own MB", "kB a minute", "samples", "left out",
@@ -158,6 +158,11 @@ def part_agent(args, found, report):
           [[m["rate"], m["targets"], "%.2f" % (m["cpu_pct"] + m["bpf_pct"]), "%.2f" % m["bpf_pct"], "%.1f" % m["window_cpu_ms"],
             "%.1f" % m["rss_mb"], "%.1f" % m["own_mb"], "%.0f" % (m["bytes_per_minute"] / 1e3), m["samples"], m["samples_skipped"],
             m["lost"], "%.2f" % m["start_cpu_s"]] for m in r])
+    table("Beside the same processes: the OpenTelemetry eBPF profiler, which looks at the whole machine",
+          ["Hz", "CPU %", "of it in the kernel %", "RSS MB", "its own MB", "start: CPU s"],
+          [[m["rate"], m["why"], "", "", "", ""] if "why" in m else
+           [m["rate"], "%.2f" % (m["cpu_pct"] + m["bpf_pct"]), "%.2f" % m["bpf_pct"], "%.1f" % m["rss_mb"], "%.1f" % m["own_mb"],
+            "%.2f" % m["start_cpu_s"]] for m in theirs])
 
 
 def part_fleet(args, found, report):

@@ -67,7 +67,8 @@ def test_everything_once(tmp_path):
         got, times = sums(server.taken)
         assert got == wanted(made) and set(times.values()) == {1}
         for request in server.taken:
-            assert "insert_deduplication_token=" in request.path and request.headers["User-Agent"].startswith("pyebpf/")
+            assert "insert_deduplication_token=" in request.path and "async_insert=1&wait_for_async_insert=1&" in request.path
+            assert request.headers["User-Agent"].startswith("pyebpf/")
         again = send(tmp_path / "store", "clickhouse=" + server.url)
         assert (again.code, again.sent, again.requests) == (0, 0, 0)
     assert sorted(f.name for f in (tmp_path / "store").iterdir() if f.suffix == ".gz") == sorted(made.windows)

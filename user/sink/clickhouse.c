@@ -7,6 +7,9 @@
  * one that nobody knows.
  *
  * A stack is sent once a day: the hashes are remembered once the server has them.
+ *
+ * What an insert costs a server is the part of a table that it becomes, whatever its size. Servers that can are told to make one
+ * part of what many agents send at about the same time, and to answer when it is there.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -48,7 +51,7 @@ struct clickhouse {
 	const struct sink_spec *spec;
 	struct idmap known; /* stacks of services that the server has, by their hash */
 	uint32_t day; /* since 1970, of what is known */
-	bool no_token; /* the server is too old for deduplication tokens */
+	bool old; /* a server that has no deduplication tokens and gathers nothing */
 };
 
 /* A push while it is put together. */
@@ -213,15 +216,17 @@ static int add_request(const struct clickhouse *c, struct sink_push *push,
 		       const struct membuf *rows, enum request which)
 {
 	struct sink_request *r;
-	char path[sizeof(r->path)], token[64] = "";
+	char path[sizeof(r->path)], newer[128] = "";
 
 	/* Sync: the shard has it when the answer comes. Else the server that was asked hands it on later, and may lose it when that shard
 	 * dies; we would not know, and our queue is the safer one. The token: a replicated table drops a block that it knows by this name. */
-	if (!c->no_token)
-		snprintf(token, sizeof(token), "&insert_deduplication_token=%016" PRIx64,
+	if (!c->old)
+		snprintf(newer, sizeof(newer),
+			 "&async_insert=1&wait_for_async_insert=1"
+			 "&insert_deduplication_token=%016" PRIx64,
 			 (uint64_t)XXH3_64bits(rows->data, rows->len));
 	snprintf(path, sizeof(path), "/?database=%s&insert_distributed_sync=1%s&query=%s",
-		 *c->spec->database ? c->spec->database : "default", token, inserts[which]);
+		 *c->spec->database ? c->spec->database : "default", newer, inserts[which]);
 	r = sink_push__request(push, path);
 	return r ? sink_request__gzip(r, rows->data, rows->len) : -ENOMEM;
 }
@@ -279,9 +284,9 @@ static enum sink_verdict clickhouse_judge(void *self, const struct sink_reply *r
 		return by_status;
 	switch (code_of(reply)) {
 	case 115: /* no such setting */
-		if (c->no_token)
+		if (c->old)
 			return SINK_HOLD;
-		c->no_token = true;
+		c->old = true;
 		return SINK_AGAIN;
 	case 16: /* no such column */
 	case 60: /* no such table */
