@@ -43,6 +43,19 @@ def simulate(build, cluster, folder, agents, rounds, period_ms, connections):
     return {"agents": agents, "seconds": seconds, "server_cpu_s": cpu, "windows": [json.loads(line) for line in said.splitlines()]}
 
 
+GATHER = """CREATE TABLE {table}_gather AS {table}_local ENGINE = Buffer(currentDatabase(), {table}_local, 1, 1, 2, 10, 100000, 1000000, 100000000);
+DROP TABLE {table}; CREATE TABLE {table} AS {table}_local ENGINE = Distributed(pyebpf, currentDatabase(), {table}_gather, cityHash64(node))"""
+
+
+def gather(cluster):
+    """What async_insert is to servers of today this one has as a table in memory: rows of many pushes become one part. It loses them when it is
+    killed, so this is for measuring only."""
+    for shard in cluster.shards:
+        for table in ("profiles", "stacks"):
+            for statement in GATHER.format(table=table).split(";"):
+                shard.sql(statement)
+
+
 def differs(pyebpf, cluster, folder):
     """Stacks whose sum in the cluster is another one than what was sent."""
     wanted, wrong = fleet_sums.read(folder / "sums"), 0
@@ -100,6 +113,9 @@ def run(pyebpf, build, agents=10000, exact=1000, period_s=60):
             cluster.empty()
             # three windows: in the first each agent tells the names of its stacks
             out["paced"] = simulate(build, cluster, folder, agents, 3, period_s * 1000, 256)
+            cluster.empty()
+            gather(cluster)
+            out["gathered"] = simulate(build, cluster, folder, agents, 3, period_s * 1000, 256)
         finally:
             cluster.stop()
     return out
