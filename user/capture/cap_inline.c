@@ -14,7 +14,7 @@
 #define BATCH_BYTES ((size_t)256 << 10) /* of the ring */
 #define CODES_MAX   (4u << 20) /* code objects that live at once; more a target only says it has */
 
-int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid)
+int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids)
 {
 	struct cap_inline *c = calloc(1, sizeof(*c));
 
@@ -22,7 +22,7 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid)
 		return -ENOMEM;
 	c->pix = pix;
 	c->pid = pid;
-	c->next_tix = c->next_code = 1;
+	c->ids = ids;
 	inline_clock__begin(&c->clock);
 	c->last_tsc = tsc_now();
 	*out = c;
@@ -63,9 +63,19 @@ void cap_inline__take(struct cap_inline *c, const struct cap_inline_taker *taker
 	c->taker = taker;
 }
 
+void cap_inline__forked(struct cap_inline *c)
+{
+	struct track *t;
+
+	for (t = c->threads; t; t = t->hh.next) {
+		t->need_walk = t->stack.cnt != 0;
+		t->reason = PYE_WALK_UNKNOWN;
+	}
+}
+
 uint32_t cap_inline__new_thread(struct cap_inline *c)
 {
-	return c->next_tix++;
+	return ++c->ids->thread;
 }
 
 uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
@@ -80,7 +90,7 @@ uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
 	if (!code)
 		return 0;
 	code->address = address;
-	code->id = c->next_code++;
+	code->id = ++c->ids->code;
 	HASH_ADD(hh, c->codes, address, sizeof(code->address), code);
 	return code->id;
 }
@@ -157,6 +167,19 @@ void cap_inline__recount(struct cap_inline *c)
 		codes_free(c);
 	memset(c->suspended, 0, sizeof(c->suspended));
 	c->now = NULL;
+}
+
+void cap_inline__end(struct cap_inline *c)
+{
+	struct track *t, *next;
+
+	HASH_ITER(hh, c->threads, t, next)
+	{
+		if (!t->announced)
+			continue;
+		track_end(c, t, now_ns());
+		track_free(c, t);
+	}
 }
 
 void cap_inline__finals(struct cap_inline *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq),

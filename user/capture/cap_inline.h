@@ -19,8 +19,13 @@
 
 struct cap_inline;
 
-/* cap_inline__new - for the process number @pix of the capture; @pid as user space calls it. 0, -ENOMEM */
-int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid);
+/* Numbers given so far, to threads and code objects of all processes of a capture. */
+struct cap_inline_ids {
+	uint32_t thread, code;
+};
+
+/* cap_inline__new - for the process number @pix of the capture; @pid as user space calls it. @ids: borrowed. 0, -ENOMEM */
+int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids);
 void cap_inline__free(struct cap_inline *c);
 
 /* cap_inline__use - read this engine's ring; borrowed. Before the first event can be there. */
@@ -63,11 +68,15 @@ struct cap_inline_frame {
  * @self:   pthread_self()
  * @frames: outermost first
  *
- * The first time it is what the capture shows already; later it is shown before the thread's next event.
- * 0 or -ENOMEM.
+ * The first time it is what the capture shows already, but with cap_inline__forked(); later it is shown
+ * before the thread's next event. 0 or -ENOMEM.
  */
 int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 		      const struct cap_inline_frame *frames, uint32_t cnt);
+
+/* cap_inline__forked - the process has just been forked: what is known of its thread's stack is shown with its
+ * first event. */
+void cap_inline__forked(struct cap_inline *c);
 
 /* cap_inline__new_thread - a number that no record has. */
 uint32_t cap_inline__new_thread(struct cap_inline *c);
@@ -79,7 +88,10 @@ bool cap_inline__is_lossy(const struct cap_inline *c);
  * that lost something is unknown until cap_inline__stack(). */
 void cap_inline__recount(struct cap_inline *c);
 
-/* cap_inline__finals - the final sequence number of every thread. */
+/* cap_inline__end - the process has ended and its ring is read: so have its threads, in the next batch. */
+void cap_inline__end(struct cap_inline *c);
+
+/* cap_inline__finals - the final sequence number of every thread that has not ended in the records. */
 void cap_inline__finals(struct cap_inline *c, void (*cb)(void *ctx, uint32_t tix, uint32_t seq),
 			void *ctx);
 

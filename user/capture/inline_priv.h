@@ -43,7 +43,8 @@ struct code_of {
 struct cap_inline {
 	struct inline_engine *e;
 	struct inline_clock clock;
-	uint32_t pix, next_tix, next_code, round;
+	uint32_t pix, round;
+	struct cap_inline_ids *ids;
 	pid_t pid;
 	uint64_t tail, last_tsc;
 	struct track *threads, *now; /* now: that of the events to come; NULL at first */

@@ -388,7 +388,7 @@ struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)
 	if (!t)
 		return NULL;
 	t->key = key.key;
-	t->tix = c->next_tix++;
+	t->tix = ++c->ids->thread;
 	HASH_ADD(hh, c->threads, key, sizeof(t->key), t);
 	return t;
 }

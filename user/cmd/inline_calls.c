@@ -68,7 +68,7 @@ static int shape_head(struct calls *c, struct shape *s)
 	int err = strpool__init(&s->r.strings);
 
 	uname(&uts);
-	inline_target__describe(&c->t, &info, python, sizeof(python));
+	inline_target__describe(&c->t, c->t.pid.pid, &c->t.in, &info, python, sizeof(python));
 	err = err ? err : text(s, "inline", &s->r.engine);
 	err = err ? err : text(s, PYEBPF_VERSION, &s->r.version);
 	err = err ? err : text(s, uts.nodename, &s->r.hostname);

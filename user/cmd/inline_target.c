@@ -27,13 +27,14 @@ void inline_target__init(struct inline_target *t, const struct session_opts *opt
 	t->launch.go_fd = t->launch.failed_fd = -1;
 }
 
-void inline_target__describe(struct inline_target *t, struct proc_info *info, char *python,
-			     size_t size)
+void inline_target__describe(struct inline_target *t, pid_t pid, const struct interp *in,
+			     struct proc_info *info, char *python, size_t size)
 {
-	if (proc_info__read(t->pid.pid, info))
+	if (proc_info__read(pid, info))
 		memset(info, 0, sizeof(*info));
-	snprintf(python, size, "3.%u%s", t->in.plan.minor, t->in.plan.free_threaded ? "t" : "");
-	memcpy(t->result->comm, info->comm, sizeof(t->result->comm));
+	snprintf(python, size, "3.%u%s", in->plan.minor, in->plan.free_threaded ? "t" : "");
+	if (!t->result->comm[0])
+		memcpy(t->result->comm, info->comm, sizeof(t->result->comm));
 	t->result->pid = t->pid.given;
 }
 
@@ -54,6 +55,8 @@ static void reap(struct inline_target *t)
 
 	if (t->opts->files.child)
 		t->opts->files.child(t->opts->files.ctx);
+	if (t->follow)
+		return; /* it is told how its processes end */
 	if (t->opts->command && !t->child_reaped && t->engine.remote.ended) {
 		t->child_reaped = true;
 		t->child_status = t->engine.remote.status;
@@ -82,6 +85,13 @@ void inline_target__signals(struct inline_target *t, int timeout)
 		t->ended = true;
 }
 
+void inline_target__add_stops(struct inline_target *t, const struct inline_engine *e)
+{
+	t->stops += e->remote.stops;
+	if (e->remote.longest_us > t->longest_us)
+		t->longest_us = e->remote.longest_us;
+}
+
 void inline_target__say_stops(const struct inline_target *t)
 {
 	const struct remote *remote = &t->engine.remote;
@@ -89,7 +99,8 @@ void inline_target__say_stops(const struct inline_target *t)
 	if (t->opts->quiet)
 		return;
 	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",
-		remote->stops, remote->longest_us / 1000.0);
+		remote->stops + t->stops,
+		(remote->longest_us > t->longest_us ? remote->longest_us : t->longest_us) / 1000.0);
 	if (t->engine.left_mapped)
 		fprintf(stderr, "pyebpf: the stubs stay mapped: a thread is inside\n");
 }
@@ -106,7 +117,7 @@ static int find_interpreter(void *ctx)
 	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
 }
 
-static int never_python(struct inline_target *t)
+int inline_target__never_python(struct inline_target *t)
 {
 	char shown[256];
 	int failed = launch__failed(&t->launch);
@@ -127,12 +138,15 @@ static int start_command(struct inline_target *t)
 	if (!err)
 		err = proc_pid__open(t->launch.pid, &t->pid, t->e);
 	if (!err)
-		err = hold__seize(t->launch.pid);
+		err = t->follow ? follow__seize(t->follow, t->launch.pid, t->launch.pid)
+				: hold__seize(t->launch.pid);
 	if (err)
 		return err;
 	launch__go(&t->launch);
+	if (t->follow)
+		return 0;
 	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &t->child_status);
-	return err == -ECHILD ? never_python(t) : err;
+	return err == -ECHILD ? inline_target__never_python(t) : err;
 }
 
 static int start_process(struct inline_target *t)
@@ -170,12 +184,25 @@ int inline_target__start(struct inline_target *t)
 	t->signal_fd = run_signals(true);
 	if (t->signal_fd < 0)
 		return t->signal_fd;
+	if (t->opts->subprocesses) {
+		int err = follow__new(&t->follow);
+
+		if (err)
+			return err;
+	}
 	return t->opts->command ? start_command(t) : start_process(t);
+}
+
+void inline_target__unfollow(struct inline_target *t)
+{
+	follow__free(t->follow);
+	t->follow = NULL;
 }
 
 void inline_target__done(struct inline_target *t)
 {
 	inline__done(&t->engine);
+	inline_target__unfollow(t);
 	interp__done(&t->in);
 	if (t->signal_fd >= 0)
 		close(t->signal_fd);

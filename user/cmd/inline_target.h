@@ -24,6 +24,8 @@ struct inline_target {
 	bool ended, dump_asked; /* by SIGUSR1 */
 	bool child_reaped, jit_checked;
 	int child_status;
+	struct follow *follow; /* -s: what it starts is seen; owned; NULL: not wanted */
+	uint32_t stops, longest_us; /* of processes beside it */
 	struct session_result *result;
 	struct err *e;
 };
@@ -36,9 +38,12 @@ void inline_target__init(struct inline_target *t, const struct session_opts *opt
  * its sentence. */
 int inline_target__start(struct inline_target *t);
 
-/* inline_target__describe - read what the target is, also into the result. @python: "3.12" */
-void inline_target__describe(struct inline_target *t, struct proc_info *info, char *python,
-			     size_t size);
+/* inline_target__describe - read what a process of the run is; the first one into the result, too. @python: "3.12" */
+void inline_target__describe(struct inline_target *t, pid_t pid, const struct interp *in,
+			     struct proc_info *info, char *python, size_t size);
+
+/* inline_target__never_python - the refusal of a command in which no interpreter was seen. */
+int inline_target__never_python(struct inline_target *t);
 
 /* inline_target__check_jit - a command is found before its start-up, so it is looked at again, once, when it runs: a
  * JIT's traces pass by the stubs. 0 or -PYE_EPLAN. */
@@ -46,6 +51,12 @@ int inline_target__check_jit(struct inline_target *t);
 
 /* inline_target__signals - wait so many ms for a signal, or the end of the target. */
 void inline_target__signals(struct inline_target *t, int timeout);
+
+/* inline_target__unfollow - what it started has been let go. */
+void inline_target__unfollow(struct inline_target *t);
+
+/* inline_target__add_stops - of another process of the run. */
+void inline_target__add_stops(struct inline_target *t, const struct inline_engine *e);
 
 /* inline_target__say_stops - how often it was stopped, and for how long. */
 void inline_target__say_stops(const struct inline_target *t);

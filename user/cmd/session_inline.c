@@ -9,50 +9,20 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "assemble/assemble.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "capture/cap_inline.h"
 #include "cmd/cmd.h"
-#include "cmd/inline_target.h"
-#include "cmd/naming.h"
 #include "cmd/run.h"
-#include "cpython/code_read.h"
-#include "cpython/walk_outside.h"
+#include "cmd/session_inline_priv.h"
 #include "inline/stub.h"
-#include "proc/mem.h"
 
-#define RING_BYTES   ((size_t)16 << 20)
-#define PASS_BATCHES 64 /* batches between two looks at signals */
-#define POLL_MS	     1
-#define SECOND_NS    1000000000ull
-#define TORN_TRIES   200 /* stops at which a stack was between two frames */
-#define TORN_US	     50
-#define ADJUST_NS    5000000ull
-#define PIX	     1
+#define PASS_BATCHES   64 /* batches between two looks at signals */
+#define FOLLOW_BATCHES 4 /* of each, when others stand still until they are looked at */
+#define POLL_MS	       1
+#define SECOND_NS      1000000000ull
+#define ADJUST_NS      5000000ull
 
-struct run {
-	struct inline_target t;
-	int fd; /* of the capture */
-	struct cap_inline *cap;
-	struct capw *capw;
-	struct assembler *as;
-	struct proc_mem mem;
-	bool mem_open, attached;
-	struct limits_run kept;
-	uint64_t flushed_ns, adjust_ns, adjust_step;
-	unsigned int torn;
-	uint64_t start_ns, attached_ns;
-	uint64_t naming_ns; /* when threads are looked at next for their names */
-	int64_t start_unix_ns;
-	const struct session_opcodes *opcodes; /* NULL: none */
-	struct inline_opcodes *instructions;
-	uint8_t chosen[OPCODE_CNT];
-	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
-};
-
-static int open_capture(struct run *r, int fd)
+static int open_capture(struct inline_run *r, int fd)
 {
 	struct assembler_filter filter;
 	struct capw_opts writer;
@@ -83,187 +53,7 @@ static int open_capture(struct run *r, int fd)
 	return assembler__filter(r->as, &filter);
 }
 
-static int tell_process(struct run *r)
-{
-	struct proc_info info;
-	char python[16];
-	struct assembler_process p;
-
-	inline_target__describe(&r->t, &info, python, sizeof(python));
-	p = (struct assembler_process){ .trace = { .id = PIX,
-						   .pid = (uint32_t)r->t.pid.given,
-						   .start_ns = r->start_ns,
-						   .comm = info.comm,
-						   .exe = info.exe,
-						   .python = python,
-						   .prefix = "" },
-					.layout = &r->t.in.layout,
-					.proc_pid = r->t.pid.pid };
-	return assembler__process(r->as, &p);
-}
-
-/* The number of a code object on a stack; all threads are stopped, so it can be read. 0: the interpreter's own,
- * which shows no frame. */
-static uint32_t define(struct run *r, uint64_t address, struct code_names *names)
-{
-	struct trace_func func = { .process = PIX };
-	bool is_new;
-
-	if (address == r->shim)
-		return 0;
-	func.id = cap_inline__code(r->cap, address, &is_new);
-	if (!is_new || !func.id)
-		return func.id;
-	if (code_read(&r->mem, &r->t.in.layout, address, names))
-		return func.id; /* shown as unreadable */
-	if (names->flags & r->t.in.layout.co_hidden) {
-		r->shim = address; /* there is one: that of `__init__` */
-		return 0;
-	}
-	func.line = (uint32_t)names->firstlineno;
-	func.name = names->name;
-	func.qualname = names->qualname;
-	func.file = names->filename;
-	assembler__func(r->as, &func);
-	return func.id;
-}
-
-static pid_t tid_of(const struct inline_engine *e, uint64_t self)
-{
-	for (size_t i = 0; i < e->remote.cnt; i++)
-		if (e->remote.threads[i].self == self)
-			return e->remote.threads[i].tid;
-	return 0;
-}
-
-static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
-{
-	char path[64];
-	auto_fclose FILE *f = NULL;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
-	f = fopen(path, "re");
-	out[0] = 0;
-	if (f && fgets(out, (int)size, f))
-		out[strcspn(out, "\n")] = 0;
-}
-
-static int take_thread(struct run *r, const struct outside_thread *t, struct code_names *names)
-{
-	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
-	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
-	pid_t tid = tid_of(&r->t.engine, t->thread_id);
-	uint32_t cnt = 0;
-	char comm[32];
-	int err;
-
-	if (!frames || !shown)
-		return -ENOMEM;
-	if (!tid)
-		return 0; /* made, but its thread has not begun, or has ended */
-	for (uint32_t i = t->frame_cnt; i-- > 0;) {
-		uint32_t code = define(r, t->frames[i].code, names);
-
-		if (!code)
-			continue;
-		frames[cnt].frame = shown[cnt].frame = t->frames[i].frame;
-		frames[cnt].code = shown[cnt].code = code;
-		cnt++;
-	}
-	err = cap_inline__stack(r->cap, t->thread_id, tid, frames, cnt);
-	if (err || r->attached || !cnt)
-		return err;
-	read_comm(r->t.pid.pid, tid, comm, sizeof(comm));
-	return assembler__idle(r->as,
-			       &(struct assembler_idle){ .id = cap_inline__new_thread(r->cap),
-							 .pix = PIX,
-							 .tid = (uint32_t)tid,
-							 .comm = comm,
-							 .ts_ns = now_ns(),
-							 .frames = shown,
-							 .frame_cnt = cnt });
-}
-
-/* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
-static bool is_torn(const struct run *r, const struct outside_stacks *stacks)
-{
-	for (size_t i = 0; i < stacks->cnt; i++)
-		if (stacks->threads[i].status == OUTSIDE_MOVED &&
-		    tid_of(&r->t.engine, stacks->threads[i].thread_id))
-			return true;
-	return false;
-}
-
-/* All threads stand still: their stacks, as they are. -EAGAIN: not here. */
-static int take_stacks(void *ctx, struct inline_engine *e)
-{
-	auto_free struct code_names *names = malloc(sizeof(*names));
-	struct outside_stacks stacks;
-	struct run *r = ctx;
-	int err;
-
-	(void)e;
-	if (!names)
-		return -ENOMEM;
-	err = walk_outside(&r->mem, &r->t.in, &stacks);
-	if (err)
-		return err == -EFAULT ? 0 : err; /* it has not started */
-	if (is_torn(r, &stacks) && r->torn++ < TORN_TRIES)
-		err = -EAGAIN;
-	else
-		r->torn = 0;
-	for (size_t i = 0; !err && i < stacks.cnt; i++)
-		err = take_thread(r, &stacks.threads[i], names);
-	outside_stacks__done(&stacks);
-	return err;
-}
-
-static int drain(struct run *r, unsigned int batches)
-{
-	struct capture_batch batch;
-	int any = 0, got = 0;
-
-	while (batches-- && (got = cap_inline_ops.next(r->cap, &batch)) > 0) {
-		/* what it cannot keep, for want of memory or disk, it counts */
-		if (!r->opcodes)
-			assembler__feed(r->as, &batch);
-		any = 1;
-		inline__alive(&r->t.engine);
-		limits_part(&r->kept);
-		if (!r->kept.full && limits_full(&r->kept)) {
-			r->kept.full = true;
-			break;
-		}
-	}
-	return got < 0 ? got : any;
-}
-
-/* Events were lost: read what is left, then the stacks anew, while all threads stand still. */
-static int recover_from_loss(struct run *r)
-{
-	int err;
-
-	do {
-		err = inline__stop_outside(&r->t.engine);
-		if (err) /* it has ended; or it is so busy that we try again */
-			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
-		do
-			err = drain(r, PASS_BATCHES);
-		while (err > 0);
-		if (!err) {
-			cap_inline__recount(r->cap);
-			err = take_stacks(r, &r->t.engine);
-		}
-		if (!err)
-			err = inline__restart(&r->t.engine);
-		remote__resume(&r->t.engine.remote);
-		if (err == -EAGAIN)
-			usleep(TORN_US);
-	} while (err == -EAGAIN);
-	return err;
-}
-
-static bool time_is_up(const struct run *r, uint64_t now)
+static bool time_is_up(const struct inline_run *r, uint64_t now)
 {
 	const struct session_opts *o = r->t.opts;
 
@@ -271,11 +61,13 @@ static bool time_is_up(const struct run *r, uint64_t now)
 	       r->kept.full;
 }
 
-static void totals(struct run *r, uint64_t now, struct trace_totals *t)
+static void totals(struct inline_run *r, uint64_t now, struct trace_totals *t)
 {
 	uint64_t lost[LOSS_CNT] = { 0 };
 
-	lost[LOSS_MAP] = cap_inline__lost(r->cap);
+	lost[LOSS_MAP] = r->lost;
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		lost[LOSS_MAP] += cap_inline__lost(m->cap);
 	assembler__totals(r->as, lost, t);
 	t->end_ns = now;
 }
@@ -287,12 +79,15 @@ static void kept_totals(void *ctx, uint64_t now, struct trace_totals *t)
 
 static uint64_t waiting_in_ring(void *ctx)
 {
-	const struct run *r = ctx;
+	const struct inline_run *r = ctx;
+	uint64_t bytes = 0;
 
-	return r->t.engine.ring_bytes / 100 * cap_inline__backlog(r->cap);
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		bytes += m->engine->ring_bytes / 100 * cap_inline__backlog(m->cap);
+	return bytes;
 }
 
-static void flush(struct run *r, uint64_t now)
+static void flush(struct inline_run *r, uint64_t now)
 {
 	struct trace_totals t;
 
@@ -301,7 +96,7 @@ static void flush(struct run *r, uint64_t now)
 	r->flushed_ns = now;
 }
 
-static int tell_sums(struct run *r, bool last, struct err *e)
+static int tell_sums(struct inline_run *r, bool last, struct err *e)
 {
 	struct session_sums s = { .last = last,
 				  .duration_ns = now_ns() - r->attached_ns,
@@ -312,12 +107,12 @@ static int tell_sums(struct run *r, bool last, struct err *e)
 
 	if (err)
 		return err;
-	s.lost = view.lost + cap_inline__lost(r->cap);
+	s.lost = view.lost + cap_inline__lost(r->members->cap);
 	return r->opcodes->sums(r->opcodes->ctx, &view, &s, e);
 }
 
 /* Chunks are written, files ended and begun, sums told, as time goes on or SIGUSR1 asks. */
-static void keep(struct run *r, uint64_t now)
+static void keep(struct inline_run *r, uint64_t now)
 {
 	struct err e = { 0 };
 	int err;
@@ -337,90 +132,134 @@ static void keep(struct run *r, uint64_t now)
 }
 
 /* What the clocks' first 5 ms said of their rate is good for a few more; then for longer and longer. */
-static void adjust(struct run *r, uint64_t now)
+static void adjust(struct inline_run *r, uint64_t now)
 {
 	if (now < r->adjust_ns)
 		return;
-	if (r->adjust_ns)
-		cap_inline__adjust(r->cap);
+	for (struct inline_member *m = r->members; m && r->adjust_ns; m = m->next)
+		cap_inline__adjust(m->cap);
 	r->adjust_step = r->adjust_step ? 2 * r->adjust_step : ADJUST_NS;
 	if (r->adjust_step > SECOND_NS)
 		r->adjust_step = SECOND_NS;
 	r->adjust_ns = now + r->adjust_step;
 }
 
-static void every_second(struct run *r, uint64_t now)
+/* -EILSEQ: what a ring holds cannot be trusted any more. */
+static int every_second(struct inline_run *r, uint64_t now)
 {
 	double events = (double)capw__written(r->capw);
+	unsigned int backlog = 0;
 
-	cap_inline__reap(r->cap);
+	for (struct inline_member *m = r->members; m; m = m->next) {
+		unsigned int full = cap_inline__backlog(m->cap);
+
+		cap_inline__reap(m->cap);
+		backlog = full > backlog ? full : backlog;
+		if (inline__is_shared(m->engine))
+			return -EILSEQ;
+	}
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u threads | ring %u%%\033[K",
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
 			(unsigned int)((now - r->start_ns) / SECOND_NS % 60), events / 1e6,
-			assembler__threads(r->as), cap_inline__backlog(r->cap));
+			assembler__threads(r->as), backlog);
+	return 0;
 }
 
-static void name_threads(struct run *r, bool last)
+/* What a round took out of all rings is older than what the next but one does. */
+static void end_round(struct inline_run *r)
 {
-	const struct naming_of of = { PIX, r->t.pid.pid, &r->t.in };
+	struct inline_member *m;
 
-	naming_look(r->as, &of, &r->naming_ns, last);
+	for (m = r->members; m; m = m->next)
+		if (!m->read)
+			return;
+	r->round++;
+	for (m = r->members; m; m = m->next)
+		m->read = false;
 }
 
-static int loop(struct run *r)
+/* A child's ring is damaged: the others go on. */
+static void drop_child(struct inline_member *m)
+{
+	inline__detach(m->engine);
+	inline_member__end(m, now_ns());
+}
+
+/* Take what the rings hold now. 1 when there was something. */
+static int drain(struct inline_run *r, unsigned int batches)
+{
+	struct inline_member *m, *next;
+	int any = 0;
+
+	for (m = r->members; m; m = next) {
+		int got = inline_member__drain(m, batches), err = 0;
+
+		next = m->next;
+		if (got >= 0)
+			err = inline_member__tend(m, !got);
+		if (err)
+			return err;
+		if (got < 0 && m->engine == &r->t.engine)
+			return got;
+		if (got < 0) {
+			inline_family__lost(r, m);
+			drop_child(m);
+		}
+		any |= got > 0;
+	}
+	end_round(r);
+	return any;
+}
+
+static int loop(struct inline_run *r)
 {
 	uint64_t next = r->start_ns + SECOND_NS;
-	int any = 0, err = 0;
 
 	while (!r->t.ended) {
 		uint64_t now = now_ns();
+		int err = inline_family__look(r), any;
 
-		inline__alive(&r->t.engine);
-		any = drain(r, PASS_BATCHES);
-		if (any >= 0 && capw__written(r->capw))
-			err = inline_target__check_jit(&r->t);
-		if (any < 0 || err)
-			return any < 0 ? any : err;
-		if (cap_inline__is_lossy(r->cap) && !any) {
-			err = recover_from_loss(r);
-			if (err)
-				return err;
-		}
-		name_threads(r, false);
+		for (struct inline_member *m = r->members; m; m = m->next)
+			inline__alive(m->engine);
+		any = err ? err : drain(r, r->follow ? FOLLOW_BATCHES : PASS_BATCHES);
+		if (any < 0)
+			return any;
 		adjust(r, now);
 		keep(r, now);
 		if (time_is_up(r, now))
 			break;
 		if (now >= next) {
-			every_second(r, now);
+			err = every_second(r, now);
 			next = now + SECOND_NS;
-			if (inline__is_shared(&r->t.engine))
-				return -EILSEQ;
+			if (err)
+				return err;
 		}
 		inline_target__signals(&r->t, any ? 0 : POLL_MS);
 	}
 	return 0;
 }
 
-static void take_final(void *ctx, uint32_t tix, uint32_t seq)
+/* The last words of all. */
+static void finish_members(struct inline_run *r, int err)
 {
-	struct run *r = ctx;
+	struct inline_member *m;
 
-	assembler__final(r->as, tix, seq);
+	if (!err)
+		inline_family__look(r);
+	for (m = r->members; m; m = m->next)
+		inline_member__detach(m);
+	inline_family__release(r);
+	for (m = r->members; m; m = m->next)
+		inline_member__finals(m, err);
 }
 
-static int finish(struct run *r, int err)
+static int finish(struct inline_run *r, int err)
 {
 	struct session_result *result = r->t.result;
 	int ended = 0;
 
-	name_threads(r, true);
-	inline__detach(&r->t.engine);
-	while (!err && drain(r, PASS_BATCHES) > 0)
-		;
-	cap_inline__recount(r->cap);
-	cap_inline__finals(r->cap, take_final, r);
+	finish_members(r, err);
 	if (r->opcodes) {
 		ended = inline_opcodes__finish(r->instructions);
 		ended = ended ? ended : tell_sums(r, true, r->t.e);
@@ -433,6 +272,9 @@ static int finish(struct run *r, int err)
 	result->start_unix_ns = r->start_unix_ns;
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
+	for (struct inline_member *m = r->members; m; m = m->next)
+		if (m->engine != &r->t.engine)
+			inline_target__add_stops(&r->t, m->engine);
 	inline_target__say_stops(&r->t);
 	limits_report(&r->kept);
 	if (!r->t.opts->quiet)
@@ -447,27 +289,30 @@ static int finish(struct run *r, int err)
 	return r->t.opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;
 }
 
-static void report_oddities(const struct run *r)
+static void report_oddities(const struct inline_run *r)
 {
 	run_say_odd(assembler__oddities(r->as));
-	log_debug("slow path %llu times, waited %llu times",
-		  (unsigned long long)r->t.engine.shared->slow,
-		  (unsigned long long)r->t.engine.shared->waits);
+	if (r->t.engine.shared)
+		log_debug("slow path %llu times, waited %llu times",
+			  (unsigned long long)r->t.engine.shared->slow,
+			  (unsigned long long)r->t.engine.shared->waits);
 }
 
-static int check_options(const struct session_opts *o, struct err *e)
+static int check_options(const struct session_opts *o, bool opcodes, struct err *e)
 {
 	if (!o->command && o->pid_cnt != 1)
-		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
+		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process%s",
+			       o->subprocesses ? " and what it starts" : "");
 	if (o->select || o->limits.overhead_pct)
 		return err_set(e, -PYE_EUSAGE,
 			       "--engine inline does not go with --max-overhead, or processes "
 			       "that are not named");
 	if (o->filter.thread)
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --thread");
-	if (o->subprocesses || o->record_rings)
-		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with %s",
-			       o->subprocesses ? "-s" : "--record-rings");
+	if (o->record_rings || (opcodes && o->subprocesses))
+		return err_set(e, -PYE_EUSAGE, "%s does not go with %s",
+			       opcodes ? "--opcodes" : "--engine inline",
+			       opcodes && o->subprocesses ? "-s" : "--record-rings");
 	return 0;
 }
 
@@ -488,7 +333,7 @@ static bool is_detour(const char *name)
 	return false;
 }
 
-static int choose_opcodes(struct run *r)
+static int choose_opcodes(struct inline_run *r)
 {
 	unsigned int minor = r->t.in.layout.minor;
 	const struct opcode_name *names = opcode_names(minor);
@@ -510,59 +355,58 @@ static int choose_opcodes(struct run *r)
 					r->opcodes->ctx);
 	if (err)
 		return err;
-	cap_inline__take(r->cap, inline_opcodes__taker(r->instructions));
+	cap_inline__take(r->members->cap, inline_opcodes__taker(r->instructions));
 	return r->opcodes->begin(r->opcodes->ctx, &r->t.in, names, r->t.pid.given);
 }
 
-static int begin(struct run *r, int fd)
+/* The process that was asked for, known by now: Python, or held at its entry point. */
+static int attach(struct inline_run *r)
 {
-	struct inline_opts io = { .ring_bytes = r->t.opts->ring_bytes ? r->t.opts->ring_bytes
-								      : RING_BYTES,
-				  .wait = r->t.opts->wait_when_full,
-				  .held = r->t.opts->command ? &r->t.held : NULL,
-				  .opcodes = r->opcodes ? r->chosen : NULL,
-				  .stopped = take_stacks,
-				  .ctx = r };
+	struct inline_member *m = inline_member__new(r, r->t.pid.pid, true);
+	struct inline_opts opts;
+	int err = m ? inline_member__open(m) : -ENOMEM;
+
+	if (!err && r->opcodes)
+		err = choose_opcodes(r);
+	if (err)
+		return err;
+	inline_member__opts(m, &opts);
+	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
+	m->attached = !err;
+	return err ? err : r->follow ? inline_family__begin(r, m) : 0;
+}
+
+static int begin(struct inline_run *r, int fd)
+{
 	int err;
 
 	err = inline_target__start(&r->t);
 	if (err)
 		return err;
-	err = proc_mem__open(r->t.pid.pid, &r->mem);
-	r->mem_open = !err;
+	r->follow = r->t.follow;
+	err = open_capture(r, fd);
 	if (!err)
-		err = open_capture(r, fd);
-	if (!err)
-		err = tell_process(r);
-	if (!err)
-		err = cap_inline__new(&r->cap, PIX, r->t.pid.pid);
-	if (!err && r->opcodes)
-		err = choose_opcodes(r);
-	if (err)
-		return err;
-	cap_inline__use(r->cap, &r->t.engine);
-	err = inline__attach(&r->t.engine, r->t.pid.pid, &r->t.in, &io, r->t.e);
-	r->attached = !err;
+		err = r->follow && r->t.opts->command ? inline_family__begin(r, NULL) : attach(r);
 	r->attached_ns = now_ns();
 	return err;
 }
 
-static void done(struct run *r)
+static void done(struct inline_run *r)
 {
-	cap_inline__free(r->cap);
+	inline_family__free(r);
+	while (r->members)
+		inline_member__forget(r->members);
 	inline_opcodes__free(r->instructions);
 	assembler__free(r->as);
 	capw__free(r->capw);
-	if (r->mem_open)
-		proc_mem__close(&r->mem);
 	inline_target__done(&r->t);
 }
 
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
 		   struct session_result *result, struct err *e)
 {
-	struct run r = { .fd = fd, .opcodes = opcodes };
-	int err = check_options(opts, e);
+	struct inline_run r = { .fd = fd, .opcodes = opcodes };
+	int err = check_options(opts, opcodes != NULL, e);
 
 	if (err)
 		return err;
@@ -578,8 +422,10 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		int ended = loop(&r);
 
 		err = finish(&r, ended);
-		err = ended == -PYE_EPLAN ? ended : err;
+		err = ended <= -PYE_ENOTPYTHON ? ended : err;
 		report_oddities(&r);
+		if (!err && !r.last_pix)
+			err = inline_target__never_python(&r.t);
 	}
 	if (err)
 		inline_target__abandon(&r.t);

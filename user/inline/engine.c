@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "cpython/inline_plan.h"
 #include "inline/detour.h"
+#include "inline/engine_priv.h"
 #include "inline/stub.h"
 #include "proc/info.h"
 #include "proc/maps.h"
@@ -51,7 +52,7 @@ static bool tsc_is_steady(void)
 	return __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8;
 }
 
-static long status_number(pid_t pid, const char *field)
+long inline_status_number(pid_t pid, const char *field)
 {
 	char path[40], line[256];
 	auto_fclose FILE *f = NULL;
@@ -65,7 +66,7 @@ static long status_number(pid_t pid, const char *field)
 	return 0;
 }
 
-static int refuse(struct err *e, pid_t pid, const char *why)
+int inline_refuse(struct err *e, pid_t pid, const char *why)
 {
 	err_set(e, -PYE_EPLAN, "the inline engine refuses process %d: %s", pid, why);
 	err_hint(e, "--engine auto writes nothing into the target");
@@ -78,19 +79,19 @@ static int check_process(pid_t pid, bool held, struct err *e)
 	struct proc_info info;
 
 	if (!tsc_is_steady())
-		return refuse(e, pid, "the processor's time stamp counter is not steady");
+		return inline_refuse(e, pid, "the processor's time stamp counter is not steady");
 	if (proc_info__read(pid, &info))
 		return err_set(e, -PYE_ETARGET, "process %d is gone", pid);
 	if (info.own_pid != pid)
-		return refuse(e, pid, "it lives in another pid namespace");
+		return inline_refuse(e, pid, "it lives in another pid namespace");
 	if (!held && (info.state == 'T' || info.state == 't'))
-		return refuse(e, pid, "it is stopped");
-	if (!held && status_number(pid, "TracerPid"))
-		return refuse(e, pid, "another tracer is attached to it");
-	if (status_number(pid, "Seccomp"))
-		return refuse(e, pid,
-			      "it has a seccomp filter, which may kill it for a system call "
-			      "that it does not make itself");
+		return inline_refuse(e, pid, "it is stopped");
+	if (!held && inline_status_number(pid, "TracerPid"))
+		return inline_refuse(e, pid, "another tracer is attached to it");
+	if (inline_status_number(pid, "Seccomp"))
+		return inline_refuse(e, pid,
+				     "it has a seccomp filter, which may kill it for a system call "
+				     "that it does not make itself");
 	return 0;
 }
 
@@ -173,7 +174,16 @@ static int find_scratch(struct inline_engine *e)
 	return -ENOENT;
 }
 
-/* Free addresses near the interpreter, and the address of an empty string (in the vdso's ELF header). */
+/* The address of an empty string: in the vdso's ELF header; 0: none. */
+uint64_t inline_empty_string(const struct maps *maps)
+{
+	for (size_t i = 0; i < maps->cnt; i++)
+		if (!strcmp(maps->items[i].path, "[vdso]"))
+			return maps->items[i].start + 7;
+	return 0;
+}
+
+/* Free addresses near the interpreter. */
 static int find_place(struct inline_engine *e, uint64_t *empty)
 {
 	uint64_t low = 0x10000, here = e->in->start, best = 0;
@@ -182,13 +192,11 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 
 	if (err)
 		return err;
-	*empty = 0;
+	*empty = inline_empty_string(&maps);
 	for (size_t i = 0; i < maps.cnt; i++) {
 		const struct mapping *m = &maps.items[i];
 		uint64_t want = e->region_bytes + 0x200000, at;
 
-		if (!strcmp(m->path, "[vdso]"))
-			*empty = m->start + 7;
 		if (m->start > low && m->start - low >= want) {
 			at = (m->start - e->region_bytes - 0x100000) & ~(PAGE_BYTES - 1);
 			if (at > here && at - here > REACH) /* its low end may still be near */
@@ -238,7 +246,7 @@ static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, in
 	return 0;
 }
 
-static int open_fd(pid_t pid, int fd)
+int inline_open_fd(pid_t pid, int fd)
 {
 	char path[48];
 
@@ -257,7 +265,7 @@ static int fill_code(const struct inline_engine *e, int fd)
 }
 
 /* Our own view: head and threads, then the ring twice. */
-static int map_ring(struct inline_engine *e, int fd)
+int inline_map_ring(struct inline_engine *e, int fd)
 {
 	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes + e->table_bytes;
 	uint8_t *at;
@@ -269,10 +277,10 @@ static int map_ring(struct inline_engine *e, int fd)
 	if (at == MAP_FAILED)
 		return -errno;
 	if (mmap(at, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED ||
+		 MAP_SHARED | MAP_FIXED | (e->lazy ? 0 : MAP_POPULATE), fd, 0) == MAP_FAILED ||
 	    mmap(at + IL_SHARED_HEAD + e->ring_bytes, e->ring_bytes + e->table_bytes,
 		 PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED | (e->table_bytes ? 0 : MAP_POPULATE), fd,
+		 MAP_SHARED | MAP_FIXED | (e->table_bytes || e->lazy ? 0 : MAP_POPULATE), fd,
 		 (off_t)IL_SHARED_HEAD) == MAP_FAILED) {
 		int err = -errno;
 
@@ -408,6 +416,8 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 	if (!err && opts->held)
 		err = remote__write(&e->remote, opts->held->entry, opts->held->code,
 				    sizeof(opts->held->code));
+	if (!err)
+		err = remote__unpark(&e->remote);
 	if (!err) {
 		e->remote.held = 0;
 		remote__resume(&e->remote);
@@ -434,13 +444,13 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	ret = first_calls(e, empty, &code_fd, &ring_fd);
 	if (ret)
 		return ret;
-	code = open_fd(e->remote.pid, code_fd);
-	ring = open_fd(e->remote.pid, ring_fd);
+	code = inline_open_fd(e->remote.pid, code_fd);
+	ring = inline_open_fd(e->remote.pid, ring_fd);
 	ret = code < 0 ? code : ring < 0 ? ring : 0;
 	if (!ret)
 		ret = fill_code(e, code);
 	if (!ret)
-		ret = map_ring(e, ring);
+		ret = inline_map_ring(e, ring);
 	if (!ret)
 		ret = second_calls(e, code_fd, ring_fd);
 	e->mapped = !ret;
@@ -465,9 +475,10 @@ static int check_opcodes(struct inline_engine *e, const struct inline_plan *plan
 	for (unsigned int i = 0; i < 256; i++) {
 		all &= opcodes[i] != STUB_OPCODE_END;
 		if (opcodes[i] && plan->handlers[i] && now[i] != plan->handlers[i] + e->in->bias)
-			return refuse(err, e->remote.pid,
-				      "its dispatch table is not as its file says: something else "
-				      "has changed it");
+			return inline_refuse(
+				err, e->remote.pid,
+				"its dispatch table is not as its file says: something else "
+				"has changed it");
 	}
 	return stub_opcode_cost(plan, &e->in->layout, all, e->locked, &e->opcode_cost, err);
 }
@@ -476,7 +487,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		   struct inline_plan *plan, struct err *err)
 {
 	size_t ring = IL_RING_MIN;
-	int ret = check_process(pid, opts->held, err);
+	int ret = check_process(pid, opts->held || opts->parked, err);
 
 	if (!ret)
 		ret = inline_plan_load(e->in->open_path, plan, err);
@@ -485,6 +496,13 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (ret)
 		return ret;
 	e->remote.held = opts->held ? pid : 0;
+	e->remote.follow = opts->follow;
+	e->lazy = opts->parked;
+	if (opts->parked) {
+		ret = remote__park(&e->remote);
+		if (ret)
+			return ret;
+	}
 	while (ring < (opts->count ? IL_COUNT_RING : opts->ring_bytes) ||
 	       (opts->opcodes && ring < OPCODE_RING))
 		ring *= 2;
@@ -499,20 +517,38 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
 	if (!ret && check_words(e, plan))
-		ret = refuse(
+		ret = inline_refuse(
 			err, pid,
 			"its interpreter is not as its file says: something else has changed it");
 	if (!ret && find_scratch(e))
-		ret = refuse(err, pid,
-			     "there is no unused room at the end of its interpreter's code");
+		ret = inline_refuse(err, pid,
+				    "there is no unused room at the end of its interpreter's code");
 	return ret;
+}
+
+int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
+{
+	const struct pye_pylayout *l = &e->in->layout;
+	struct il_private private;
+
+	inline_describe(l, e->base, e->ring_bytes, opts->wait, &private);
+	if (opts->opcodes)
+		inline_describe_opcodes(l, &private);
+	e->slack = private.slack;
+	private.locked = e->locked;
+	/* all take the way where the lock is */
+	private.limit = e->locked ? 0 : private.limit;
+	if (e->table_bytes)
+		inline_describe_tables(e->base, e->timed, &private);
+	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
+	inline__alive(e);
+	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
 }
 
 int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 		   const struct inline_opts *opts, struct err *err)
 {
 	struct inline_plan plan;
-	struct il_private private;
 	int ret;
 
 	memset(e, 0, sizeof(*e));
@@ -520,23 +556,13 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	e->in = in;
 	e->tsc_hz = tsc_per_second();
 	ret = prepare(e, pid, opts, &plan, err);
+	if (ret && opts->parked && !e->remote.cnt)
+		follow__go(opts->follow, pid, 0);
 	if (ret)
 		return inline_failed(pid, ret, err);
 	ret = map_all(e, &plan, opts, err);
-	if (!ret) {
-		inline_describe(&in->layout, e->base, e->ring_bytes, opts->wait, &private);
-		if (opts->opcodes)
-			inline_describe_opcodes(&in->layout, &private);
-		e->slack = private.slack;
-		private.locked = e->locked;
-		/* all take the way where the lock is */
-		private.limit = e->locked ? 0 : private.limit;
-		if (e->table_bytes)
-			inline_describe_tables(e->base, e->timed, &private);
-		private.tstate_current = in->plan.tstate_current + in->bias;
-		inline__alive(e);
-		ret = remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
-	}
+	if (!ret)
+		ret = inline_fill_private(e, opts);
 	if (!ret)
 		ret = third_stop(e, &plan, opts);
 	if (!ret)
@@ -599,8 +625,13 @@ int inline__detach(struct inline_engine *e)
 {
 	int err = 0;
 
-	if (!e->reserved)
+	if (!e->reserved) {
+		if (!remote__unpark(&e->remote))
+			remote__resume(&e->remote);
 		return 0;
+	}
+	if (e->remote.parked && !remote__unpark(&e->remote))
+		remote__resume(&e->remote);
 	for (int i = 0; i < DETACH_TRIES; i++) {
 		err = e->mapped ? inline_undo(&e->remote, e->base, e->header, &e->left_mapped)
 				: inline_unreserve(&e->remote, e->base);
@@ -610,6 +641,13 @@ int inline__detach(struct inline_engine *e)
 	e->left_mapped &= err != -ESRCH;
 	e->reserved = false;
 	return err;
+}
+
+void inline__gone(struct inline_engine *e)
+{
+	e->reserved = e->mapped = false;
+	e->remote.cnt = 0;
+	e->remote.parked = false;
 }
 
 void inline__done(struct inline_engine *e)

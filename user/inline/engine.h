@@ -40,6 +40,7 @@ struct inline_engine {
 	bool mapped; /* all of it: words may be replaced */
 	uint64_t tsc_hz;
 	bool locked; /* several threads can write at once: they take turns */
+	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */
 };
 
@@ -49,6 +50,9 @@ struct inline_opts {
 	bool count, time; /* no events: calls are counted, with durations */
 	const uint8_t *opcodes; /* 256 enum stub_opcode: with events; NULL: none */
 	const struct held *held; /* our child, at its entry point; it is let go; NULL: none */
+	struct follow *
+		follow; /* its threads are traced from then on, until that is released; borrowed; NULL: none */
+	bool parked; /* its one thread is followed and stands still: nothing of it runs before the attach has come to its end; then it goes on, also after an error */
 	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error; -EAGAIN: let
 	 * them go and stop them again, which the callback has to bound */
 	int (*stopped)(void *ctx, struct inline_engine *e);
@@ -66,6 +70,21 @@ struct inline_opts {
  */
 int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 		   const struct inline_opts *opts, struct err *err);
+
+/**
+ * inline__adopt - a forked child of a process that @from is attached to gets a ring of its own
+ * @opts: followed and parked, it has just been born
+ *
+ * It has all else of its parent already. Return: as inline__attach().
+ */
+int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine *from,
+		  const struct inline_opts *opts, struct err *err);
+
+/* inline__is_copy - is a process that was just born forked from one that @from, or its parent, is attached to? */
+bool inline__is_copy(pid_t pid, const struct inline_engine *from);
+
+/* inline__gone - its program is no more: nothing is left to be taken out. What the ring holds stays readable. */
+void inline__gone(struct inline_engine *e);
 
 /* inline__detach - restore every word that is still ours, unmap when no thread is inside; what the ring
  * holds stays readable. 0; -ESRCH: it has ended, which is as good. */

@@ -25,14 +25,6 @@
 #define BREAKPOINT 0xcc
 #define HEADERS	   64 /* program headers that are looked at */
 
-struct hold {
-	pid_t pid;
-	int mem;
-	uint64_t entry; /* where the breakpoint is; 0: none */
-	uint8_t code[2];
-	bool watch; /* system calls: the program is not mapped yet */
-};
-
 int hold__seize(pid_t pid)
 {
 	return ptrace(PTRACE_SEIZE, pid, 0,
@@ -108,6 +100,36 @@ static void look_for_program(struct hold *h)
 	maps__done(&maps);
 }
 
+/* All mappings of the loader's file. That of musl is the C library as well: it is no use. */
+static bool find_loader(struct hold *h)
+{
+	uint64_t base = auxiliary(h->pid, AT_BASE);
+	const struct mapping *first;
+	struct maps maps;
+
+	h->loader = 0;
+	if (!base || maps__read(h->pid, &maps))
+		return false;
+	first = maps__find(&maps, base);
+	for (size_t i = 0; first && !strstr(first->path, "musl") && i < maps.cnt; i++) {
+		if (maps.items[i].ino != first->ino || maps.items[i].dev != first->dev)
+			continue;
+		h->loader = h->loader ? h->loader : maps.items[i].start;
+		h->loader_end = maps.items[i].end;
+	}
+	maps__done(&maps);
+	return h->loader != 0;
+}
+
+/* Behind a system call that is not the loader's? */
+static bool is_started(const struct hold *h)
+{
+	struct user_regs_struct regs;
+
+	return h->loader && !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
+	       (int64_t)regs.rax != -ENOSYS && regs.rip - h->loader >= h->loader_end - h->loader;
+}
+
 static void on_exec(struct hold *h)
 {
 	char path[40];
@@ -117,8 +139,12 @@ static void on_exec(struct hold *h)
 		close(h->mem);
 	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
 	h->mem = open(path, O_RDWR | O_CLOEXEC);
-	h->entry = 0;
+	h->entry = h->loader = 0;
 	h->watch = false;
+	if (h->gently && find_loader(h)) {
+		h->watch = true;
+		return;
+	}
 	/* without AT_BASE there is no loader: it is one itself, or a static program */
 	if (!auxiliary(h->pid, AT_BASE)) {
 		h->watch = true;
@@ -160,31 +186,43 @@ static bool maps_code(const struct hold *h)
 	       (regs.orig_rax == SYS_mmap || regs.orig_rax == SYS_mprotect) && regs.rdx & PROT_EXEC;
 }
 
-enum {
-	GO_ON = 1
-};
-
-/* One stop. GO_ON, with the signal that is to be delivered; else the end of the search. */
-static int on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx,
-		   struct held *out, int *sig)
+/* Where a program begins: is it the one? */
+static int ask(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 {
-	int what = status >> 8, err;
+	int err = wanted(ctx);
+
+	if (err != -PYE_ENOTPYTHON)
+		return err;
+	h->entry = h->loader = 0;
+	h->watch = false;
+	return HOLD_GO_ON;
+}
+
+int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx, int *sig)
+{
+	int what = status >> 8;
 
 	*sig = 0;
 	if (what == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
 		on_exec(h);
 	} else if (what == (SIGTRAP | 0x80)) {
-		if (h->watch && maps_code(h))
+		if (h->watch && is_started(h))
+			return ask(h, wanted, ctx);
+		if (h->watch && !h->loader && maps_code(h))
 			look_for_program(h);
 	} else if (what == SIGTRAP && is_at_entry(h)) {
-		err = wanted(ctx);
-		if (err != -PYE_ENOTPYTHON)
-			return err ? err : spin(h, out);
-		h->entry = 0;
+		return ask(h, wanted, ctx);
 	} else if (status >> 16 != PTRACE_EVENT_STOP) {
 		*sig = WSTOPSIG(status);
 	}
-	return GO_ON;
+	return HOLD_GO_ON;
+}
+
+void hold__done(struct hold *h)
+{
+	if (h->mem >= 0)
+		close(h->mem);
+	h->mem = -1;
 }
 
 int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out, int *status)
@@ -197,12 +235,13 @@ int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out,
 			err = -ECHILD;
 			break;
 		}
-		err = on_stop(&h, *status, wanted, ctx, out, &sig);
-		if (err != GO_ON)
+		err = hold__on_stop(&h, *status, wanted, ctx, &sig);
+		if (!err)
+			err = spin(&h, out);
+		if (err != HOLD_GO_ON)
 			break;
 		ptrace(h.watch ? PTRACE_SYSCALL : PTRACE_CONT, pid, 0, sig);
 	}
-	if (h.mem >= 0)
-		close(h.mem);
+	hold__done(&h);
 	return err;
 }

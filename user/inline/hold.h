@@ -6,6 +6,7 @@
 #ifndef PYEBPF_INLINE_HOLD_H
 #define PYEBPF_INLINE_HOLD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -16,6 +17,31 @@ struct held {
 	uint64_t entry;
 	uint8_t code[2]; /* what belongs there */
 };
+
+/* A process on its way to a program that is wanted. */
+struct hold {
+	pid_t pid;
+	int mem; /* -1: not open */
+	uint64_t entry; /* where the breakpoint is; 0: none */
+	uint8_t code[2];
+	bool watch; /* its system calls are looked at: the program is not mapped yet, or not started */
+	bool gently; /* it is not ours: nothing is written into it */
+	uint64_t loader, loader_end; /* gently: whose calls do not count */
+};
+
+#define HOLD_GO_ON 1
+
+/**
+ * hold__on_stop - look at a stop of its thread; gently, it is not at the program's entry point but where it
+ * makes its first system call by itself
+ * @status: of waitpid()
+ * @wanted: as below
+ * @sig:    what is to be delivered when it goes on, with h->watch up to the next system call
+ *
+ * Return: HOLD_GO_ON; 0: it stands still where the program begins; else what @wanted said.
+ */
+int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx, int *sig);
+void hold__done(struct hold *h);
 
 /* hold__seize - a child that has not executed its program yet. 0 or a negative errno. */
 int hold__seize(pid_t pid);

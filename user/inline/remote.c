@@ -179,18 +179,29 @@ static void note_end(struct remote *r, pid_t tid, int status)
 }
 
 /* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
-static int await(struct remote *r, pid_t tid, uint64_t deadline)
+static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 {
+	pid_t tid = t->tid;
+
 	for (;;) {
 		int status;
 		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
-		if (got == tid && !WIFSTOPPED(status))
+		if (got == tid && !WIFSTOPPED(status) && !r->follow)
 			note_end(r, tid, status);
+		if (got == tid && r->follow && status >> 16 != PTRACE_EVENT_STOP &&
+		    follow__took(r->follow, tid, status))
+			return -ESRCH;
 		if (got < 0 || (got == tid && !WIFSTOPPED(status)))
 			return -ESRCH;
-		if (got == tid && status >> 16 == PTRACE_EVENT_STOP)
+		if (got == tid && status >> 16 == PTRACE_EVENT_STOP) {
+			t->as_group = WSTOPSIG(status) != SIGTRAP;
+			if (r->follow)
+				follow__stood(r->follow, tid);
 			return 0;
+		}
+		if (got == tid && r->follow)
+			continue;
 		if (got == tid)
 			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
 		else if (now_ns() > deadline)
@@ -222,6 +233,16 @@ static bool is_dead(pid_t pid, pid_t tid)
 	return state && (state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X'));
 }
 
+static int seize(const struct remote *r, pid_t tid)
+{
+	int err;
+
+	if (!r->follow)
+		return ptrace(PTRACE_SEIZE, tid, 0, 0) ? -errno : 0;
+	err = follow__seize(r->follow, tid, r->pid);
+	return err == -EEXIST ? 0 : err;
+}
+
 /* Seize and interrupt every thread that is new; they stop while we ask the others. */
 static int seize_new(struct remote *r, size_t limit)
 {
@@ -250,8 +271,9 @@ static int seize_new(struct remote *r, size_t limit)
 			r->threads = more;
 			r->size = size;
 		}
-		if (ptrace(PTRACE_SEIZE, tid, 0, 0)) {
-			err = errno == ESRCH || is_dead(r->pid, tid) ? 0 : -errno;
+		err = seize(r, tid);
+		if (err) {
+			err = err == -ESRCH || is_dead(r->pid, tid) ? 0 : err;
 			continue;
 		}
 		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
@@ -266,7 +288,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 {
 	while (waited < r->cnt) {
 		struct remote_thread *t = &r->threads[waited];
-		int err = await(r, t->tid, deadline);
+		int err = await(r, t, deadline);
 
 		if (!err) {
 			begin_stop(r);
@@ -351,9 +373,15 @@ int remote__stop_one(struct remote *r)
 }
 
 /* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
-static void let_go(pid_t tid, int sig)
+static void let_go(const struct remote *r, const struct remote_thread *t, int sig)
 {
-	if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
+	pid_t tid = t->tid;
+
+	if (r->follow && t->as_group)
+		ptrace(PTRACE_LISTEN, tid, 0, 0);
+	else if (r->follow)
+		follow__go(r->follow, tid, sig);
+	else if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
 		ptrace(PTRACE_DETACH, tid, 0, sig);
 }
 
@@ -372,7 +400,7 @@ static void let_go_late(struct remote *r, struct remote_thread *t)
 	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 	if (!sig)
 		look(r, t);
-	let_go(t->tid, sig);
+	let_go(r, t, sig);
 }
 
 void remote__resume(struct remote *r)
@@ -381,11 +409,12 @@ void remote__resume(struct remote *r)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
 		else if (r->threads[i].stopped)
-			let_go(r->threads[i].tid, 0);
+			let_go(r, &r->threads[i], 0);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
 	for (size_t i = 0; i < r->cnt; i++)
-		if (!r->held && !r->threads[i].stopped)
+		if (!r->held && !r->threads[i].stopped &&
+		    !r->follow) /* else it goes on by itself */
 			let_go_late(r, &r->threads[i]);
 	r->cnt = 0;
 }

@@ -11,12 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/user.h>
 
 #include "base/err.h"
+#include "inline/follow.h"
 
 struct remote_thread {
 	pid_t tid;
 	bool stopped; /* seen to stand still */
+	bool as_group; /* it would not run anyway: SIGSTOP */
 	uint64_t pc, sp, self; /* self: pthread_self() */
 	uint64_t regs[15]; /* the others */
 };
@@ -31,9 +34,15 @@ struct remote {
 	uint32_t stops, longest_us, all_us; /* so far */
 	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
+	pid_t caller; /* the last one that did */
 	bool ended; /* it was our child, and waitpid() said here how it ended: */
 	int status;
 	pid_t held; /* our child, which we trace all the time: its one thread; 0 = none */
+	struct follow *follow; /* its threads stay traced; borrowed; NULL: they are let go */
+	/* its one thread is kept from running on between calls: it waits in the code of the calls, for some seconds at
+	 * most without us, and would go on with these: */
+	bool parked, ran_on; /* ran_on: it went on by itself, we took too long */
+	struct user_regs_struct park;
 };
 
 struct remote_call {
@@ -95,6 +104,13 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
  */
 int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		   uint64_t gone);
+
+/* remote__park - the one thread of a process that is followed, which stands still, does not run on before
+ * remote__unpark(), unless that takes seconds. 0 or a negative errno. */
+int remote__park(struct remote *r);
+
+/* remote__unpark - no more; it goes on when it is resumed. No error when it is not parked. */
+int remote__unpark(struct remote *r);
 
 /* remote__await_calls - when a pyebpf was killed after it had a thread begin calls, until they are made.
  * 0: there were none; 1: now they are; a negative errno as above. */

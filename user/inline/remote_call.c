@@ -22,6 +22,7 @@
 #define CALL_NS	      10000000000ull /* nobody stands still for it, but a busy machine takes its time */
 #define RED_ZONE      128
 #define SYSCALL_LEN   2
+#define PARK_LAPS     4 /* of 32 bits of the time stamp counter: some seconds */
 #define OUTSIDE_TRIES 1000
 #define OUTSIDE_US    20
 
@@ -59,7 +60,12 @@ __asm__(".pushsection .rodata\n"
 	"sub %r15d, %eax\n"
 	"mov %eax, 8(%rdi)\n"
 	"movq $1, (%rdi)\n"
-	"2: lea (%r12,%r14), %rsp\n"
+	"2: mov -8(%r12), %ebx\n" /* until when the thread is parked; 0: it is not */
+	"4: pause\n"
+	"rdtsc\n"
+	"cmp %ebx, %edx\n"
+	"jb 4b\n"
+	"lea (%r12,%r14), %rsp\n"
 	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
 	"pop %rdi; pop %rsi; pop %rbp; pop %rbx; pop %rdx; pop %rcx; pop %rax; popfq\n"
 	"lea 128(%rsp), %rsp\n"
@@ -96,7 +102,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
 	struct user_regs_struct regs, run;
 	uint8_t code[REMOTE_SCRATCH_BYTES];
-	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at;
+	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at, until = 0;
 	int err;
 
 	if (code_bytes > sizeof(code))
@@ -104,6 +110,10 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
 		return -errno;
 	run = regs;
+	if (r->parked) {
+		regs = r->park;
+		until = (tsc_now() >> 32) + PARK_LAPS;
+	}
 	restart_by_hand(&regs);
 	memcpy(words, calls, table_bytes);
 	memcpy(words + 7UL * cnt,
@@ -117,6 +127,8 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	err = remote__write(r, r->scratch, code, code_bytes);
 	if (!err)
 		err = remote__write(r, at, words, table_bytes + 16UL * 8);
+	if (!err)
+		err = remote__write(r, at - 8, &until, 8);
 	if (err)
 		return err;
 	run.rip = r->scratch;
@@ -142,6 +154,8 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 		ns = now_ns() - start;
 		if (ns > CALL_NS)
 			return -ETIMEDOUT;
+		if (r->follow && !follow__serve(r->follow, r->caller))
+			return -ESRCH;
 	} while (remote__read(r, results, words, 56UL * cnt + 16) || words[flag] != 1);
 	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
 	for (unsigned int i = 0; i < cnt; i++) {
@@ -152,8 +166,15 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 	return remote__write(r, results + 8 * flag, &zero, 8);
 }
 
-static bool in_scratch(const struct remote *r)
+/* A parked one is there since we want it there, unless it went on by itself. */
+static bool in_scratch(struct remote *r)
 {
+	if (r->parked && r->cnt == 1) {
+		r->parked = r->threads[0].pc - r->scratch < REMOTE_SCRATCH_BYTES ||
+			    !r->threads[0].pc;
+		r->ran_on = !r->parked;
+		return false;
+	}
 	for (size_t i = 0; i < r->cnt; i++)
 		if (remote__is_inside(r, &r->threads[i], r->scratch, REMOTE_SCRATCH_BYTES))
 			return true;
@@ -186,8 +207,9 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
 		return err;
 	if (in_scratch(r))
 		err = -EAGAIN;
+	r->caller = r->threads[0].tid;
 	if (!err)
-		err = set_up(r, r->threads[0].tid, calls, cnt, results);
+		err = set_up(r, r->caller, calls, cnt, results);
 	r->calling = true;
 	remote__resume(r);
 	r->calling = false;
@@ -195,6 +217,38 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
 	if (!err && results)
 		err = wait_for_results(r, cnt, results, values, &us);
 	remote_end_stop(r, us);
+	return err;
+}
+
+int remote__park(struct remote *r)
+{
+	if (!r->size) {
+		r->threads = calloc(1, sizeof(r->threads[0]));
+		if (!r->threads)
+			return -ENOMEM;
+		r->size = 1;
+	}
+	if (ptrace(PTRACE_GETREGS, r->pid, 0, &r->park))
+		return -errno;
+	restart_by_hand(&r->park);
+	r->park.orig_rax = (unsigned long long)-1;
+	r->threads[0] = (struct remote_thread){ .tid = r->pid, .stopped = true };
+	r->cnt = 1;
+	r->stopped_at = now_ns();
+	r->parked = true;
+	return 0;
+}
+
+int remote__unpark(struct remote *r)
+{
+	int err = r->parked && !r->cnt ? remote__stop(r) : 0;
+
+	if (!r->parked || err)
+		return err;
+	in_scratch(r);
+	if (r->parked && ptrace(PTRACE_SETREGS, r->threads[0].tid, 0, &r->park))
+		err = -errno;
+	r->parked = false;
 	return err;
 }
 
@@ -268,6 +322,8 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 	while (!err && !remote__read(r, gone, &byte, 1)) {
 		if (now_ns() > deadline)
 			err = -ETIMEDOUT;
+		else if (r->follow && !follow__serve(r->follow, r->caller))
+			err = -ESRCH;
 		usleep(50);
 	}
 	if (!err)

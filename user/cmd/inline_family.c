@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * -s with the inline engine. All that the target starts stays traced with ptrace. A forked child gets a ring of
+ * its own where fork() returns; what executes an interpreter is attached to before that has started; what
+ * shares its parent's memory (vfork) executes soon.
+ */
+#define LOG_DOMAIN "inline"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/session_inline_priv.h"
+#include "inline/hold.h"
+
+#define WATCH_NS 20000000ull /* that others wait, at most */
+
+struct inline_kin {
+	pid_t pid;
+	struct hold hold;
+	struct inline_member *member; /* NULL: it is not recorded */
+	struct inline_kin *next;
+};
+
+/* A program that begins: is it Python? */
+struct question {
+	struct inline_run *run;
+	pid_t pid;
+	struct interp *in; /* on the heap */
+	struct err e;
+};
+
+static struct inline_kin *kin_of(const struct inline_run *r, pid_t pid)
+{
+	struct inline_kin *k = r->kin;
+
+	while (k && k->pid != pid)
+		k = k->next;
+	return k;
+}
+
+static struct inline_kin *kin_new(struct inline_run *r, pid_t pid)
+{
+	struct inline_kin *k = kin_of(r, pid);
+
+	if (k)
+		return k;
+	k = calloc(1, sizeof(*k));
+	if (!k)
+		return NULL;
+	k->pid = pid;
+	k->hold = (struct hold){ .pid = pid, .mem = -1, .gently = true };
+	k->next = r->kin;
+	r->kin = k;
+	return k;
+}
+
+static void kin_drop(struct inline_run *r, struct inline_kin *k)
+{
+	struct inline_kin **at = &r->kin;
+
+	while (*at != k)
+		at = &(*at)->next;
+	*at = k->next;
+	hold__done(&k->hold);
+	free(k);
+}
+
+int inline_family__begin(struct inline_run *r, struct inline_member *m)
+{
+	struct inline_kin *k = kin_new(r, r->t.pid.pid);
+
+	if (!k)
+		return -ENOMEM;
+	k->member = m;
+	return 0;
+}
+
+/* The run goes on without a child. */
+static void miss(struct inline_run *r, pid_t pid, const struct err *e)
+{
+	r->missed++;
+	log_warn("child %d is not traced: %s", pid, e->what[0] ? e->what : "it ended meanwhile");
+}
+
+/* Traced, but not from its first call on. */
+static void check_start(struct inline_run *r, const struct inline_member *m)
+{
+	if (!m->engine->remote.ran_on)
+		return;
+	r->missed++;
+	log_warn("child %d ran on while pyebpf was not given the CPU: its first calls are missing",
+		 m->pid);
+}
+
+static void give_up(struct inline_run *r, struct inline_member *m, const struct err *e)
+{
+	miss(r, m->pid, e);
+	assembler__process_end(r->as, m->pix, now_ns());
+	inline_member__forget(m);
+}
+
+/* A copy of a process that is recorded; NULL: none such. */
+static const struct inline_member *original_of(const struct inline_run *r, pid_t pid)
+{
+	const struct inline_member *m = r->members;
+
+	while (m && !inline__is_copy(pid, m->engine))
+		m = m->next;
+	return m;
+}
+
+static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline_member *from)
+{
+	struct inline_member *m = inline_member__new(r, k->pid, false);
+	struct inline_opts opts;
+	struct err e = { 0 };
+	int err;
+
+	if (!m) {
+		follow__go(r->follow, k->pid, 0);
+		return -ENOMEM;
+	}
+	m->own_in = *from->in;
+	m->own_in.fd = -1;
+	m->forked = true;
+	err = inline_member__open(m);
+	if (!err) {
+		inline_member__opts(m, &opts);
+		err = inline__adopt(m->engine, m->pid, from->engine, &opts, &e);
+		m->engine->in = m->in;
+	} else {
+		follow__go(r->follow, k->pid, 0);
+	}
+	if (err) {
+		give_up(r, m, &e);
+		return 0;
+	}
+	cap_inline__forked(m->cap);
+	check_start(r, m);
+	m->attached = true;
+	k->member = m;
+	return 0;
+}
+
+static int on_born(struct inline_run *r, pid_t pid)
+{
+	const struct inline_member *from = original_of(r, pid);
+	struct inline_kin *k = kin_new(r, pid);
+
+	if (k && from)
+		return adopt(r, k, from);
+	follow__go(r->follow, pid, 0);
+	return k ? 0 : -ENOMEM;
+}
+
+static int find_interpreter(void *ctx)
+{
+	struct question *q = ctx;
+	int err;
+
+	q->in = calloc(1, sizeof(*q->in));
+	err = q->in ? interp__find(q->pid, "uprobe", q->in, &q->e) : -ENOMEM;
+	if (err) {
+		free(q->in);
+		q->in = NULL;
+	}
+	/* a shell, or env, on its way to Python */
+	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
+}
+
+/* Python, not started yet; it stands still. */
+static int attach(struct inline_run *r, struct inline_kin *k, struct question *q)
+{
+	bool first = k->pid == r->t.pid.pid && !r->t.engine.base && !r->t.in.path[0];
+	struct inline_member *m = inline_member__new(r, k->pid, first);
+	struct inline_opts opts;
+	int err;
+
+	if (!m)
+		return -ENOMEM;
+	*m->in = *q->in;
+	err = inline_member__open(m);
+	if (err) {
+		follow__go(r->follow, k->pid, 0);
+	} else {
+		inline_member__opts(m, &opts);
+		opts.parked = true;
+		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
+	}
+	if (!err) {
+		check_start(r, m);
+		m->attached = true;
+		k->member = m;
+		return 0;
+	}
+	if (first) { /* a command that cannot be traced must not run */
+		*r->t.e = q->e;
+		inline_member__forget(m);
+		return err;
+	}
+	give_up(r, m, &q->e);
+	return 0;
+}
+
+static int on_stop(struct inline_run *r, pid_t pid, int status)
+{
+	struct inline_kin *k = kin_new(r, pid);
+	struct question q = { .run = r, .pid = pid };
+	int sig, err, ret = 0;
+
+	if (!k) {
+		follow__go(r->follow, pid, 0);
+		return -ENOMEM;
+	}
+	if (status >> 16 == PTRACE_EVENT_EXEC && k->member) {
+		inline_member__end(k->member, now_ns());
+		k->member = NULL;
+	}
+	err = hold__on_stop(&k->hold, status, find_interpreter, &q, &sig);
+	if (err != HOLD_GO_ON)
+		k->hold.watch = false;
+	follow__watch(r->follow, pid, k->hold.watch);
+	if (!err)
+		ret = attach(r, k, &q);
+	else if (err != HOLD_GO_ON)
+		miss(r, pid, &q.e);
+	free(q.in);
+	if (err)
+		follow__go(r->follow, pid, sig);
+	return ret;
+}
+
+static void on_ended(struct inline_run *r, const struct follow_event *event)
+{
+	struct inline_kin *k = kin_of(r, event->pid);
+
+	if (event->pid == r->t.pid.pid) {
+		r->t.ended = true;
+		r->t.child_reaped = true;
+		r->t.child_status = event->status < 0 ? 0 : event->status;
+	} else if (k && k->member) {
+		inline_member__end(k->member, now_ns());
+	}
+	if (k)
+		kin_drop(r, k);
+}
+
+void inline_family__lost(struct inline_run *r, const struct inline_member *m)
+{
+	for (struct inline_kin *k = r->kin; k; k = k->next)
+		if (k->member == m)
+			k->member = NULL;
+}
+
+static int take_events(struct inline_run *r)
+{
+	struct follow_event event;
+	int err = 0;
+
+	while (!err && follow__next(r->follow, &event)) {
+		switch (event.what) {
+		case FOLLOW_BORN:
+			err = on_born(r, event.pid);
+			break;
+		case FOLLOW_STOP:
+			err = on_stop(r, event.pid, event.status);
+			break;
+		case FOLLOW_ENDED:
+			on_ended(r, &event);
+			break;
+		}
+	}
+	return err;
+}
+
+/* Does one start, which stops at each system call until its program is there? */
+static bool is_watching(const struct inline_run *r)
+{
+	for (const struct inline_kin *k = r->kin; k; k = k->next)
+		if (k->hold.watch)
+			return true;
+	return false;
+}
+
+int inline_family__look(struct inline_run *r)
+{
+	uint64_t deadline = now_ns() + WATCH_NS;
+	struct remote hurried = { 0 };
+	int err = r->follow ? take_events(r) : 0;
+
+	if (err || !r->follow || !is_watching(r))
+		return err;
+	remote_hurry(&hurried, true);
+	do {
+		remote_pause();
+		err = take_events(r);
+	} while (!err && is_watching(r) && now_ns() < deadline);
+	remote_hurry(&hurried, false);
+	return err;
+}
+
+void inline_family__release(struct inline_run *r)
+{
+	struct inline_found found;
+	struct follow_event event;
+	struct err e;
+
+	if (!r->follow)
+		return;
+	follow__release(r->follow);
+	while (follow__next(r->follow, &event)) {
+		if (event.what == FOLLOW_BORN) /* with its parent's stubs */
+			inline__recover(event.pid, &found, &e);
+		else if (event.what == FOLLOW_ENDED && event.pid == r->t.pid.pid)
+			on_ended(r, &event);
+	}
+	inline_target__unfollow(&r->t);
+	r->follow = NULL;
+	if (r->missed)
+		log_warn("%u children were not traced, or not from their first call on", r->missed);
+}
+
+void inline_family__free(struct inline_run *r)
+{
+	while (r->kin)
+		kin_drop(r, r->kin);
+}

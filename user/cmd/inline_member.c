@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A process of an inline run: its stacks while it stands still, what it has in its ring, its end. */
+#define LOG_DOMAIN "inline"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/naming.h"
+#include "cmd/session_inline_priv.h"
+#include "cpython/code_read.h"
+#include "cpython/walk_outside.h"
+
+#define RING_BYTES    ((size_t)16 << 20)
+#define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
+#define PASS_BATCHES  64
+#define TORN_TRIES    200 /* stops at which a stack was between two frames */
+#define TORN_US	      50
+#define SETTLE_ROUNDS 3 /* capture.h */
+
+struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool first)
+{
+	struct inline_member *m = calloc(1, sizeof(*m)), **at = &r->members;
+
+	if (!m)
+		return NULL;
+	m->run = r;
+	m->pid = pid;
+	m->pix = ++r->last_pix;
+	m->in = first ? &r->t.in : &m->own_in;
+	m->engine = first ? &r->t.engine : &m->own_engine;
+	m->own_in.fd = m->own_engine.remote.mem = -1;
+	while (*at)
+		at = &(*at)->next;
+	*at = m;
+	return m;
+}
+
+static int tell_process(struct inline_member *m)
+{
+	struct inline_run *r = m->run;
+	struct proc_info info;
+	char python[16];
+	struct assembler_process p;
+
+	inline_target__describe(&r->t, m->pid, m->in, &info, python, sizeof(python));
+	p = (struct assembler_process){
+		.trace = { .id = m->pix,
+			   .pid = (uint32_t)(m->pid == r->t.pid.pid ? r->t.pid.given : m->pid),
+			   .start_ns = m->pix == 1 ? r->start_ns : now_ns(),
+			   .comm = info.comm,
+			   .exe = info.exe,
+			   .python = python,
+			   .prefix = "" },
+		.layout = &m->in->layout,
+		.proc_pid = m->pid
+	};
+	return assembler__process(r->as, &p);
+}
+
+int inline_member__open(struct inline_member *m)
+{
+	int err = proc_mem__open(m->pid, &m->mem);
+
+	m->mem_open = !err;
+	if (!err)
+		err = tell_process(m);
+	if (!err)
+		err = cap_inline__new(&m->cap, m->pix, m->pid, &m->run->ids);
+	if (!err)
+		cap_inline__use(m->cap, m->engine);
+	return err;
+}
+
+/* The number of a code object on a stack; all threads are stopped, so it can be read. 0: the interpreter's own,
+ * which shows no frame. */
+static uint32_t define(struct inline_member *m, uint64_t address, struct code_names *names)
+{
+	struct trace_func func = { .process = m->pix };
+	bool is_new;
+
+	if (address == m->shim)
+		return 0;
+	func.id = cap_inline__code(m->cap, address, &is_new);
+	if (!is_new || !func.id)
+		return func.id;
+	if (code_read(&m->mem, &m->in->layout, address, names))
+		return func.id; /* shown as unreadable */
+	if (names->flags & m->in->layout.co_hidden) {
+		m->shim = address; /* there is one: that of `__init__` */
+		return 0;
+	}
+	func.line = (uint32_t)names->firstlineno;
+	func.name = names->name;
+	func.qualname = names->qualname;
+	func.file = names->filename;
+	assembler__func(m->run->as, &func);
+	return func.id;
+}
+
+static pid_t tid_of(const struct inline_engine *e, uint64_t self)
+{
+	for (size_t i = 0; i < e->remote.cnt; i++)
+		if (e->remote.threads[i].self == self)
+			return e->remote.threads[i].tid;
+	return 0;
+}
+
+static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
+{
+	char path[64];
+	auto_fclose FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
+	f = fopen(path, "re");
+	out[0] = 0;
+	if (f && fgets(out, (int)size, f))
+		out[strcspn(out, "\n")] = 0;
+}
+
+static int take_thread(struct inline_member *m, const struct outside_thread *t,
+		       struct code_names *names)
+{
+	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
+	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
+	pid_t tid = tid_of(m->engine, t->thread_id);
+	uint32_t cnt = 0;
+	char comm[32];
+	int err;
+
+	if (!frames || !shown)
+		return -ENOMEM;
+	if (!tid)
+		return 0; /* made, but its thread has not begun, or has ended */
+	for (uint32_t i = t->frame_cnt; i-- > 0;) {
+		uint32_t code = define(m, t->frames[i].code, names);
+
+		if (!code)
+			continue;
+		frames[cnt].frame = shown[cnt].frame = t->frames[i].frame;
+		frames[cnt].code = shown[cnt].code = code;
+		cnt++;
+	}
+	err = cap_inline__stack(m->cap, t->thread_id, tid, frames, cnt);
+	if (err || m->attached || m->forked || !cnt)
+		return err;
+	read_comm(m->pid, tid, comm, sizeof(comm));
+	return assembler__idle(m->run->as,
+			       &(struct assembler_idle){ .id = cap_inline__new_thread(m->cap),
+							 .pix = m->pix,
+							 .tid = (uint32_t)tid,
+							 .comm = comm,
+							 .ts_ns = now_ns(),
+							 .frames = shown,
+							 .frame_cnt = cnt });
+}
+
+/* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
+static bool is_torn(const struct inline_member *m, const struct outside_stacks *stacks)
+{
+	for (size_t i = 0; i < stacks->cnt; i++)
+		if (stacks->threads[i].status == OUTSIDE_MOVED &&
+		    tid_of(m->engine, stacks->threads[i].thread_id))
+			return true;
+	return false;
+}
+
+/* All threads stand still: their stacks, as they are. -EAGAIN: not here. */
+static int take_stacks(void *ctx, struct inline_engine *e)
+{
+	auto_free struct code_names *names = malloc(sizeof(*names));
+	struct inline_member *m = ctx;
+	struct outside_stacks stacks;
+	int err;
+
+	(void)e;
+	if (!names)
+		return -ENOMEM;
+	err = walk_outside(&m->mem, m->in, &stacks);
+	if (err)
+		return err == -EFAULT ? 0 : err; /* it has not started */
+	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES)
+		err = -EAGAIN;
+	else
+		m->torn = 0;
+	for (size_t i = 0; !err && i < stacks.cnt; i++)
+		err = take_thread(m, &stacks.threads[i], names);
+	outside_stacks__done(&stacks);
+	return err;
+}
+
+void inline_member__opts(struct inline_member *m, struct inline_opts *out)
+{
+	struct inline_run *r = m->run;
+	const struct session_opts *o = r->t.opts;
+	bool first = m->engine == &r->t.engine;
+	size_t ring = o->ring_bytes ? o->ring_bytes : RING_BYTES;
+
+	*out = (struct inline_opts){ .ring_bytes = first || ring < CHILD_BYTES ? ring : CHILD_BYTES,
+				     .wait = o->wait_when_full,
+				     .held = first && o->command && !r->follow ? &r->t.held : NULL,
+				     .opcodes = r->opcodes ? r->chosen : NULL,
+				     .stopped = take_stacks,
+				     .ctx = m,
+				     .follow = r->follow };
+}
+
+int inline_member__drain(struct inline_member *m, unsigned int batches)
+{
+	struct inline_run *r = m->run;
+	struct capture_batch batch;
+	int any = 0, got = 0;
+
+	while (batches-- && (got = cap_inline_ops.next(m->cap, &batch)) > 0) {
+		batch.round = r->round;
+		/* what it cannot keep, for want of memory or disk, it counts */
+		if (!r->opcodes)
+			assembler__feed(r->as, &batch);
+		any = 1;
+		inline__alive(m->engine);
+		limits_part(&r->kept);
+		if (!r->kept.full && limits_full(&r->kept)) {
+			r->kept.full = true;
+			break;
+		}
+	}
+	m->read |= !got;
+	return got < 0 ? got : any;
+}
+
+/* Events were lost: read what is left, then the stacks anew, while all threads stand still. */
+static int recover_from_loss(struct inline_member *m)
+{
+	int err;
+
+	do {
+		err = inline__stop_outside(m->engine);
+		if (err) /* it has ended; or it is so busy that we try again */
+			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
+		do
+			err = inline_member__drain(m, PASS_BATCHES);
+		while (err > 0);
+		if (!err) {
+			cap_inline__recount(m->cap);
+			err = take_stacks(m, m->engine);
+		}
+		if (!err)
+			err = inline__restart(m->engine);
+		remote__resume(&m->engine->remote);
+		if (err == -EAGAIN)
+			usleep(TORN_US);
+	} while (err == -EAGAIN);
+	return err;
+}
+
+/* A command is found before its start-up, so it is looked at again, once, when it runs: a JIT's traces pass by the
+ * stubs. */
+static int check_jit(struct inline_member *m)
+{
+	int err;
+
+	struct inline_run *r = m->run;
+	struct err e = { 0 };
+
+	if (m->jit_checked || m->forked || !(r->t.opts->command || r->follow) ||
+	    !capw__written(r->capw))
+		return 0;
+	m->jit_checked = true;
+	err = interp__check_jit(m->pid, m->in, &e);
+	if (err != -PYE_EPLAN)
+		return 0;
+	if (m->engine != &r->t.engine) {
+		log_warn("what process %d did is not whole: %s", m->pid, e.what);
+		return 0;
+	}
+	*r->t.e = e;
+	return err;
+}
+
+int inline_member__tend(struct inline_member *m, bool idle)
+{
+	const struct naming_of of = { m->pix, m->pid, m->in };
+	int err = check_jit(m);
+
+	if (!err && idle && cap_inline__is_lossy(m->cap))
+		err = recover_from_loss(m);
+	if (!err)
+		naming_look(m->run->as, &of, &m->naming_ns, false);
+	return err;
+}
+
+static void take_final(void *ctx, uint32_t tix, uint32_t seq)
+{
+	struct inline_run *r = ctx;
+
+	assembler__final(r->as, tix, seq);
+}
+
+/* No other ring has anything of it: what it left is shown now, before what it may have executed comes. */
+static void settle(struct inline_run *r)
+{
+	for (int i = 0; i < SETTLE_ROUNDS; i++)
+		assembler__feed(r->as, &(struct capture_batch){ .round = ++r->round });
+}
+
+void inline_member__end(struct inline_member *m, uint64_t now)
+{
+	struct inline_run *r = m->run;
+	int err;
+
+	inline__gone(m->engine);
+	while ((err = inline_member__drain(m, PASS_BATCHES)) > 0)
+		;
+	if (err)
+		log_warn("what process %d did is not whole: %s", m->pid, err_str(err));
+	cap_inline__recount(m->cap);
+	cap_inline__end(m->cap);
+	inline_member__drain(m, 1);
+	cap_inline__finals(m->cap, take_final, r);
+	assembler__process_end(r->as, m->pix, now);
+	settle(r);
+	r->lost += cap_inline__lost(m->cap);
+	inline_member__forget(m);
+}
+
+void inline_member__detach(struct inline_member *m)
+{
+	const struct naming_of of = { m->pix, m->pid, m->in };
+
+	naming_look(m->run->as, &of, &m->naming_ns, true);
+	inline__detach(m->engine);
+}
+
+void inline_member__finals(struct inline_member *m, int err)
+{
+	while (!err && inline_member__drain(m, PASS_BATCHES) > 0)
+		;
+	cap_inline__recount(m->cap);
+	cap_inline__finals(m->cap, take_final, m->run);
+}
+
+void inline_member__forget(struct inline_member *m)
+{
+	struct inline_run *r = m->run;
+	struct inline_member **at = &r->members;
+
+	while (*at && *at != m)
+		at = &(*at)->next;
+	if (*at)
+		*at = m->next;
+	cap_inline__free(m->cap);
+	if (m->mem_open)
+		proc_mem__close(&m->mem);
+	if (m->engine == &m->own_engine) {
+		inline_target__add_stops(&r->t, m->engine);
+		if (m->engine->remote.pid)
+			inline__done(m->engine);
+		interp__done(m->in);
+	}
+	free(m);
+}

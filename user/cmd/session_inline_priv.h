@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by session_inline.c (the run), inline_member.c (a process of it) and inline_family.c (-s). */
+#ifndef PYEBPF_CMD_SESSION_INLINE_PRIV_H
+#define PYEBPF_CMD_SESSION_INLINE_PRIV_H
+
+#include "assemble/assemble.h"
+#include "capture/cap_inline.h"
+#include "cmd/inline_target.h"
+#include "cmd/session_inline.h"
+#include "inline/follow.h"
+#include "proc/mem.h"
+
+struct inline_run;
+
+/* A process that is recorded. */
+struct inline_member {
+	struct inline_run *run;
+	pid_t pid; /* as /proc shows it */
+	uint32_t pix;
+	struct interp *in; /* that of the run, or own_in */
+	struct inline_engine *engine; /* the same */
+	struct interp own_in;
+	struct inline_engine own_engine;
+	struct cap_inline *cap;
+	struct proc_mem mem;
+	bool mem_open, attached;
+	bool forked; /* it has the stubs of the one that it was forked from */
+	bool jit_checked;
+	bool read; /* to its end, in this round */
+	unsigned int torn;
+	uint64_t naming_ns; /* when threads are looked at next for their names */
+	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
+	struct inline_member *next;
+};
+
+/* -s: a process that is followed, recorded or not. */
+struct inline_kin;
+
+struct inline_run {
+	struct inline_target t;
+	int fd; /* of the capture */
+	struct capw *capw;
+	struct assembler *as;
+	struct cap_inline_ids ids;
+	struct inline_member *members; /* the first one is the one that was asked for */
+	uint32_t last_pix, round;
+	struct limits_run kept;
+	uint64_t flushed_ns, adjust_ns, adjust_step;
+	uint64_t start_ns, attached_ns;
+	int64_t start_unix_ns;
+	uint64_t lost; /* of members that are gone: events of threads that could not be told apart */
+	const struct session_opcodes *opcodes; /* NULL: none */
+	struct inline_opcodes *instructions;
+	uint8_t chosen[OPCODE_CNT];
+	struct follow *follow; /* of the target; NULL: without -s */
+	struct inline_kin *kin;
+	unsigned int missed; /* children that could not be traced */
+};
+
+/* inline_member__new - the next process of the capture, known to nobody yet. @first: it uses what the run's target
+ * has. NULL: no memory. */
+struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool first);
+
+/* inline_member__open - its interpreter is in m->in: tell the assembler of it, get ready to read. @comm: what it is
+ * called is the run's name, too. 0 or a negative errno. */
+int inline_member__open(struct inline_member *m);
+
+/* inline_member__opts - how its engine is attached */
+void inline_member__opts(struct inline_member *m, struct inline_opts *out);
+
+/* inline_member__drain - at most so many batches; 1: there was something, 0: it is read to its end; or an error */
+int inline_member__drain(struct inline_member *m, unsigned int batches);
+
+/* inline_member__tend - what has to be done now and then: losses, names, the JIT of a command. 0 or an error that ends
+ * the run. */
+int inline_member__tend(struct inline_member *m, bool idle);
+
+/* inline_member__end - it has ended, or what it ran: all is read, nothing is taken out. */
+void inline_member__end(struct inline_member *m, uint64_t now);
+
+/* inline_member__detach - the end of the run: it goes on by itself. inline_member__finals - the same, when all are
+ * detached: what is left in its ring, but after an error (@err). */
+void inline_member__detach(struct inline_member *m);
+void inline_member__finals(struct inline_member *m, int err);
+
+/* inline_member__forget - released; what is in its process is taken out. */
+void inline_member__forget(struct inline_member *m);
+
+/* inline_family__begin - with -s: the process that was asked for; @m: NULL while it is no Python. 0 or -ENOMEM. */
+int inline_family__begin(struct inline_run *r, struct inline_member *m);
+
+/* inline_family__look - at what has been born, executed, or has ended. 0 or an error that ends the run. */
+int inline_family__look(struct inline_run *r);
+
+/* inline_family__lost - a child is not recorded any more. */
+void inline_family__lost(struct inline_run *r, const struct inline_member *m);
+
+/* inline_family__release - all go on untraced. */
+void inline_family__release(struct inline_run *r);
+void inline_family__free(struct inline_run *r);
+
+#endif

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A forked child has its parent's stubs, and its private page is empty: they pass through. What it lacks is a
+ * ring that is not its parent's. It stands still where fork() returns until it has one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "inline/engine_priv.h"
+#include "proc/maps.h"
+
+#define CHILD_RING (4ul << 20)
+
+/* One that shares its parent's memory is no copy: the private page is in use. */
+bool inline__is_copy(pid_t pid, const struct inline_engine *from)
+{
+	auto_free struct il_header *h = malloc(sizeof(*h));
+	struct il_private private;
+	struct remote r = { .pid = pid };
+	bool same;
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	r.mem = open(path, O_RDONLY | O_CLOEXEC);
+	if (r.mem < 0)
+		return false;
+	same = h && from->header && !remote__read(&r, from->base, h, sizeof(*h)) &&
+	       !memcmp(h, from->header, sizeof(*h)) &&
+	       !remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) &&
+	       !private.active && !private.head;
+	close(r.mem);
+	return same;
+}
+
+static int make_fd(struct inline_engine *e, int *fd)
+{
+	struct remote_call calls[] = { { SYS_getpid, { 0 } }, /* never fails */
+				       { SYS_memfd_create,
+					 { 0, MFD_CLOEXEC | MFD_ALLOW_SEALING } } };
+	int64_t values[REMOTE_CALLS_MAX];
+	struct maps maps;
+	int err = maps__read(e->remote.pid, &maps);
+
+	if (err)
+		return err;
+	calls[1].args[0] = inline_empty_string(&maps);
+	maps__done(&maps);
+	err = calls[1].args[0]
+		      ? remote__call(&e->remote, calls, 2, e->base + IL_RESULTS_NEXT, values)
+		      : -ENOSPC;
+	*fd = err ? -1 : (int)values[1];
+	return err;
+}
+
+static int map_ring(struct inline_engine *e, int fd)
+{
+	const struct remote_call calls[] = {
+		{ SYS_getpid, { 0 } },
+		{ SYS_mmap,
+		  { e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_FIXED, (uint64_t)fd, 0 } },
+		{ SYS_mmap,
+		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_FIXED, (uint64_t)fd, IL_SHARED_HEAD } },
+		{ SYS_close, { (uint64_t)fd } },
+	};
+	int64_t values[REMOTE_CALLS_MAX];
+
+	return remote__call(&e->remote, calls, 4, e->base + IL_RESULTS_NEXT, values);
+}
+
+static int give_ring(struct inline_engine *e)
+{
+	auto_close int ours = -1;
+	int theirs, err = make_fd(e, &theirs);
+
+	if (err)
+		return err;
+	ours = inline_open_fd(e->remote.pid, theirs);
+	err = ours < 0 ? ours : inline_map_ring(e, ours);
+	return err ? err : map_ring(e, theirs);
+}
+
+static int begin(struct inline_engine *e, const struct inline_opts *opts)
+{
+	int err = remote__stop(&e->remote);
+
+	if (!err && opts->stopped)
+		err = opts->stopped(opts->ctx, e);
+	if (!err)
+		err = inline_fill_private(e, opts);
+	if (!err)
+		err = remote__unpark(&e->remote);
+	if (!err)
+		remote__resume(&e->remote);
+	return err;
+}
+
+int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine *from,
+		  const struct inline_opts *opts, struct err *err)
+{
+	int ret;
+
+	memset(e, 0, sizeof(*e));
+	ret = remote__open(&e->remote, pid, err);
+	if (ret) {
+		follow__go(opts->follow, pid, 0);
+		return inline_failed(pid, ret, err);
+	}
+	e->in = from->in;
+	e->base = from->base;
+	e->region_bytes = from->region_bytes;
+	e->tsc_hz = from->tsc_hz;
+	e->locked = from->locked;
+	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;
+	e->lazy = true;
+	e->remote.scratch = from->header->scratch;
+	e->remote.follow = opts->follow;
+	e->header = malloc(IL_CODE_BYTES);
+	if (!e->header) {
+		follow__go(opts->follow, pid, 0);
+		return -ENOMEM;
+	}
+	memcpy(e->header, from->header, IL_CODE_BYTES);
+	e->reserved = e->mapped = true;
+	ret = remote__park(&e->remote);
+	ret = ret ? ret : give_ring(e);
+	ret = ret ? ret : begin(e, opts);
+	return ret ? inline_failed(pid, ret, err) : 0;
+}

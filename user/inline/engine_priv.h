@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What engine.c lends to adopt.c. */
+#ifndef PYEBPF_INLINE_ENGINE_PRIV_H
+#define PYEBPF_INLINE_ENGINE_PRIV_H
+
+#include "inline/engine.h"
+
+struct maps;
+
+/* inline_refuse - -PYE_EPLAN with the reason. */
+int inline_refuse(struct err *e, pid_t pid, const char *why);
+
+/* inline_status_number - a line of /proc/PID/status; 0 also when there is none. */
+long inline_status_number(pid_t pid, const char *field);
+
+/* inline_empty_string - its address in a process; 0: none. */
+uint64_t inline_empty_string(const struct maps *maps);
+
+/* inline_open_fd - a descriptor of another process; ours, or a negative errno. */
+int inline_open_fd(pid_t pid, int fd);
+
+/* inline_map_ring - our own view of the memory that is shared with the target. 0 or a negative errno. */
+int inline_map_ring(struct inline_engine *e, int fd);
+
+/* inline_fill_private - what the stubs read; with that they begin to write. 0 or -EFAULT. */
+int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts);
+
+#endif

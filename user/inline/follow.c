@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/follow.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <uthash.h>
+
+#include "base/clock.h"
+#include "inline/engine_priv.h"
+
+#define RELEASE_NS 2000000000ull
+#define RELEASE_US 200
+#define OPTIONS                                                                                \
+	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
+	 PTRACE_O_TRACESYSGOOD)
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+
+struct follow_tid {
+	pid_t tid, pid; /* pid 0: not looked at yet */
+	bool watched;
+	UT_hash_handle hh;
+};
+
+struct follow {
+	struct follow_tid *tids;
+	struct follow_event *queue; /* what came while a stop was waited for */
+	size_t queue_cnt, queue_size;
+};
+
+int follow__new(struct follow **out)
+{
+	*out = calloc(1, sizeof(**out));
+	return *out ? 0 : -ENOMEM;
+}
+
+static struct follow_tid *find(const struct follow *f, pid_t tid)
+{
+	struct follow_tid *t;
+
+	HASH_FIND_INT(f->tids, &tid, t);
+	return t;
+}
+
+static struct follow_tid *add(struct follow *f, pid_t tid, pid_t pid)
+{
+	struct follow_tid *t = find(f, tid);
+
+	if (t)
+		return t;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->tid = tid;
+	t->pid = pid;
+	HASH_ADD_INT(f->tids, tid, t);
+	return t;
+}
+
+static void drop(struct follow *f, struct follow_tid *t)
+{
+	HASH_DEL(f->tids, t);
+	free(t);
+}
+
+void follow__free(struct follow *f)
+{
+	struct follow_tid *t, *next;
+
+	if (!f)
+		return;
+	follow__release(f);
+	HASH_ITER(hh, f->tids, t, next)
+	drop(f, t);
+	free(f->queue);
+	free(f);
+}
+
+int follow__seize(struct follow *f, pid_t tid, pid_t pid)
+{
+	struct follow_tid *t = find(f, tid);
+
+	if (t) {
+		t->pid = pid;
+		return -EEXIST;
+	}
+	if (ptrace(PTRACE_SEIZE, tid, 0, OPTIONS))
+		return -errno;
+	return add(f, tid, pid) ? 0 : -ENOMEM;
+}
+
+void follow__go(struct follow *f, pid_t tid, int sig)
+{
+	const struct follow_tid *t = find(f, tid);
+
+	ptrace(t && t->watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, sig);
+}
+
+void follow__watch(struct follow *f, pid_t pid, bool on)
+{
+	struct follow_tid *t = find(f, pid);
+
+	if (t)
+		t->watched = on;
+}
+
+/* Of the process that a thread is of; 0: it is gone. */
+static pid_t process_of(pid_t tid)
+{
+	return (pid_t)inline_status_number(tid, "Tgid");
+}
+
+/* Something was started by a thread that stands still. */
+static void take_new(struct follow *f, pid_t tid)
+{
+	unsigned long born = 0;
+
+	if (!ptrace(PTRACE_GETEVENTMSG, tid, 0, &born) && born)
+		add(f, (pid_t)born, 0);
+	follow__go(f, tid, 0);
+}
+
+/* After an exec() one thread is left, under the number of the process. */
+static void only_first(struct follow *f, pid_t pid)
+{
+	struct follow_tid *t, *next;
+
+	HASH_ITER(hh, f->tids, t, next)
+	if (t->pid == pid && t->tid != pid)
+		drop(f, t);
+	t = add(f, pid, pid);
+	if (t)
+		t->watched = false;
+}
+
+static bool on_end(struct follow *f, struct follow_tid *t, int status, struct follow_event *out)
+{
+	bool last = t->tid == t->pid || !t->pid;
+
+	*out = (struct follow_event){ .what = FOLLOW_ENDED, .pid = t->tid, .status = status };
+	drop(f, t);
+	return last;
+}
+
+/* One stop of a thread. True: @out is somebody's business. */
+static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct follow_event *out)
+{
+	int event = status >> 16, sig = WSTOPSIG(status);
+	pid_t tid = t->tid;
+
+	*out = (struct follow_event){ .what = FOLLOW_STOP, .pid = tid, .status = status };
+	switch (event) {
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_VFORK:
+	case PTRACE_EVENT_CLONE:
+		take_new(f, tid);
+		return false;
+	case PTRACE_EVENT_EXEC:
+		only_first(f, tid);
+		return true;
+	case PTRACE_EVENT_STOP:
+		if (t->pid) {
+			ptrace(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, 0, 0);
+			return false;
+		}
+		t->pid = process_of(tid);
+		out->what = FOLLOW_BORN;
+		if (t->pid == tid)
+			return true;
+		follow__go(f, tid, 0);
+		return false;
+	}
+	if (sig == SYSCALL_STOP || sig == SIGTRAP)
+		return true;
+	follow__go(f, tid, sig);
+	return false;
+}
+
+static bool handle(struct follow *f, pid_t tid, int status, struct follow_event *out)
+{
+	struct follow_tid *t = find(f, tid);
+
+	if (!t)
+		return false;
+	return WIFSTOPPED(status) ? on_stop(f, t, status, out) : on_end(f, t, status, out);
+}
+
+static void put_off(struct follow *f, const struct follow_event *event)
+{
+	if (f->queue_cnt == f->queue_size) {
+		size_t size = f->queue_size ? 2 * f->queue_size : 16;
+		void *more = reallocarray(f->queue, size, sizeof(*f->queue));
+
+		if (!more)
+			return;
+		f->queue = more;
+		f->queue_size = size;
+	}
+	f->queue[f->queue_cnt++] = *event;
+}
+
+bool follow__took(struct follow *f, pid_t tid, int status)
+{
+	struct follow_event event;
+
+	if (!handle(f, tid, status, &event))
+		return false;
+	if (event.what == FOLLOW_STOP && event.status >> 8 == SIGTRAP) {
+		follow__go(f, tid, SIGTRAP); /* its own */
+		return false;
+	}
+	put_off(f, &event);
+	return true;
+}
+
+bool follow__serve(struct follow *f, pid_t tid)
+{
+	int status;
+	pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+
+	return !got || (got == tid && !follow__took(f, tid, status));
+}
+
+void follow__stood(struct follow *f, pid_t tid)
+{
+	struct follow_tid *t = find(f, tid);
+
+	if (t && !t->pid)
+		t->pid = process_of(tid);
+}
+
+int follow__next(struct follow *f, struct follow_event *out)
+{
+	struct follow_tid *t, *next;
+	int status;
+
+	if (f->queue_cnt) {
+		*out = f->queue[0];
+		memmove(f->queue, f->queue + 1, --f->queue_cnt * sizeof(*f->queue));
+		return 1;
+	}
+	HASH_ITER(hh, f->tids, t, next)
+	{
+		pid_t tid = t->tid, got = waitpid(tid, &status, __WALL | WNOHANG);
+
+		if (got == tid && handle(f, tid, status, out))
+			return 1;
+		if (got < 0 && errno == ECHILD && on_end(f, t, -1, out))
+			return 1;
+	}
+	return 0;
+}
+
+/* False: not yet. */
+static bool let_go(struct follow *f, struct follow_tid *t)
+{
+	struct follow_event event;
+	int status, sig = 0;
+	pid_t tid = t->tid, got = waitpid(tid, &status, __WALL | WNOHANG);
+
+	if (!got)
+		return false;
+	if (got < 0 || !WIFSTOPPED(status)) {
+		if (on_end(f, t, got < 0 ? -1 : status, &event))
+			put_off(f, &event);
+		return true;
+	}
+	switch (status >> 16) {
+	case PTRACE_EVENT_FORK:
+	case PTRACE_EVENT_VFORK:
+	case PTRACE_EVENT_CLONE: {
+		unsigned long born = 0;
+
+		if (!ptrace(PTRACE_GETEVENTMSG, tid, 0, &born) && born)
+			add(f, (pid_t)born, 0);
+		break;
+	}
+	case 0:
+		sig = WSTOPSIG(status) == SYSCALL_STOP ? 0 : WSTOPSIG(status);
+		break;
+	}
+	ptrace(PTRACE_DETACH, tid, 0, sig);
+	if (!t->pid && process_of(tid) == tid)
+		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
+	drop(f, t);
+	return true;
+}
+
+void follow__release(struct follow *f)
+{
+	uint64_t deadline = now_ns() + RELEASE_NS;
+	struct follow_tid *t, *next;
+
+	HASH_ITER(hh, f->tids, t, next)
+	if (t->pid) /* what is new stops by itself */
+		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+	while (f->tids && now_ns() < deadline) {
+		bool any = false;
+
+		HASH_ITER(hh, f->tids, t, next)
+		any |= let_go(f, t);
+		if (!any)
+			usleep(RELEASE_US);
+	}
+}

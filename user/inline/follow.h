@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes that stay traced all the time, so that what they fork and execute is seen before it runs. A
+ * thread of theirs stops for a moment at each fork, exec, start of a thread, and signal; what is born is
+ * traced from its first instruction on. When pyebpf dies the kernel lets all of them go.
+ */
+#ifndef PYEBPF_INLINE_FOLLOW_H
+#define PYEBPF_INLINE_FOLLOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct follow;
+
+enum follow_what {
+	FOLLOW_BORN, /* a process; its one thread stands still until follow__go() */
+	FOLLOW_STOP, /* it executes something, or traps; the same */
+	FOLLOW_ENDED, /* reaped; @status of waitpid(), -1: somebody else was told */
+};
+
+struct follow_event {
+	enum follow_what what;
+	pid_t pid;
+	int status;
+};
+
+int follow__new(struct follow **out); /* 0 or -ENOMEM */
+void follow__free(struct follow *f); /* all are let go first */
+
+/* follow__seize - a thread of a process; no more than that: it goes on. 0; -EEXIST: it is already; -errno */
+int follow__seize(struct follow *f, pid_t tid, pid_t pid);
+
+/* follow__next - what has happened since; 1, or 0 when that is all. */
+int follow__next(struct follow *f, struct follow_event *out);
+
+/* follow__took - for those who wait for a stop of a thread themselves: another one came first, or its end. True
+ * when the program that it ran is no more. */
+bool follow__took(struct follow *f, pid_t tid, int status);
+
+/* follow__serve - for those who wait for what a thread does: it is not left standing. False: as above is true. */
+bool follow__serve(struct follow *f, pid_t tid);
+
+/* follow__stood - for the same: it has stopped as asked, and goes on by follow__go(). */
+void follow__stood(struct follow *f, pid_t tid);
+
+/* follow__go - a thread that stands still goes on. @sig: delivered to it; 0: none */
+void follow__go(struct follow *f, pid_t tid, int sig);
+
+/* follow__watch - from now on each system call of the process's thread is a FOLLOW_STOP. */
+void follow__watch(struct follow *f, pid_t pid, bool on);
+
+/* follow__release - all are let go, with what is born meanwhile; follow__next() still tells of these. Those that do not stop in time are let go when
+ * pyebpf ends. */
+void follow__release(struct follow *f);
+
+#endif
