@@ -206,8 +206,10 @@ static int container__new(const char *prefix, struct container **out, struct err
 	err = match_processes(c);
 	if (err == -ENOMEM)
 		return err;
-	if (err)
-		return err_set(e, -PYE_EKERNEL, "/proc cannot be read: %s", err_str(err));
+	if (err) {
+		err_set(e, 0, "/proc cannot be read: %s", err_str(err));
+		return -PYE_EKERNEL;
+	}
 	if (c->several)
 		return refuse_container(c, e);
 	*out = take_ptr(c);
