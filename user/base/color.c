@@ -8,7 +8,7 @@
 
 static enum color_when asked = COLOR_AUTO;
 
-void color_set(enum color_when when)
+void color_choose(enum color_when when)
 {
 	asked = when;
 }

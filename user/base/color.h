@@ -23,8 +23,8 @@ enum color {
 	COLOR_GOOD
 };
 
-/* color_set - of the command line, for the whole program; COLOR_AUTO at start. */
-void color_set(enum color_when when);
+/* color_choose - of the command line, for the whole program; COLOR_AUTO at start. */
+void color_choose(enum color_when when);
 
 /* color_begin - what to print before text of that colour; "" where there are none. Static. */
 const char *color_begin(FILE *f, enum color color);

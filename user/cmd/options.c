@@ -47,7 +47,7 @@ static int take_color(void *field, const char *arg, struct err *e)
 	(void)field;
 	if (i < 0)
 		return err_set(e, -PYE_EUSAGE, "want auto, always or never");
-	color_set((enum color_when)i);
+	color_choose((enum color_when)i);
 	return 0;
 }
 
