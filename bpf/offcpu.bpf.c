@@ -127,7 +127,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	if (t && t->off_ns)
 		come_back(t, now);
-	t = sampled_thread(); /* prev still has the CPU */
+	t = is_unwanted() ? NULL : sampled_thread(); /* prev still has the CPU */
 	if (t)
 		leave(ctx, t, preempt, now);
 	budget_end(now);

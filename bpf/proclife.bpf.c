@@ -38,7 +38,7 @@ static __always_inline int select_again(struct pye_proc *proc, u32 pid)
 	struct pye_proc_rec rec = { .pix = proc->pix, .pid = pid };
 
 	if (proc->flags & PYE_PROC_STAYS) {
-		__sync_fetch_and_and(&proc->flags, ~(u32)PYE_PROC_TRACED);
+		__sync_fetch_and_and(&proc->flags, ~(u32)(PYE_PROC_TRACED | PYE_PROC_UNWANTED));
 		proc->pix = 0;
 	} else {
 		bpf_map_delete_elem(&procs, &pid);
@@ -68,7 +68,7 @@ int BPF_PROG(on_exec, struct task_struct *task)
 	proc->tstate_current = 0;
 	proc->interpreters = 0;
 	if (proc->flags & PYE_PROC_SAMPLED) /* until user space has found the new interpreter */
-		__sync_fetch_and_and(&proc->flags, ~(u32)PYE_PROC_TRACED);
+		__sync_fetch_and_and(&proc->flags, ~(u32)(PYE_PROC_TRACED | PYE_PROC_UNWANTED));
 	else if (cfg_locate)
 		__sync_fetch_and_or(&proc->flags, PYE_PROC_EXECUTED);
 	rec.pix = proc->pix;

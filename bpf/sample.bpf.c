@@ -21,6 +21,7 @@ struct {
 const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
 const volatile bool cfg_budget; /* there is a budget: the programs measure themselves */
 __u32 keep_ppm = KEEP_ALL;
+__u32 unwanted_any;
 const volatile __u32 cfg_native; /* PYE_TAKE_* */
 const volatile bool cfg_gil_only; /* of threads that hold the interpreter's lock */
 
@@ -296,6 +297,11 @@ int on_clock(void *ctx)
 	u64 begin = budget_begin();
 
 	count(CNT_TICKS);
+	if (is_unwanted()) {
+		count(CNT_SAMPLE_UNWANTED);
+		budget_end(begin);
+		return 0;
+	}
 	if (cfg_select)
 		mapped_meet();
 	if (cfg_budget && !may_take())

@@ -65,6 +65,20 @@ void come_back_late(struct thread *t);
 
 extern __u32 keep_ppm; /* of the stacks; of those left out the next one takes the time */
 extern const volatile bool cfg_budget;
+extern __u32 unwanted_any; /* there is, or was, a process with PYE_PROC_UNWANTED */
+
+/* is_unwanted - nobody wants the samples of the current process: all that it costs is this look. */
+static __always_inline bool is_unwanted(void)
+{
+	struct pye_proc *proc;
+	u32 pid;
+
+	if (!unwanted_any)
+		return false;
+	pid = task_tgid(bpf_get_current_task_btf());
+	proc = pid ? bpf_map_lookup_elem(&procs, &pid) : NULL;
+	return proc && proc->flags & PYE_PROC_UNWANTED;
+}
 
 /* budget_begin, budget_end - around all of a program's work: what it took is counted. */
 static __always_inline u64 budget_begin(void)

@@ -119,3 +119,50 @@ def test_rules_and_sighup(tmp_path):
     assert services(store, "--query", '{zone="b"}') == {"agent_config_other"}
     assert services(store, "--query", '{executable!=""}') == set()
     assert {oct(f.stat().st_mode & 0o777) for f in pathlib.Path(store).iterdir()} == {"0o600"}
+
+
+# A service that becomes another one by executing its program anew.
+BECOMES = """import os, sys, time
+end = time.monotonic() + float(sys.argv[1]) if len(sys.argv) > 1 else 0
+while not end or not os.path.exists(sys.argv[2]): pass
+os.execv(sys.executable, [sys.executable, sys.argv[2]])
+"""
+
+
+def status(socket):
+    done = subprocess.run([lib.BINARY, "agent", "status", "--json", "--socket", socket], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          check=False, encoding="utf-8", timeout=60)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+@lib.needs_root
+def test_what_is_left_out_is_not_sampled(tmp_path):
+    """The kernel side counts the ticks of an excluded service and takes no stack, until the rules change or it executes another program."""
+    file, store, socket = write(tmp_path / "agent.yaml", "exclude: [agent_left_out]\n"), tmp_path / "store", tmp_path / "socket"
+    out, other = tmp_path / "agent_left_out.py", tmp_path / "agent_left_in.py"
+    out.write_text(BECOMES)
+    python = lib.any_python()
+
+    def excluded():
+        return status(socket).get("samples_excluded_total", 0)
+    with lib.started([*python, out, "0.1", other]), \
+         lib.started([lib.BINARY, "agent", "--config", file, "--store", store, "--any-window", "--window", "1s", "-r", "199", "--socket", socket, "--listen", "",
+                      "--max-cpu", "50"], stderr=subprocess.DEVNULL) as agent:
+        lib.until(lambda: excluded() > 50, "ticks", 60)
+        first = status(socket)
+        lib.until(lambda: status(socket)["windows_total"] >= first["windows_total"] + 2, "windows", 60)
+        second = status(socket)
+        assert second["samples_excluded_total"] > first["samples_excluded_total"]
+        lib.until(lambda: status(socket)["windows_total"] >= second["windows_total"] + 1, "a window", 60)
+        # those that were taken before it was known came in the first windows
+        assert status(socket)["samples_unwanted_total"] == second["samples_unwanted_total"]
+        assert "agent_left_out" not in services(store)
+        other.write_text("while True: pass\n")
+        lib.until(lambda: "agent_left_in" in services(store), "the other program's profile", 60)
+        write(file, "exclude: [agent_left_in]\n")
+        before = excluded()
+        agent.send_signal(signal.SIGHUP)
+        lib.until(lambda: excluded() > before, "ticks again", 60)
+        write(file, "label: {round: two}\n")
+        agent.send_signal(signal.SIGHUP)
+        lib.until(lambda: "agent_left_in" in services(store, "--query", '{round="two"}'), "a profile again", 60)

@@ -7,8 +7,15 @@
 
 #include <uthash.h>
 
+enum verdict {
+	VERDICT_NONE,
+	VERDICT_WANTED,
+	VERDICT_UNWANTED
+};
+
 struct entry {
 	uint32_t process;
+	enum verdict verdict;
 	pid_t pid;
 	char *labels; /* names and values, each with its NUL: most have few */
 	size_t len;
@@ -106,6 +113,7 @@ int services__set(struct services *s, uint32_t process, pid_t pid, const struct 
 		HASH_ADD(hh, s->by_process, process, sizeof(process), e);
 	}
 	e->pid = pid;
+	e->verdict = VERDICT_NONE;
 	if (!pack(e, service))
 		return 0;
 	if (!e->labels)
@@ -155,6 +163,24 @@ int services__each(const struct services *s,
 			break;
 	}
 	return got;
+}
+
+void services__judge(struct services *s, bool all, const struct services_judge *judge, void *ctx)
+{
+	struct entry *e, *next;
+
+	HASH_ITER(hh, s->by_process, e, next)
+	{
+		enum verdict verdict;
+
+		if (e->pid <= 0 || (e->verdict && !all))
+			continue;
+		unpack(e, s->shown);
+		verdict = judge->wants(ctx, s->shown) ? VERDICT_WANTED : VERDICT_UNWANTED;
+		if (verdict != e->verdict)
+			judge->tell(ctx, e->process, e->pid, verdict == VERDICT_WANTED);
+		e->verdict = verdict;
+	}
 }
 
 void services__forget(struct services *s, uint32_t process)

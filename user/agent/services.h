@@ -4,6 +4,7 @@
 #ifndef PYEBPF_AGENT_SERVICES_H
 #define PYEBPF_AGENT_SERVICES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "agent/service.h"
@@ -35,6 +36,16 @@ const struct service *services__by_pid(const struct services *s, pid_t pid);
 /* services__each - all of them; ends when @fn returns other than 0, and returns that. */
 int services__each(const struct services *s,
 		   int (*fn)(void *ctx, pid_t pid, const struct service *service), void *ctx);
+
+/* What becomes of processes. */
+struct services_judge {
+	bool (*wants)(void *ctx, const struct service *service);
+	/* how it is from now on, when it was otherwise or not known before */
+	void (*tell)(void *ctx, uint32_t process, pid_t pid, bool wanted);
+};
+
+/* services__judge - each of them whose labels are new, or all of them. */
+void services__judge(struct services *s, bool all, const struct services_judge *judge, void *ctx);
 
 /* services__forget - its window is written. */
 void services__forget(struct services *s, uint32_t process);

@@ -315,6 +315,18 @@ void cap_set_flags(struct cap_bpf *c, pid_t pid, uint32_t set, uint32_t clear)
 	change(c, &what);
 }
 
+void cap_bpf__want(struct cap_bpf *c, pid_t pid, uint32_t pix, bool wanted)
+{
+	struct pye_proc_change what = { .pid = (uint32_t)pid,
+					.pix = pix,
+					.set = wanted ? 0 : PYE_PROC_UNWANTED,
+					.clear = wanted ? PYE_PROC_UNWANTED : 0 };
+
+	if (!wanted)
+		__atomic_store_n(&c->bpf.skel->bss->unwanted_any, 1, __ATOMIC_RELAXED);
+	change(c, &what);
+}
+
 bool cap_bpf__has(const struct cap_bpf *c, pid_t pid)
 {
 	uint32_t key = (uint32_t)pid;

@@ -194,9 +194,11 @@ void cap_bpf__beside(struct cap_bpf *c, uint64_t cpu_ns);
 /* cap_bpf__keep - of all stacks so many are taken now, 0 to 1. cap_bpf__skipped - stacks that it left out so far. */
 double cap_bpf__keep(const struct cap_bpf *c);
 uint64_t cap_bpf__skipped(const struct cap_bpf *c);
+/* cap_bpf__want - is process @pix sampled, until it executes something? cap_bpf__unwanted - ticks in those that are not. */
+void cap_bpf__want(struct cap_bpf *c, pid_t pid, uint32_t pix, bool wanted);
+uint64_t cap_bpf__unwanted(const struct cap_bpf *c);
 
-/* cap_bpf__look - samples: to be called often; about once a second it gives CPUs that came online their
- * clocks. */
+/* cap_bpf__look - samples: to be called often; about once a second it gives CPUs that came online their clocks. */
 void cap_bpf__look(struct cap_bpf *c, uint64_t now_ns);
 
 /* cap_bpf__detach - take all probes out; records already made can still be read. */

@@ -203,6 +203,11 @@ double cap_bpf__keep(const struct cap_bpf *c)
 	return c->budget.paused ? 0 : c->budget.max_pct ? c->budget.keep : 1;
 }
 
+uint64_t cap_bpf__unwanted(const struct cap_bpf *c)
+{
+	return cap_bpf__counter(c, CNT_SAMPLE_UNWANTED);
+}
+
 uint64_t cap_bpf__skipped(const struct cap_bpf *c)
 {
 	return cap_bpf__counter(c, CNT_SAMPLE_SKIPPED);

@@ -66,6 +66,7 @@ struct agent {
 	struct sink_list sinks; /* of the start */
 	struct sender *sender; /* NULL: no sinks */
 	bool reload, burst_asked; /* by a signal */
+	bool judge_new, judge_all; /* processes, by the rules */
 	uint64_t start_ns, tick_ns, window_ns, next_look_ns; /* CLOCK_MONOTONIC */
 	enum agent_state state;
 	uint32_t max_cpu_pct; /* that is in force, of one CPU */

@@ -95,6 +95,7 @@ static void write_window(struct agent *a, int fd)
 
 	agent_kube_settle(a);
 	agent_write(a, fd, &a->window, &got);
+	a->judge_all |= a->kube != NULL; /* names of pods come and change */
 	a->window_ns = now_ns();
 	t->windows++;
 	t->samples += got.samples;
@@ -152,6 +153,7 @@ static void on_process(void *ctx, const struct trace_process *process, pid_t pid
 	service_of(pid, &facts, &service);
 	if (services__set(a->services, process->id, pid, &service))
 		log_warn("no memory for the labels of process %u", process->pid);
+	a->judge_new = true;
 }
 
 static void on_forked(void *ctx, uint32_t from, uint32_t process, pid_t pid)
@@ -164,6 +166,7 @@ static void on_forked(void *ctx, uint32_t from, uint32_t process, pid_t pid)
 		return;
 	service_copy(&copy, service);
 	services__set(a->services, process, pid, &copy);
+	a->judge_new = true;
 }
 
 /* --- the run --- */

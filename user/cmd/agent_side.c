@@ -60,10 +60,38 @@ void agent_set_labels(struct agent *a)
 					   .exclude = o->exclude.items,
 					   .exclude_cnt = o->exclude.cnt,
 					   .pods = &a->pods };
+	a->judge_all = true;
 	a->window = (struct window_opts){ .labels = a->labels,
 					  .label_cnt = cnt,
 					  .rules = &a->rules,
 					  .off_min_ns = o->off_cpu_ns };
+}
+
+/* What is known of its pod may still change: the window that it is in tells. */
+static bool is_wanted(void *ctx, const struct service *service)
+{
+	const struct agent *a = ctx;
+	struct service shaped;
+
+	if (a->kube && pods_is_unknown(&a->pods, service))
+		return true;
+	return service_apply(&a->rules, service, &shaped);
+}
+
+static void want(void *ctx, uint32_t process, pid_t pid, bool wanted)
+{
+	session__want(((struct agent *)ctx)->session, process, pid, wanted);
+}
+
+/* Processes whose profiles nobody wants are not sampled. */
+static void judge(struct agent *a)
+{
+	static const struct services_judge by_rules = { is_wanted, want };
+
+	if (a->session && (a->judge_new || a->judge_all)) {
+		services__judge(a->services, a->judge_all, &by_rules, a);
+		a->judge_new = a->judge_all = false;
+	}
 }
 
 /* A file that is not good changes nothing. */
@@ -382,6 +410,7 @@ void agent_side_tick(void *ctx, uint64_t now)
 	agent_kube_tick(a, now);
 	if (a->reload)
 		reload(a);
+	judge(a);
 	if (a->burst_asked)
 		ask_burst(a, &(struct request){ .kind = REQUEST_BURST }, "SIGUSR1");
 	a->burst_asked = false;

@@ -61,6 +61,8 @@ static void take(const struct agent *a, const struct session_load *l, struct num
 	put(n, "samples_skipped_total", "stacks left out for max_cpu", (double)l->skipped);
 	put(n, "samples_unwanted_total", "samples of services that rules leave out",
 	    (double)t->unwanted);
+	put(n, "samples_excluded_total", "ticks in such services: no stack was taken",
+	    (double)l->unwanted);
 	put(n, "windows_total", "windows written", (double)t->windows);
 	put(n, "profiles_total", "profiles written", (double)t->profiles);
 	put(n, "profile_bytes_total", "bytes of the profiles written", (double)t->bytes);

@@ -506,6 +506,7 @@ void session__load(const struct session *s, struct session_load *out)
 		.bpf_ns = cap_bpf__counter(s->cap, CNT_SAMPLE_NS),
 		.samples = cap_bpf__counter(s->cap, CNT_SAMPLES),
 		.skipped = cap_bpf__skipped(s->cap),
+		.unwanted = cap_bpf__unwanted(s->cap),
 		.no_state = cap_bpf__counter(s->cap, CNT_SAMPLE_NO_STATE),
 		.faults = cap_bpf__counter(s->cap, CNT_SAMPLE_FAULT),
 		.deep = cap_bpf__counter(s->cap, CNT_SAMPLE_DEEP),
@@ -518,6 +519,11 @@ void session__load(const struct session *s, struct session_load *out)
 void session__limit(struct session *s, uint32_t max_cpu_pct)
 {
 	cap_bpf__limit(s->cap, max_cpu_pct);
+}
+
+void session__want(struct session *s, uint32_t process, pid_t pid, bool wanted)
+{
+	cap_bpf__want(s->cap, pid, process, wanted);
 }
 
 void session__beside(struct session *s, uint64_t cpu_ns)

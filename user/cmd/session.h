@@ -92,6 +92,7 @@ struct session_result {
 struct session_load {
 	uint64_t bpf_ns; /* in the sampling programs; with max_cpu_pct only */
 	uint64_t samples, skipped; /* taken, left out for max_cpu_pct */
+	uint64_t unwanted; /* ticks in processes that session__want() leaves out */
 	uint64_t no_state, faults,
 		deep; /* samples without a Python stack, cut ones, shortened ones */
 	uint64_t lost[LOSS_CNT];
@@ -103,6 +104,9 @@ void session__load(const struct session *s, struct session_load *out);
 
 /* session__limit - max_cpu_pct from now on, where it was not 0; 0: nothing is sampled until it is called again. */
 void session__limit(struct session *s, uint32_t max_cpu_pct);
+
+/* session__want - is a process to be sampled, by its id in the capture and its pid? One that executes something is again. */
+void session__want(struct session *s, uint32_t process, pid_t pid, bool wanted);
 
 /* session__beside - CPU time so far of other processes that max_cpu_pct is for, too; it only grows. */
 void session__beside(struct session *s, uint64_t cpu_ns);
