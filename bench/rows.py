@@ -10,7 +10,7 @@ import time
 from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, packages, pin, quantile, say, \
     summary_counts, table, version
 
-COLUMNS = ["add", "fib", "json", "template", "asyncio", "django"]
+COLUMNS = ["add", "fib", "json", "template", "parser", "asyncio", "django"]
 WORKLOADS = os.path.join(HERE, "workloads.py")
 INLINE = ["--engine", "inline", "--on-full", "wait"]
 # how pyebpf is called, and where it runs

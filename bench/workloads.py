@@ -97,6 +97,24 @@ class Template:
                 self.template.substitute(name="n%d" % i, count=i, what="things", total=i * 2)
 
 
+class Parser:
+    """The standard library's TOML parser, which is all Python (3.11 or later)."""
+    size = 60
+
+    def __init__(self):
+        import tomllib
+        self.parse = tomllib.loads
+        self.text = "".join(
+            "[[package]]\nname = \"package-%d\"  # one of many\nversion = '%d.%d.0'\nsizes = [%d, 0x%x, 1_000, -7]\n"
+            "wheels = [{ url = \"https://example.org/%d\", hash = \"sha256:%064x\" }]\nratio = %d.5e-3\nwanted = true\n"
+            "[package.extra]\n\"when\" = 2024-01-%02dT10:00:00Z\ntext = \"\"\"\nline %d\n\"\"\"\n\n"
+            % (i, i % 7, i, i, i, i, i, i, i % 28 + 1, i) for i in range(40))
+
+    def run(self, n):
+        for _ in range(n):
+            self.parse(self.text)
+
+
 class Asyncio:
     """Lines through an echo server on loopback, ten clients, one loop."""
     size = 300
@@ -200,7 +218,7 @@ class Pace:
                     time.sleep(ahead)
 
 
-WORKLOADS = {"add": Add, "fib": Fib, "json": Json, "template": Template, "asyncio": Asyncio, "django": Django,
+WORKLOADS = {"add": Add, "fib": Fib, "json": Json, "template": Template, "parser": Parser, "asyncio": Asyncio, "django": Django,
              "pace": Pace}
 
 
