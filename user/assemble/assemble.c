@@ -25,11 +25,6 @@ int assembler__new(struct assembler **out, struct capw *w)
 	return 0;
 }
 
-void assembler__sampling(struct assembler *a)
-{
-	a->sampling = true;
-}
-
 void asm_thread_free(struct assembler *a, struct asm_thread *t)
 {
 	if (a->last == t)
@@ -690,7 +685,7 @@ static size_t least_size(unsigned int kind)
 	}
 }
 
-static int dispatch(struct assembler *a, const void *rec, uint32_t len)
+int asm_dispatch(struct assembler *a, const void *rec, uint32_t len)
 {
 	const struct pye_head *head = rec;
 	unsigned int kind = len >= sizeof(*head) ? head->kind : 0;
@@ -756,7 +751,7 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch)
 		err = asm_processes_forget(a);
 	}
 	while ((rec = capture_record(batch, &at, &len)))
-		err = asm_first(err, dispatch(a, rec, len));
+		err = asm_first(err, asm_dispatch(a, rec, len));
 	return err;
 }
 

@@ -54,8 +54,10 @@ struct assembler_natives {
 
 /* assembler__new - @w is borrowed and must outlive it. 0 or -ENOMEM. */
 int assembler__new(struct assembler **out, struct capw *w);
-/* assembler__sampling - definitions of code objects tell of their ends: samples hold addresses. */
-void assembler__sampling(struct assembler *a);
+/* assembler__sampling - definitions of code objects tell of their ends: samples hold addresses. @deaths: the next of them,
+ * asked for when a name has been read: it may be of a later one at this address; NULL: there is nobody to ask. */
+void assembler__sampling(struct assembler *a,
+			 bool (*deaths)(void *ctx, struct capture_batch *batch), void *ctx);
 /* assembler__native - samples have native frames. @symbols: borrowed, must outlive @a */
 void assembler__native(struct assembler *a, struct symbols *symbols);
 void assembler__free(struct assembler *a);

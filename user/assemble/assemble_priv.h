@@ -134,6 +134,8 @@ struct assembler {
 	uint64_t fold_ns; /* of the filter: calls that take less are folded into their callers */
 	struct assembler_folded folded;
 	bool sampling;
+	bool (*deaths)(void *ctx, struct capture_batch *batch); /* may be NULL */
+	void *deaths_ctx;
 	struct symbols *symbols; /* NULL: native frames are not expected */
 	struct assembler_natives natives;
 	uint32_t dead_cnt; /* code objects that samples on their way may show */

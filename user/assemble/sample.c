@@ -263,12 +263,33 @@ void asm_code_died(struct assembler *a, struct asm_process *p, const struct pye_
 	HASH_ADD(hh, codes->dead, address, sizeof(c->address), c);
 }
 
+void assembler__sampling(struct assembler *a,
+			 bool (*deaths)(void *ctx, struct capture_batch *batch), void *ctx)
+{
+	a->sampling = true;
+	a->deaths = deaths;
+	a->deaths_ctx = ctx;
+}
+
+/* What has died until now, while this batch of samples was looked at. */
+static void hear_of_deaths(struct assembler *a)
+{
+	struct capture_batch batch;
+	const void *rec;
+	uint32_t len;
+	size_t at;
+
+	while (a->deaths && a->deaths(a->deaths_ctx, &batch))
+		for (at = 0; (rec = capture_record(&batch, &at, &len));)
+			asm_dispatch(a, rec, len);
+}
+
 /* The code object that lies at an address; NULL: not readable. */
 static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address,
 				 uint64_t ts_ns)
 {
 	struct asm_codes *codes = &p->codes_sampled;
-	struct asm_code *c, *now;
+	struct asm_code *c, *now, *dead;
 	struct asm_code_mark mark;
 
 	c = dead_at(codes, address, ts_ns);
@@ -285,6 +306,17 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 	if (!c && HASH_COUNT(codes->by_address) >= CODES_MAX)
 		forget_living(codes);
 	now = code_new(a, p, address);
+	/* what was read may have come there after the sample */
+	hear_of_deaths(a);
+	dead = dead_at(codes, address, ts_ns);
+	if (dead) {
+		if (now) {
+			asm_retire(a, p->pix, now->func);
+			code_free(now);
+		}
+		return define_dead(a, p, dead) ? NULL : dead;
+	}
+	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
 	/* gone meanwhile, and nothing in its place: the sample is from before */
 	if (!now)
 		return c;

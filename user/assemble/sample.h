@@ -34,6 +34,9 @@ struct asm_codes {
 	struct lock_memo *locks; /* NULL: nothing is known of any yet */
 };
 
+/* asm_dispatch - take one record of a batch; 0, -ENOMEM or the error of the file. */
+int asm_dispatch(struct assembler *a, const void *rec, uint32_t len);
+
 /* asm_sample - take a sample of a thread; its length is checked. 0, -ENOMEM or the error of the file. */
 int asm_sample(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec);
 

@@ -488,6 +488,15 @@ static int next_batch(void *self, struct capture_batch *batch)
 
 const struct capture_ops cap_bpf_ops = { .next = next_batch };
 
+bool cap_bpf__deaths(void *cap, struct capture_batch *batch)
+{
+	struct cap_bpf *c = cap;
+
+	*batch = (struct capture_batch){ .ring = UINT32_MAX, .round = c->round };
+	batch->len = ring__next(&c->defs, &batch->data, BATCH_BYTES);
+	return batch->len;
+}
+
 const struct pye_proc_rec *cap_bpf__control(struct cap_bpf *c)
 {
 	const struct pye_proc_rec *rec;

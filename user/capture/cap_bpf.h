@@ -244,6 +244,8 @@ uint64_t cap_bpf__filtered(const struct cap_bpf *c);
 /* cap_bpf__losses - events lost by reason as the programs and the kernel counted them. */
 void cap_bpf__losses(const struct cap_bpf *c, uint64_t lost[LOSS_CNT]);
 
+/* cap_bpf__deaths - the next definitions, also amid a batch of events; false: none now. @cap: a struct cap_bpf */
+bool cap_bpf__deaths(void *cap, struct capture_batch *batch);
 /* cap_bpf__counter - a counter of counters.def by its number, summed over CPUs. */
 uint64_t cap_bpf__counter(const struct cap_bpf *c, unsigned int counter);
 

@@ -218,6 +218,26 @@ void session__free(struct session *s)
 	free(s);
 }
 
+static void record_batch(struct session *s, const struct capture_batch *batch)
+{
+	session_record(s,
+		       &(struct replay_item){ .kind = REPLAY_BATCH,
+					      .len = (uint32_t)batch->len,
+					      .ring = batch->ring,
+					      .round = batch->round },
+		       batch->data);
+}
+
+static bool next_deaths(void *session, struct capture_batch *batch)
+{
+	struct session *s = session;
+
+	if (!cap_bpf__deaths(s->cap, batch))
+		return false;
+	record_batch(s, batch);
+	return true;
+}
+
 int session_open_capture(struct session *s, const struct probe_plan *plan)
 {
 	struct utsname uts = { 0 };
@@ -246,7 +266,7 @@ int session_open_capture(struct session *s, const struct probe_plan *plan)
 	err = capw__new(&s->capw, s->fd, &opts, &info);
 	err = err ? err : assembler__new(&s->as, s->capw);
 	if (!err && s->opts.sample_ns)
-		assembler__sampling(s->as);
+		assembler__sampling(s->as, next_deaths, s);
 	if (!err && s->symbols)
 		assembler__native(s->as, s->symbols);
 	err = err ? err : filters_begin(s);
@@ -335,12 +355,7 @@ static int drain(struct session *s, size_t batches)
 
 		if (err)
 			return err;
-		session_record(s,
-			       &(struct replay_item){ .kind = REPLAY_BATCH,
-						      .len = (uint32_t)batch.len,
-						      .ring = batch.ring,
-						      .round = batch.round },
-			       batch.data);
+		record_batch(s, &batch);
 		/* what it cannot keep, for want of memory or disk, it counts */
 		assembler__feed(s->as, &batch);
 		any = 1;
