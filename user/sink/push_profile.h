@@ -41,6 +41,6 @@ typedef int (*push_part_fn)(struct sink_push *push, const struct sink_window *w,
  * Return: 0; -PYE_EFORMAT with a sentence, and the push is as before; -ENOMEM.
  */
 int push_profile_parts(struct sink_push *push, const struct sink_window *w,
-		       const struct push_limits *limits, push_part_fn put, struct err *e);
+		       const struct push_limits *most, push_part_fn put, struct err *e);
 
 #endif
