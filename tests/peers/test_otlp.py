@@ -59,8 +59,8 @@ class Tables:
 
     def frames(self, location):
         for line in reversed(self.d["locationTable"][location]["lines"]):
-            function = self.d["functionTable"][line["functionIndex"]]
-            yield self.strings[function["nameStrindex"]], self.strings[function["filenameStrindex"]], int(line["line"])
+            function = self.d["functionTable"][line["functionIndex"]]  # zeros are left out
+            yield self.strings[function.get("nameStrindex", 0)], self.strings[function.get("filenameStrindex", 0)], int(line.get("line", 0))
 
     def stack(self, sample):
         """As windows has it, outermost first."""
