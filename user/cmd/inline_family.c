@@ -258,10 +258,12 @@ void inline_family__lost(struct inline_run *r, const struct inline_member *m)
 
 static int take_events(struct inline_run *r)
 {
+	struct remote hurried = { 0 };
 	struct follow_event event;
 	int err = 0;
 
 	while (!err && follow__next(r->follow, &event)) {
+		remote_hurry(&hurried, true); /* it stands still until then */
 		switch (event.what) {
 		case FOLLOW_BORN:
 			err = on_born(r, event.pid);
@@ -274,6 +276,7 @@ static int take_events(struct inline_run *r)
 			break;
 		}
 	}
+	remote_hurry(&hurried, false);
 	return err;
 }
 

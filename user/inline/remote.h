@@ -52,7 +52,7 @@ struct remote_call {
 #define REMOTE_CALLS_MAX 6
 /* Memory for the results of so many calls. */
 #define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 16)
-#define REMOTE_SCRATCH_BYTES 160
+#define REMOTE_SCRATCH_BYTES 176
 
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
 int remote__open(struct remote *r, pid_t pid, struct err *e);

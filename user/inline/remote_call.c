@@ -22,7 +22,7 @@
 #define CALL_NS	      10000000000ull /* nobody stands still for it, but a busy machine takes its time */
 #define RED_ZONE      128
 #define SYSCALL_LEN   2
-#define PARK_LAPS     4 /* of 32 bits of the time stamp counter: some seconds */
+#define PARK_LAPS     2 /* of 32 bits of the time stamp counter: some seconds */
 #define OUTSIDE_TRIES 1000
 #define OUTSIDE_US    20
 
@@ -60,7 +60,9 @@ __asm__(".pushsection .rodata\n"
 	"sub %r15d, %eax\n"
 	"mov %eax, 8(%rdi)\n"
 	"movq $1, (%rdi)\n"
-	"2: mov -8(%r12), %ebx\n" /* until when the thread is parked; 0: it is not */
+	"2: mov -8(%r12), %ebx\n" /* how long the thread is parked; 0: it is not */
+	"rdtsc\n"
+	"add %edx, %ebx\n"
 	"4: pause\n"
 	"rdtsc\n"
 	"cmp %ebx, %edx\n"
@@ -102,7 +104,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
 	struct user_regs_struct regs, run;
 	uint8_t code[REMOTE_SCRATCH_BYTES];
-	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at, until = 0;
+	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at, laps = 0;
 	int err;
 
 	if (code_bytes > sizeof(code))
@@ -112,7 +114,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	run = regs;
 	if (r->parked) {
 		regs = r->park;
-		until = (tsc_now() >> 32) + PARK_LAPS;
+		laps = PARK_LAPS;
 	}
 	restart_by_hand(&regs);
 	memcpy(words, calls, table_bytes);
@@ -128,7 +130,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (!err)
 		err = remote__write(r, at, words, table_bytes + 16UL * 8);
 	if (!err)
-		err = remote__write(r, at - 8, &until, 8);
+		err = remote__write(r, at - 8, &laps, 8);
 	if (err)
 		return err;
 	run.rip = r->scratch;
