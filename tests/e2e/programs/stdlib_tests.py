@@ -28,11 +28,16 @@ def tests_of(suite):
         yield from tests_of(test) if isinstance(test, unittest.TestSuite) else [test]
 
 
+# 3.11 and 3.12 die of this one by themselves, after some 125 runs: _PyGen_yf() takes what follows the instruction of a running
+# generator for one, but it can be that one's cache, which counts, until it looks like a RESUME.
+DEADLY = "test_generator_gi_yieldfrom"
+
+
 def run():
     """All but those that are left out, each made anew."""
     every = tests_of(unittest.defaultTestLoader.loadTestsFromNames(MODULES))
     result = Result()
-    unittest.TestSuite(test for test in every if test.id() not in left_out).run(result)
+    unittest.TestSuite(test for test in every if test.id() not in left_out and not test.id().endswith(DEADLY)).run(result)
     return result
 
 
