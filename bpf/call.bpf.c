@@ -10,6 +10,7 @@
 #include "lib/core.bpf.h"
 #include "lib/regs.bpf.h"
 #include "py/event.bpf.h"
+#include "py/names.bpf.h"
 
 #define COND_X86      0x10
 #define SOURCE_REG    0
@@ -40,18 +41,31 @@ static __always_inline u64 where(struct pt_regs *ctx, u64 cookie)
 	return value & ADDR_MASK;
 }
 
-#define PROBE_BEGIN                                                       \
-	u64 ts = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx); \
-	struct thread *t = thread_get(cookie, ctx->ip);                   \
-	struct pye_pylayout *l;                                           \
-                                                                          \
-	if (!t || !(l = layout_of(t)))                                    \
+#define PROBE_BEGIN                                                         \
+	u64 ts = bpf_ktime_get_ns(), cookie = bpf_get_attach_cookie(ctx);   \
+	struct pye_pylayout *l;                                             \
+	struct thread *t;                                                   \
+                                                                            \
+	if (cfg_filter & PYE_FILTER_THREAD && names_other(cookie, ctx->ip)) \
+		return 0;                                                   \
+	t = thread_get(cookie, ctx->ip);                                    \
+	if (!t || !(l = layout_of(t)))                                      \
 	return 0
+
+/* Before that, where a frame is entered: the first one of a thread can say what it is called. */
+#define NAMES_LOOK(ctx)                                             \
+	do {                                                        \
+		u64 at = bpf_get_attach_cookie(ctx);                \
+                                                                    \
+		if (cfg_filter & PYE_FILTER_THREAD)                 \
+			names_entry(at, (ctx)->ip, where(ctx, at)); \
+	} while (0)
 
 /* RESUME handlers, 3.11 on. */
 SEC("uprobe")
 int probe_resume(struct pt_regs *ctx)
 {
+	NAMES_LOOK(ctx);
 	PROBE_BEGIN;
 	on_entry(t, l, ts, where(ctx, cookie), false);
 	return 0;
@@ -105,6 +119,7 @@ int probe_eval_entry(struct pt_regs *ctx)
 {
 	u64 sp;
 
+	NAMES_LOOK(ctx);
 	PROBE_BEGIN;
 	sp = ctx->sp;
 	on_entry(t, l, ts, where(ctx, cookie), (u32)reg_read(ctx, PYE_COOKIE_VALUE(cookie)) != 0);
@@ -192,12 +207,25 @@ int probe_eval_exit(struct pt_regs *ctx)
 	return 0;
 }
 
+/* As NAMES_LOOK() does. */
+static __always_inline void usdt_look(u64 cookie, u64 ip)
+{
+	struct thread *t = thread_meet(cookie, ip);
+	struct pye_pylayout *l = t ? layout_of(t) : NULL;
+	u64 tstate, frame = l ? tstate_frame(t, l, &tstate) : 0;
+
+	if (frame)
+		names_entry(cookie, ip, frame);
+}
+
 /* python:function__entry and function__return: the thread state has the frame. */
 SEC("uprobe")
 int probe_usdt_entry(struct pt_regs *ctx)
 {
 	u64 frame, tstate;
 
+	if (cfg_filter & PYE_FILTER_THREAD)
+		usdt_look(bpf_get_attach_cookie(ctx), ctx->ip);
 	PROBE_BEGIN;
 	(void)cookie;
 	frame = tstate_frame(t, l, &tstate);

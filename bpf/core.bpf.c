@@ -19,7 +19,8 @@ const volatile __u64
 const volatile __u32 cfg_walk_records; /* records that a walk sends at most: less than a ring holds */
 const volatile __u32 cfg_filter; /* PYE_FILTER_*; 0: everything is recorded */
 const volatile __u32 cfg_max_depth; /* PYE_FILTER_DEPTH */
-const volatile char cfg_thread[PYE_FILTER_NAME]; /* PYE_FILTER_THREAD: a pattern with * and ? */
+/* PYE_FILTER_THREAD: a pattern with * and ?. verifier: not constant, or it would go through it byte by byte. */
+char thread_glob[PYE_FILTER_NAME];
 /* PYE_FILTER_ROOT, PYE_FILTER_ONLY: what the user typed. A code object whose qualified name (to 3.10: whose
  * name) is the end of it is PYE_CODE_CHOSEN, until user space knows better. */
 const volatile char cfg_tail[PYE_FILTER_TAIL]; /* its last bytes, at the end of this */
@@ -42,6 +43,7 @@ struct hits_map hits SEC(".maps");
 
 __u32 next_tix = 1;
 __u32 next_pix = 1;
+__u32 names_now = 1;
 __u32 stopped; /* the probes are being taken out, one link after the other: nothing counts any more */
 __u32 forget_pid; /* for forget_stacks */
 __u32 pidns_level; /* of cfg_pidns_inum; 0: the first one, or not known yet */
@@ -117,43 +119,6 @@ static __always_inline bool announce(struct thread *t, struct task_struct *task)
 	return true;
 }
 
-#define NONE	    0xff
-#define NAME_ROUNDS (PYE_COMM * PYE_FILTER_NAME)
-
-/* As glob_matches() of user/profile/code_glob.c does. verifier: where it stands lies in the thread. */
-__noinline int name_matches(struct thread *t)
-{
-	if (!t)
-		return false;
-	t->glob_at = t->glob_text = 0;
-	t->glob_star = NONE;
-#pragma clang loop unroll(disable)
-	for (int i = 0; i < NAME_ROUNDS; i++) {
-		char c = t->name[t->glob_text & (PYE_COMM - 1)];
-		char p = cfg_thread[t->glob_at & (PYE_FILTER_NAME - 1)];
-
-		if (t->glob_text >= PYE_COMM)
-			c = 0;
-		if (t->glob_at >= PYE_FILTER_NAME)
-			p = 0;
-		if (!c && p != '*')
-			return !p;
-		if (p == '*') {
-			t->glob_star = t->glob_at++;
-			t->glob_from = t->glob_text;
-		} else if (p && (p == '?' || p == c)) {
-			t->glob_at++;
-			t->glob_text++;
-		} else if (t->glob_star != NONE) {
-			t->glob_at = t->glob_star + 1;
-			t->glob_text = ++t->glob_from;
-		} else {
-			return false;
-		}
-	}
-	return false;
-}
-
 static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie, u64 ip)
 {
 	u32 pid = task_tgid(task);
@@ -181,7 +146,7 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 	t->ring = task_pid(task) & cfg_ring_mask;
 	if (cfg_filter & PYE_FILTER_THREAD) {
 		bpf_get_current_comm(t->name, sizeof(t->name));
-		t->other = name_matches(t) ? OTHER_NO : OTHER_YES;
+		t->other = OTHER_YES; /* until it is judged */
 	}
 	return t;
 }
@@ -194,6 +159,16 @@ __hidden struct thread *thread_quiet(void)
 	if (stopped == STOPPED_ALL)
 		return NULL;
 	return t ? t : thread_new(task, 0, 0);
+}
+
+__hidden struct thread *thread_meet(u64 cookie, u64 ip)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (stopped && is_stopped())
+		return NULL;
+	return t ? t : thread_new(task, cookie, ip);
 }
 
 __hidden void hits_add(struct thread *t)
@@ -223,7 +198,7 @@ __hidden struct thread *thread_start(u64 cookie, u64 ip)
 
 	if (!t)
 		t = thread_new(task, cookie, ip);
-	if (!t || thread_is_other(t))
+	if (!t)
 		return NULL;
 	if (!announce(t, task))
 		t->flags |=
@@ -285,27 +260,29 @@ __hidden void thread_end(struct task_struct *task)
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
 }
 
-/* Before it has the new name. It can be another thread that gives it. */
+/* Before it has the new name. It can be another thread that gives it, so the thread itself looks at it. */
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
-	struct pye_thread_end_rec *rec;
-	u32 now;
 
 	if (!t || !t->pix)
 		return 0;
 	bpf_probe_read_kernel_str(t->name, sizeof(t->name), comm);
-	now = name_matches(t) ? OTHER_NO : OTHER_YES;
-	if (now == OTHER_NO && t->other != OTHER_NO)
-		now = OTHER_WAS;
-	t->other = now;
-	rec = t->flags & T_ANNOUNCED ? end_reserve(t, PYE_REC_RENAME, now != OTHER_YES) : NULL;
+	t->names_seen = 0;
+	return 0;
+}
+
+__hidden void thread_renamed(struct thread *t)
+{
+	bool recorded = t->other != OTHER_YES;
+	struct pye_thread_end_rec *rec;
+
+	rec = t->flags & T_ANNOUNCED ? end_reserve(t, PYE_REC_RENAME, recorded) : NULL;
 	if (!rec)
-		return 0;
+		return;
 	__builtin_memcpy(rec->comm, t->name, sizeof(rec->comm));
 	bpf_ringbuf_submit(rec, BPF_RB_NO_WAKEUP);
-	return 0;
 }
 
 /* The final sequence numbers of the threads that are alive when the trace ends: one record each,

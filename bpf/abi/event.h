@@ -74,7 +74,8 @@ struct pye_exit_rec {
 #define PYE_CODE_GENERATOR 0x80000000u /* its frames can be suspended */
 #define PYE_CODE_QUIET	   0x40000000u /* a filter: its frames are not recorded */
 #define PYE_CODE_CHOSEN	   0x20000000u /* a filter: it can be the function that is asked for */
-#define PYE_CODE_ID	   0x1fffffffu
+#define PYE_CODE_NAMES	   0x10000000u /* a filter: it begins a thread, or gives one its name */
+#define PYE_CODE_ID	   0x0fffffffu
 
 /* A str object as it lies in the target, read raw. */
 struct pye_str {

@@ -26,6 +26,7 @@
 #define PYE_PAUSED_MAX	   16384 /* processes whose probes are being switched at once */
 #define PYE_HITS_STEP	   16 /* hits of a thread that are added to those of its process together */
 #define PYE_COMM	   16
+#define PYE_NAMED_MAX	   65536 /* threads that ran before, whose names a filter wants */
 #define PYE_DEFS_BYTES	   (8 << 20) /* the ring of definitions */
 #define PYE_CONTROL_BYTES  (1 << 20) /* the ring of process records */
 

@@ -22,6 +22,20 @@
 /* The 80 first bytes of an interpreter frame hold every field used of it (from 3.11 on). */
 #define PYE_FRAME_READ 80
 
+/* Where the attributes of an instance of a Python class are. */
+enum pye_attrs {
+	PYE_ATTRS_DICT = 0, /* a dict at tp_dictoffset */
+	PYE_ATTRS_BEFORE = 1, /* 3.11: a pointer to values before it, or else one to a dict */
+	PYE_ATTRS_TAGGED = 2, /* 3.12: one pointer for both, the lowest bit tells */
+	PYE_ATTRS_INLINE = 3, /* 3.13: a dict before the object, or else values behind it */
+};
+
+/* Positions in a type object, behind the head that all objects have. */
+#define PYE_TYPE_BASICSIZE  16
+#define PYE_TYPE_FLAGS	    152
+#define PYE_TYPE_DICTOFFSET 272
+#define PYE_TYPE_INLINE	    (1u << 2) /* a flag: Py_TPFLAGS_INLINE_VALUES, 3.13 on */
+
 struct pye_pylayout {
 	__u16 minor; /* 3.<minor> */
 	__u16 flags;
@@ -42,7 +56,7 @@ struct pye_pylayout {
 	__u16 co_firstlineno; /* int */
 	__u16 co_flags; /* int */
 	__u16 co_code_adaptive; /* first instruction, 3.11 on; else none */
-	__u16 co_pad;
+	__u16 co_argcount; /* int */
 	__u32 co_hidden; /* bits of co_flags that mark the interpreter's own code
 			  * (CO_NO_MONITORING_EVENTS, 0x2000000 from 3.12 on); 0 = none */
 
@@ -92,8 +106,16 @@ struct pye_pylayout {
 	/* the interpreter's lock (struct _gil_runtime_state): a pointer to it in the interpreter state, 3.12
 	 * on; itself in _PyRuntime, 3.7 to 3.11; else none */
 	__u16 is_gil, rt_gil;
+
+	/* an object and its attributes */
+	__u16 obj_head; /* bytes of its head: how many references, the type */
+	__u16 obj_attrs; /* enum pye_attrs */
+	__s16 obj_dict; /* where the pointer to its dict is, from the object on; 0: as the type says */
+	__u16 type_keys; /* in the type: their names, in the order of the values; else 0 */
+	__u16 f_locals; /* in a frame, or PyFrameObject: its first local variable */
+	__u16 obj_pad;
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 108, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 120, "struct pye_pylayout is part of the ABI");
 
 #endif

@@ -20,7 +20,7 @@
 
 extern const volatile __u32 cfg_filter;
 extern const volatile __u32 cfg_max_depth;
-extern const volatile char cfg_thread[PYE_FILTER_NAME];
+extern char thread_glob[PYE_FILTER_NAME];
 extern const volatile char cfg_tail[PYE_FILTER_TAIL];
 extern const volatile __u32 cfg_tail_of;
 extern const volatile bool cfg_tail_any;
@@ -91,11 +91,13 @@ struct thread {
 	u64 quiet; /* entries that a filter kept back, not in the counter yet */
 	u64 now_ns; /* with a filter: of the hit, where a walk can follow */
 	u32 other; /* enum thread_other: a filter by names */
-	u8 glob_at, glob_text, glob_star, glob_from; /* of name_matches() */
-	char name[PYE_COMM];
+	u32 names_seen; /* value of names_now when it was judged last; 0: it is to be judged */
+	u32 renaming; /* so many hits more, and a name may have been given behind each */
+	char name[PYE_COMM]; /* the operating system's */
+	u64 object; /* a filter by names: its threading.Thread; 0 = not known */
 	u32 root_at; /* PYE_FILTER_ROOT: depth of the outermost frame that can be of the function; 0: none */
 	u32 root_n; /* of a walk: its place from the top down, from 1 on */
-	char tail[2 * PYE_FILTER_TAIL]; /* the name being compared */
+	char tail[2 * PYE_FILTER_TAIL]; /* the name being compared: of a function, or the thread's */
 	u64 interpreters; /* of struct pye_proc */
 	u64 tstate; /* as the last sample or probe found it; 0 = not known */
 	u64 off_ns; /* when it left the CPU; 0 = it has it, or that was not seen */
@@ -266,18 +268,14 @@ static __always_inline void hits_count(struct thread *t)
 		hits_add(t);
 }
 
-/* thread_is_other - a filter by names does not want this thread. */
-static __always_inline bool thread_is_other(struct thread *t)
-{
-	if (!(cfg_filter & PYE_FILTER_THREAD) || t->other == OTHER_NO)
-		return false;
-	if (t->other == OTHER_YES)
-		return true;
-	t->other = OTHER_NO;
-	t->valid = t->below = t->root_at = 0;
-	t->flags &= ~(T_KNOWN | T_UNWINDING | T_CUT);
-	return false;
-}
+/* names_now - grows when a program gives a name. */
+extern __u32 names_now;
+
+/* thread_meet - the state of the current thread, also if it is not wanted, made where it was not there. */
+struct thread *thread_meet(u64 cookie, u64 ip);
+
+/* thread_renamed - a record: whether it is recorded from here on. */
+void thread_renamed(struct thread *t);
 
 /* thread_get - state of the current thread, NULL if it is not traced. If it could not be announced its
  * events are lost (resync()). */
@@ -288,8 +286,6 @@ static __always_inline struct thread *thread_get(u64 cookie, u64 ip)
 	if (t)
 		hits_count(t);
 	if (stopped && is_stopped())
-		return NULL;
-	if (t && thread_is_other(t))
 		return NULL;
 	return t && t->flags & T_ANNOUNCED ? t : thread_start(cookie, ip);
 }

@@ -216,6 +216,22 @@ static __noinline int may_be_chosen(struct thread *t, struct pye_pylayout *l, u6
 	return true;
 }
 
+/* Is it Thread._bootstrap(self), or what sets Thread.name(self, name)? Others of these names do no harm. */
+static __noinline bool is_naming(struct pye_pylayout *l, u64 code, u64 name)
+{
+	u64 length = 0, word = 0, want;
+	u32 args = 0;
+
+	read_user(&args, 4, code + l->co_argcount);
+	if (read_user(&length, 8, name + l->str_length) || args < 1 || args > 2)
+		return false;
+	if (length != (args == 1 ? 10 : 4))
+		return false;
+	__builtin_memcpy(&want, args == 1 ? "_bootstr" : "name\0\0\0", 8);
+	read_user(&word, args == 1 ? 8 : 4, name + l->str_ascii_data);
+	return word == want;
+}
+
 /* code_define - read a code object and send it; its id and bits, 0 if the ring was full. */
 static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l, u64 code)
 {
@@ -250,6 +266,8 @@ static __always_inline u32 code_define(struct thread *t, struct pye_pylayout *l,
 		return 0;
 	if (qualname && str_send(t, l, id, PYE_STR_QUALNAME, qualname))
 		return 0;
+	if (cfg_filter & PYE_FILTER_THREAD && is_naming(l, code, name))
+		bits |= PYE_CODE_NAMES;
 	if (cfg_filter & (PYE_FILTER_ROOT | PYE_FILTER_ONLY)) {
 		if (may_be_chosen(t, l, qualname ? qualname : name))
 			bits |= PYE_CODE_CHOSEN;

@@ -8,8 +8,6 @@
 
 #include "py/stack.bpf.h"
 
-#define ADDR_MASK 0xffffffffffffULL
-
 /* After a loss the stack is shown again, but only once the ring has room for it (as deep as it is known
  * to be, or the most that a walk sends): else each event would walk in vain. */
 static __always_inline bool ring_has_room(struct thread *t)

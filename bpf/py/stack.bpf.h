@@ -13,6 +13,8 @@
 
 #include "py/quiet.bpf.h"
 
+#define ADDR_MASK	0xffffffffffffULL
+
 #define SLOT(pos)	((pos) & (PYE_STACK_SLOTS - 1))
 
 #define OWNER_GENERATOR 1

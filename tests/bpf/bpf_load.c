@@ -163,7 +163,10 @@ int main(int argc, char **argv)
 		.usdt = true,
 		.launch = true,
 		.select = true,
-		.filter = { .by = UINT32_MAX, .thread = "*", .function = "f", .function_len = 1 },
+		.filter = { .by = UINT32_MAX,
+			    .thread = "pool-a name of more than *fifteen* bytes?",
+			    .function = "f",
+			    .function_len = 1 },
 		.force_classic = argc > 1 && !strcmp(argv[1], "--classic")
 	};
 	int failed = 0, status;

@@ -109,6 +109,49 @@ def test_threads_are_chosen_by_the_name_they_have(name, tmp_path):
             assert e["depth"] >= 4, e  # with the whole stack below, though what began it was not recorded
 
 
+CHOSEN = str(lib.PROGRAMS / "chosen_threads.py")
+LONG_NAME = "pool-" + 300 * "x"
+
+
+def ticks_of(seen):
+    return seen.count(CHOSEN)["tick"]
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_threads_are_chosen_by_the_names_that_the_program_gives(name, tmp_path):
+    """From their first call on, also those that live for an instant; renamed by themselves or others, to the very call."""
+    for pattern, wanted in ((["pool-*"], "pool-.+"), (["MainThread"], "MainThread"))[:None if name in lib.pick("3.8", "3.13") else 1]:
+        seen, done = lib.traced(lib.command(name) + [CHOSEN], tmp_path, "--thread", *pattern, input=b"\n", stdin=None)
+        seen.whole()
+        counts = json.loads(lib.text(done.stdout).split("\n", 1)[1])
+        assert ticks_of(seen) == matching(counts, wanted) > 0, counts
+        assert {g["reason"] for g in seen.gaps} <= {"window"}
+    begins = {e["name"] for e in seen.events if e["ev"] == "call" and e["depth"] == 0}
+    assert pattern[0] == "MainThread" or any("_bootstrap" in b for b in begins), begins
+
+
+@pytest.mark.parametrize("name", lib.every())
+def test_threads_that_ran_before_are_chosen_by_their_names(name, tmp_path):
+    with lib.started(lib.command(name) + [CHOSEN], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"ready\n"
+        with lib.attach(target.pid, tmp_path / "t.pyebpf", "--thread", "pool-*") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            counts = json.loads(lib.text(target.communicate(b"\n", timeout=60)[0]))
+            lib.finish(tracer)
+    seen = lib.Trace(tmp_path / "t.pyebpf").whole()
+    assert ticks_of(seen) == matching(counts, "pool-.+") > 0, counts
+
+
+@pytest.mark.parametrize("pattern, names", [
+    ("pool-\u00fcn?*", {"pool-\u00fcn\u00ef\u4e2d"}), ("*early", {"pool-early", "early"}), ("pool", {"pool"}),
+    ("pool-a name of more than fifteen bytes", {"pool-a name of more than fifteen bytes"}), (LONG_NAME[:60] + "*", {LONG_NAME})])
+def test_names_of_threads_of_all_sorts(pattern, names, tmp_path):
+    name = lib.pick("3.12")[0]
+    seen, done = lib.traced(lib.command(name) + [CHOSEN], tmp_path, "--thread", pattern, input=b"\n", stdin=None)
+    counts = json.loads(lib.text(done.stdout).split("\n", 1)[1])
+    assert ticks_of(seen.whole()) == sum(counts[n] for n in names) > 0, counts
+
+
 @pytest.mark.parametrize("name", lib.families())
 def test_depth(name, tmp_path):
     whole, _ = traced(name, tmp_path)
@@ -315,7 +358,7 @@ def test_losses_are_exact_under_a_filter(name, tmp_path):
 
 
 @pytest.mark.parametrize("options", [["--min-duration", "x"], ["--min-duration", "0"], ["--min-duration", "11s"],
-                                     ["--thread", ""], ["--thread", "n" * 16], ["--include", ""],
+                                     ["--thread", ""], ["--thread", "n" * 64], ["--include", ""],
                                      ["--max-depth", "5G"], ["--json"], ["--latency", "f", "--root", "g"],
                                      ["--latency", "f", "-o", "x"], ["--root", ""], ["--latency", "f", "--engine", "inline"], ["--thread", "x", "--engine", "inline"]])
 def test_what_is_no_filter_is_refused(options):

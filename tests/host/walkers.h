@@ -20,7 +20,7 @@ const volatile bool cfg_sleepable = true;
 /* Tests change it. */
 volatile bool host_loop __asm__("cfg_loop");
 const volatile __u32 cfg_filter, cfg_max_depth;
-const volatile char cfg_thread[PYE_FILTER_NAME];
+char thread_glob[PYE_FILTER_NAME];
 const volatile char cfg_tail[PYE_FILTER_TAIL];
 const volatile __u32 cfg_tail_of;
 const volatile bool cfg_tail_any;

@@ -278,7 +278,7 @@ int assembler__idle(struct assembler *a, const struct assembler_idle *idle)
 	struct asm_thread *t;
 	int err;
 
-	if (!asm_filter_thread(a, idle->comm))
+	if (!asm_filter_idle(a, idle))
 		return 0;
 	for (t = a->threads; t; t = t->hh.next)
 		if (t->process->pix == idle->pix && t->trace.tid == idle->tid)
@@ -556,6 +556,7 @@ static int on_rename(struct assembler *a, const struct pye_thread_end_rec *rec)
 		return 0;
 	err = thread_end(a, t, rec->head.seq, rec->head.ts_ns);
 	memcpy(t->name, rec->comm, PYE_COMM);
+	asm_name_again(t);
 	err = asm_first(err, capw__thread(a->w, &t->trace));
 	if (rec->head.sub && !t->shown_off)
 		return err; /* it was recorded before */

@@ -109,6 +109,8 @@ struct assembler_idle {
 	uint32_t id; /* new number */
 	uint32_t pix, tid;
 	const char *comm;
+	const char *given; /* what the program calls it; NULL: not known */
+	bool comm_is_own; /* it is not that of the first thread */
 	uint64_t ts_ns;
 	const struct assembler_frame *frames; /* outermost first */
 	uint32_t frame_cnt;

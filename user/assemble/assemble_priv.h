@@ -197,6 +197,9 @@ static inline int asm_first(int first, int err)
  * record of them. */
 int asm_processes_forget(struct assembler *a);
 
+/* asm_name_again - a thread has another name: what the program calls it is to be asked for. */
+void asm_name_again(struct asm_thread *t);
+
 /* asm_processes_end - at the end: the writer hears of all that have ended. 0 or -ENOMEM. */
 int asm_processes_end(struct assembler *a);
 

@@ -36,7 +36,7 @@ void asm_watch_free(struct asm_watch *w);
  *
  * Call where there is a filter. Everywhere:
  * asm_filter_has_depth - are only the outermost frames kept?
- * asm_filter_thread    - is a thread of this name kept?
+ * asm_filter_idle      - is a thread of these names kept? As the programs decide it of others
  */
 int asm_filter_func(struct assembler *a, const struct trace_func *func, uint64_t address);
 void asm_filter_retire(struct assembler *a, uint32_t code);
@@ -44,7 +44,7 @@ bool asm_filter_hides(const struct assembler *a, uint32_t code, uint32_t depth);
 bool asm_filter_enter(struct assembler *a, struct asm_thread *t, uint64_t frame,
 		      enum trace_kind kind, uint32_t code);
 bool asm_filter_has_depth(const struct assembler *a);
-bool asm_filter_thread(const struct assembler *a, const char *name);
+bool asm_filter_idle(const struct assembler *a, const struct assembler_idle *idle);
 bool asm_filter_is_shown(const struct asm_thread *t, uint64_t frame);
 bool asm_filter_leave(struct assembler *a, struct asm_thread *t, uint64_t frame);
 void asm_filter_free(struct asm_filter *f);

@@ -106,9 +106,13 @@ bool asm_filter_has_depth(const struct assembler *a)
 	return a->filter && a->filter->how.max_depth;
 }
 
-bool asm_filter_thread(const struct assembler *a, const char *name)
+bool asm_filter_idle(const struct assembler *a, const struct assembler_idle *idle)
 {
-	return !a->filter || !a->filter->how.thread || glob_matches(a->filter->how.thread, name);
+	const char *glob = a->filter ? a->filter->how.thread : NULL;
+
+	if (!glob || (idle->given && glob_matches(glob, idle->given)))
+		return true;
+	return (!idle->given || idle->comm_is_own) && glob_matches(glob, idle->comm);
 }
 
 static struct hidden_code *find_code(const struct asm_filter *f, uint32_t code)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Names that a program gives its threads, which no record has. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "assemble/assemble_priv.h"
@@ -24,13 +25,24 @@ uint32_t assembler__unnamed(struct assembler *a, uint32_t pix)
 
 static int name_one(struct assembler *a, struct asm_thread *t, const char *name)
 {
-	if (!strcmp(name, t->name))
+	char *given;
+
+	if (!strcmp(name, t->trace.name))
 		return 0;
-	t->given = strdup(name);
-	if (!t->given)
+	given = strdup(name);
+	if (!given)
 		return -ENOMEM;
-	t->trace.name = t->given;
+	free(t->given);
+	t->given = given;
+	t->trace.name = given;
 	return capw__thread(a->w, &t->trace);
+}
+
+void asm_name_again(struct asm_thread *t)
+{
+	if (!t->process->unnamed)
+		t->process->unnamed = 1;
+	t->asked = 0;
 }
 
 int assembler__name_threads(struct assembler *a, uint32_t pix,

@@ -71,7 +71,7 @@ static void configure_filter(struct trace_bpf *skel, const struct bpf_filter *fi
 	skel->rodata->cfg_filter = filter->by;
 	skel->rodata->cfg_max_depth = filter->max_depth;
 	if (filter->thread)
-		snprintf((char *)skel->rodata->cfg_thread, sizeof(skel->rodata->cfg_thread), "%s",
+		snprintf(skel->bss->thread_glob, sizeof(skel->bss->thread_glob), "%s",
 			 filter->thread);
 	if (filter->function)
 		configure_function(skel, filter->function, filter->function_len);

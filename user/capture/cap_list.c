@@ -2,11 +2,14 @@
 #include <errno.h>
 #include <string.h>
 
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
+#include "abi/filter.h"
 #include "abi/sample.h"
 #include "base/caps.h"
 #include "capture/cap_bpf_priv.h"
+#include "capture/cap_named.h"
 #include "capture/iterate.h"
 #include "trace.skel.h"
 
@@ -54,6 +57,20 @@ int cap_bpf__tasks(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_task
 
 	return bpf_iterate(c->bpf.skel->progs.list_tasks, sizeof(struct pye_task_rec), task_one,
 			   &t);
+}
+
+void cap_bpf__named(struct cap_bpf *c, pid_t tid, uint32_t pix, uint64_t object)
+{
+	const struct pye_named named = { .object = object, .pix = pix };
+	uint32_t key = (uint32_t)tid;
+
+	/* full: that thread has the system's name */
+	(void)bpf_map_update_elem(bpf_map__fd(c->bpf.skel->maps.named), &key, &named, BPF_ANY);
+}
+
+void cap_bpf__names_changed(struct cap_bpf *c)
+{
+	__atomic_fetch_add(&c->bpf.skel->data->names_now, 1, __ATOMIC_RELAXED);
 }
 
 struct waiting {

@@ -54,7 +54,7 @@ const struct opt_row filter_rows[] = {
 	{ 0, "exclude", "GLOB", OPT_CUSTOM, AT(exclude), NULL,
 	  "do not record code of these modules or files; can be repeated", false, add_glob },
 	{ 0, "thread", "GLOB", OPT_STRING, AT(thread), NULL,
-	  "record only threads of this name, as it is at the moment (comm of ps: 15 bytes)", false, NULL },
+	  "record only threads of this name, as it is at the moment: threading's, or the system's", false, NULL },
 	{ 0, "root", "FUNC", OPT_STRING, AT(root), NULL,
 	  "record only while module:qualname is on the thread's stack, from there on", false, NULL },
 	{ 0, "latency", "FUNC", OPT_STRING, AT(latency), NULL,
@@ -82,13 +82,10 @@ bool filters_any(const struct filter_opts *o)
 int filters_check(const struct filter_opts *o, struct err *e)
 {
 	size_t len = o->thread ? strlen(o->thread) : 1;
-	bool wild = o->thread && strpbrk(o->thread, "*?");
 
-	if (!len || len >= (wild ? PYE_FILTER_NAME : PYE_COMM))
-		return err_set(
-			e, -PYE_EUSAGE,
-			"--thread: names of threads have 1 to %d bytes, with * and ? up to %d",
-			PYE_COMM - 1, PYE_FILTER_NAME - 1);
+	if (!len || len >= PYE_FILTER_NAME)
+		return err_set(e, -PYE_EUSAGE, "--thread: want a pattern of 1 to %d bytes",
+			       PYE_FILTER_NAME - 1);
 	if (o->root && !*o->root)
 		return err_set(e, -PYE_EUSAGE, "--root: want module:qualname");
 	if (o->latency && (!*o->latency || by_code(o) || o->root || o->max_depth || o->min_ns))

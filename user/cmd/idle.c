@@ -15,8 +15,10 @@
 #include "base/log.h"
 #include "cmd/session_priv.h"
 #include "cpython/code_read.h"
+#include "cpython/thread_names.h"
 #include "cpython/walk_outside.h"
 #include "proc/mem.h"
+#include "proc/threads.h"
 
 /* The memory stays open: by then this process may have no right to open it any more. */
 struct idle_before {
@@ -35,6 +37,8 @@ struct idle {
 	struct target *t;
 	struct proc_mem mem; /* borrowed from the target */
 	struct outside_stacks now;
+	struct thread_names names; /* --thread */
+	struct proc_thread first;
 	struct idle_code *codes;
 };
 
@@ -110,6 +114,15 @@ static uint32_t code_id(struct idle *idle, uint64_t address)
 	return c->id;
 }
 
+/* The first thread has one, too, where nothing has imported threading. */
+static const char *name_of(const struct idle *idle, const struct outside_thread *thread,
+			   const struct pye_task_rec *task)
+{
+	const char *name = thread_names__find(&idle->names, thread->thread_id);
+
+	return !name && task->tid == task->pid ? "MainThread" : name;
+}
+
 static int show(struct idle *idle, const struct outside_thread *thread,
 		const struct pye_task_rec *task)
 {
@@ -117,6 +130,9 @@ static int show(struct idle *idle, const struct outside_thread *thread,
 	struct assembler_idle stack = { .pix = task->pix,
 					.tid = task->tid,
 					.comm = task->comm,
+					.given = name_of(idle, thread, task),
+					.comm_is_own = task->tid == task->pid ||
+						       strcmp(task->comm, idle->first.comm) != 0,
 					.ts_ns = now_ns(),
 					.frames = frames,
 					.frame_cnt = thread->frame_cnt };
@@ -156,7 +172,12 @@ static void show_all(struct idle *idle)
 	struct idle_code *c, *next;
 
 	if (!walk_outside(&idle->mem, &idle->t->in, &idle->now)) {
+		if (idle->s->opts.filter.thread) { /* else nobody asks */
+			(void)thread_names__read(&idle->mem, &idle->t->in, 0, &idle->names);
+			(void)threads__one(idle->t->pid.pid, idle->t->pid.pid, &idle->first);
+		}
 		cap_bpf__tasks(idle->s->cap, on_task, idle);
+		thread_names__done(&idle->names);
 		outside_stacks__done(&idle->now);
 	}
 	HASH_ITER(hh, idle->codes, c, next)

@@ -10,6 +10,7 @@
 struct assembler;
 struct interp;
 struct session;
+struct target;
 
 /* A process. */
 struct naming_of {
@@ -26,6 +27,13 @@ struct naming_of {
  * Where nothing can be read threads keep the operating system's names.
  */
 void naming_look(struct assembler *as, const struct naming_of *of, uint64_t *next_ns, bool last);
+
+/**
+ * naming_tell - --thread: which threading.Thread is whose, of the threads that a process has before its probes
+ *
+ * Those that begin under the probes say it themselves. What cannot be read has the system's name only.
+ */
+void naming_tell(struct session *s, struct target *t);
 
 /* naming_look_all - of all targets. */
 void naming_look_all(struct session *s, bool last);

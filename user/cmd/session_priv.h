@@ -37,6 +37,8 @@ struct target {
 	bool waiters_shown; /* those that waited when it was first looked at */
 	struct budget budget;
 	uint64_t naming_ns; /* when its threads are looked at next for their names */
+	uint64_t tell_ns; /* --thread: when the programs are told next which thread is whose */
+	uint8_t told; /* so often */
 	struct idle_before *before; /* as read at the attach; NULL: none or shown by now */
 };
 

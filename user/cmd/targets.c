@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "cmd/naming.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
 #include "cpython/wait_outside.h"
@@ -173,6 +174,8 @@ int target_attach(struct session *s, struct target *t, struct err *e)
 
 	if (shared && !cap_bpf__probed(s->cap, &t->in))
 		select_say_users(s, &t->in);
+	if (!t->launched)
+		naming_tell(s, t);
 	err = cap_bpf__attach(s->cap, &t->in, t->pid.given, shared, e);
 	return err ? err : execs_know(s, &t->in);
 }

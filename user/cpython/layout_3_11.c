@@ -22,6 +22,7 @@ const struct layout layout_3_11 = {
 		.co_qualname       = 128,
 		.co_firstlineno    = 72,
 		.co_flags          = 48,
+		.co_argcount       = 56,
 		.co_code_adaptive  = 184,
 		.co_hidden         = 0,
 
@@ -58,6 +59,12 @@ const struct layout layout_3_11 = {
 		.bytes_data        = 32,
 		.is_gil            = PYE_NO_FIELD,
 		.rt_gil            = 360,
+
+		.f_locals          = 72,
+		.obj_head          = 16,
+		.obj_attrs         = PYE_ATTRS_BEFORE,
+		.obj_dict          = -24,
+		.type_keys         = 872,
 	},
 };
 /* clang-format on */

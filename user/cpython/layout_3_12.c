@@ -21,6 +21,7 @@ const struct layout layout_3_12 = {
 		.co_qualname       = 128,
 		.co_firstlineno    = 68,
 		.co_flags          = 48,
+		.co_argcount       = 52,
 		.co_code_adaptive  = 192,
 		.co_hidden         = 0,
 
@@ -59,6 +60,12 @@ const struct layout layout_3_12 = {
 		.bytes_data        = 32,
 		.is_gil            = 384,
 		.rt_gil            = PYE_NO_FIELD,
+
+		.f_locals          = 72,
+		.obj_head          = 16,
+		.obj_attrs         = PYE_ATTRS_TAGGED,
+		.obj_dict          = -24,
+		.type_keys         = 880,
 	},
 };
 /* clang-format on */

@@ -46,6 +46,7 @@ const struct layout layout_3_13 = {
 		.co_qualname       = 128,
 		.co_firstlineno    = 68,
 		.co_flags          = 48,
+		.co_argcount       = 52,
 		.co_code_adaptive  = 200,
 		.co_hidden         = 0x2000000,
 
@@ -83,6 +84,12 @@ const struct layout layout_3_13 = {
 		.bytes_data        = 32,
 		.is_gil            = 16,
 		.rt_gil            = PYE_NO_FIELD,
+
+		.f_locals          = 72,
+		.obj_head          = 16,
+		.obj_attrs         = PYE_ATTRS_INLINE,
+		.obj_dict          = -24,
+		.type_keys         = 880,
 	},
 	.jit_is_object = true,
 	/* 3.13.0, its debug build, 3.13.5, its debug build */
@@ -108,6 +115,7 @@ const struct layout layout_3_13t = {
 		.co_qualname       = 144,
 		.co_firstlineno    = 84,
 		.co_flags          = 64,
+		.co_argcount       = 68,
 		.co_code_adaptive  = 216,
 		.co_hidden         = 0x2000000,
 
@@ -145,6 +153,12 @@ const struct layout layout_3_13t = {
 		.bytes_data        = 48,
 		.is_gil            = 16,
 		.rt_gil            = PYE_NO_FIELD,
+
+		.f_locals          = 72,
+		.obj_head          = 32,
+		.obj_attrs         = PYE_ATTRS_INLINE,
+		.obj_dict          = -8,
+		.type_keys         = 896,
 	},
 	.jit_is_object = true,
 	.jit = { { 215616, 196192 }, { 218112, 196272 } },

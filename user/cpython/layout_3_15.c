@@ -46,6 +46,7 @@ const struct layout layout_3_15 = {
 		.co_qualname       = 128,
 		.co_firstlineno    = 68,
 		.co_flags          = 48,
+		.co_argcount       = 52,
 		.co_code_adaptive  = 208,
 		.co_hidden         = 0x2000000,
 
@@ -84,6 +85,12 @@ const struct layout layout_3_15 = {
 		.bytes_data        = 32,
 		.is_gil            = 16,
 		.rt_gil            = PYE_NO_FIELD,
+
+		.f_locals          = 80,
+		.obj_head          = 16,
+		.obj_attrs         = PYE_ATTRS_INLINE,
+		.obj_dict          = -24,
+		.type_keys         = 888,
 	},
 	.jit = { { 226240, 223408 }, { 226256, 223424 } },
 	.debug = debug_offsets,
@@ -107,6 +114,7 @@ const struct layout layout_3_15t = {
 		.co_qualname       = 144,
 		.co_firstlineno    = 84,
 		.co_flags          = 64,
+		.co_argcount       = 68,
 		.co_code_adaptive  = 232,
 		.co_hidden         = 0x2000000,
 
@@ -145,6 +153,12 @@ const struct layout layout_3_15t = {
 		.bytes_data        = 48,
 		.is_gil            = 16,
 		.rt_gil            = PYE_NO_FIELD,
+
+		.f_locals          = 80,
+		.obj_head          = 32,
+		.obj_attrs         = PYE_ATTRS_INLINE,
+		.obj_dict          = -8,
+		.type_keys         = 904,
 	},
 	.jit = { { 250336, 229144 }, { 250400, 229168 } },
 	.debug = debug_offsets,

@@ -21,6 +21,7 @@ const struct layout layout_3_7 = {
 		.co_qualname       = PYE_NO_FIELD,
 		.co_firstlineno    = 36,
 		.co_flags          = 32,
+		.co_argcount       = 16,
 		.co_code_adaptive  = PYE_NO_FIELD,
 		.co_hidden         = 0,
 
@@ -56,6 +57,10 @@ const struct layout layout_3_7 = {
 		.bytes_data        = 32,
 		.is_gil            = PYE_NO_FIELD,
 		.rt_gil            = 1264,
+
+		.f_locals          = 360,
+		.obj_head          = 16,
+		.obj_attrs         = PYE_ATTRS_DICT,
 	},
 	.trace_refs = 16,
 	.least_micro = 4,

@@ -21,6 +21,7 @@ const struct layout layout_3_9 = {
 		.co_qualname       = PYE_NO_FIELD,
 		.co_firstlineno    = 40,
 		.co_flags          = 36,
+		.co_argcount       = 16,
 		.co_code_adaptive  = PYE_NO_FIELD,
 		.co_hidden         = 0,
 
@@ -56,6 +57,10 @@ const struct layout layout_3_9 = {
 		.bytes_data        = 32,
 		.is_gil            = PYE_NO_FIELD,
 		.rt_gil            = 352,
+
+		.f_locals          = 360,
+		.obj_head          = 16,
+		.obj_attrs         = PYE_ATTRS_DICT,
 	},
 };
 /* clang-format on */

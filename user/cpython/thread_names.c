@@ -17,50 +17,17 @@
 #define GLIBC_TID   720 /* in struct pthread of x86-64 */
 #define WORD	    sizeof(uint64_t)
 
-/* Positions in a type object, behind the head that all objects have. */
-#define TYPE_BASICSIZE	16
-#define TYPE_FLAGS	152
-#define TYPE_DICTOFFSET 272
-#define FLAG_INLINE	(1u << 2) /* Py_TPFLAGS_INLINE_VALUES, 3.13 on */
-
-/* Where the attributes of an instance are. */
-enum attrs {
-	ATTRS_DICT, /* a dict at tp_dictoffset */
-	ATTRS_BEFORE, /* 3.11: a pointer to values before the object, or else one to a dict */
-	ATTRS_TAGGED, /* 3.12: one pointer for both, the lowest bit tells */
-	ATTRS_INLINE, /* 3.13: a dict before the object, or else values behind it */
+/* Where sys.modules is in PyInterpreterState; from 3.13 on the position of that in _Py_DebugOffsets. Source:
+ * offsetof() over the headers of 3.6.15, 3.7.16, 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0; looked for
+ * in 3.14.10 and 3.15.2. */
+static const uint16_t is_modules[] = {
+	[6] = 16,   [7] = 40,	[8] = 56,  [9] = 856, [10] = 856,
+	[11] = 888, [12] = 944, [13] = 88, [14] = 96, [15] = 96,
 };
-
-/* Source: offsetof() over the headers of 3.6.15, 3.7.16, 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1, 3.13.0 and
- * 3.13.5 free-threaded. */
-struct form {
-	uint8_t minor;
-	bool free_threaded;
-	enum attrs attrs;
-	uint16_t head; /* sizeof(PyObject) */
-	uint16_t is_modules; /* in PyInterpreterState; of 3.13 the position in _Py_DebugOffsets */
-	uint16_t cached_keys; /* in PyHeapTypeObject */
-	int16_t dict_before; /* pointer to an instance's dict, from the object on */
-};
-
-/* clang-format off */
-static const struct form forms[] = {
-	{  6, false, ATTRS_DICT,   16,  16,   0,   0 },
-	{  7, false, ATTRS_DICT,   16,  40,   0,   0 },
-	{  8, false, ATTRS_DICT,   16,  56,   0,   0 },
-	{  9, false, ATTRS_DICT,   16, 856,   0,   0 },
-	{ 10, false, ATTRS_DICT,   16, 856,   0,   0 },
-	{ 11, false, ATTRS_BEFORE, 16, 888, 872, -24 },
-	{ 12, false, ATTRS_TAGGED, 16, 944, 880, -24 },
-	{ 13, false, ATTRS_INLINE, 16,  88, 880, -24 },
-	{ 13, true,  ATTRS_INLINE, 32,  88, 896,  -8 },
-};
-/* clang-format on */
 
 struct reader {
 	const struct proc_mem *mem;
 	const struct interp *in;
-	const struct form *form;
 	uint32_t reads; /* that are left */
 };
 
@@ -72,14 +39,9 @@ struct table {
 	uint32_t key; /* where it is in an entry; the value comes behind it */
 };
 
-static const struct form *find_form(const struct interp *in)
+static unsigned int minor_of(const struct reader *r)
 {
-	bool free_threaded = in->layout.flags & PYE_LAYOUT_FREE_THREADED;
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-		if (forms[i].minor == in->layout.minor && forms[i].free_threaded == free_threaded)
-			return &forms[i];
-	return NULL;
+	return r->in->layout.minor;
 }
 
 /* A hostile program could have lists in lists. */
@@ -136,19 +98,19 @@ static int new_keys(struct reader *r, uint64_t keys, struct table *t)
 
 static int open_keys(struct reader *r, uint64_t keys, struct table *t)
 {
-	return r->form->minor < 11 ? old_keys(r, keys, t) : new_keys(r, keys, t);
+	return minor_of(r) < 11 ? old_keys(r, keys, t) : new_keys(r, keys, t);
 }
 
 /* Where values begin in what a pointer to them points to: 3.13 has four small numbers before. */
 static uint64_t first_value(struct reader *r, uint64_t values)
 {
-	return values + (r->form->minor < 13 ? 0 : WORD);
+	return values + (minor_of(r) < 13 ? 0 : WORD);
 }
 
 static int open_dict(struct reader *r, uint64_t dict, struct table *t)
 {
 	uint64_t words[2]; /* ma_keys, ma_values */
-	int err = get(r, dict + r->form->head + 2 * WORD, words, sizeof(words));
+	int err = get(r, dict + r->in->layout.obj_head + 2 * WORD, words, sizeof(words));
 
 	*t = (struct table){ 0 };
 	if (err)
@@ -160,7 +122,7 @@ static int open_dict(struct reader *r, uint64_t dict, struct table *t)
 static int open_values(struct reader *r, uint64_t type, uint64_t values, struct table *t)
 {
 	uint64_t keys = 0;
-	int err = word(r, type + r->form->cached_keys, &keys);
+	int err = word(r, type + r->in->layout.type_keys, &keys);
 
 	*t = (struct table){ .values = values };
 	return err ? err : open_keys(r, keys, t);
@@ -169,7 +131,7 @@ static int open_values(struct reader *r, uint64_t type, uint64_t values, struct 
 static int open_inline(struct reader *r, uint64_t obj, uint64_t type, struct table *t)
 {
 	uint64_t size = 0;
-	int err = word(r, type + r->form->head + TYPE_BASICSIZE, &size);
+	int err = word(r, type + r->in->layout.obj_head + PYE_TYPE_BASICSIZE, &size);
 
 	if (err || size > 4096)
 		return err ? err : -EFAULT;
@@ -179,11 +141,11 @@ static int open_inline(struct reader *r, uint64_t obj, uint64_t type, struct tab
 static int open_managed(struct reader *r, uint64_t obj, uint64_t type, struct table *t)
 {
 	uint64_t dict = 0, values = 0, flags = 0;
-	int err = word(r, obj + (uint64_t)(int64_t)r->form->dict_before, &dict);
+	int err = word(r, obj + (uint64_t)(int64_t)r->in->layout.obj_dict, &dict);
 
-	if (!err && r->form->attrs == ATTRS_BEFORE)
+	if (!err && r->in->layout.obj_attrs == PYE_ATTRS_BEFORE)
 		err = word(r, obj - 4 * WORD, &values);
-	if (!err && r->form->attrs == ATTRS_TAGGED && dict & 1)
+	if (!err && r->in->layout.obj_attrs == PYE_ATTRS_TAGGED && dict & 1)
 		values = dict + 1;
 	if (err)
 		return err;
@@ -191,8 +153,8 @@ static int open_managed(struct reader *r, uint64_t obj, uint64_t type, struct ta
 		return open_values(r, type, values, t);
 	if (dict)
 		return open_dict(r, dict, t);
-	err = word(r, type + r->form->head + TYPE_FLAGS, &flags);
-	if (err || r->form->attrs != ATTRS_INLINE || !(flags & FLAG_INLINE))
+	err = word(r, type + r->in->layout.obj_head + PYE_TYPE_FLAGS, &flags);
+	if (err || r->in->layout.obj_attrs != PYE_ATTRS_INLINE || !(flags & PYE_TYPE_INLINE))
 		return err ? err : -EFAULT;
 	return open_inline(r, obj, type, t);
 }
@@ -200,11 +162,11 @@ static int open_managed(struct reader *r, uint64_t obj, uint64_t type, struct ta
 static int open_attributes(struct reader *r, uint64_t obj, struct table *t)
 {
 	uint64_t type = 0, offset = 0, dict = 0;
-	int err = word(r, obj + r->form->head - WORD, &type);
+	int err = word(r, obj + r->in->layout.obj_head - WORD, &type);
 
-	if (!err && r->form->attrs != ATTRS_DICT)
+	if (!err && r->in->layout.obj_attrs != PYE_ATTRS_DICT)
 		return open_managed(r, obj, type, t);
-	err = err ? err : word(r, type + r->form->head + TYPE_DICTOFFSET, &offset);
+	err = err ? err : word(r, type + r->in->layout.obj_head + PYE_TYPE_DICTOFFSET, &offset);
 	if (!err && (!offset || offset > 4096))
 		err = -EFAULT;
 	err = err ? err : word(r, obj + offset, &dict);
@@ -270,21 +232,21 @@ static int look_up_in(struct reader *r, uint64_t dict, const char *name, uint64_
 /* threading._active */
 static int find_active(struct reader *r, uint64_t interp, uint64_t *active)
 {
-	uint64_t offset = r->form->is_modules, modules = 0, module = 0, dict = 0;
+	uint64_t offset = is_modules[minor_of(r)], modules = 0, module = 0, dict = 0;
 	uint64_t runtime = r->in->interpreters - r->in->layout.rt_interpreters;
 	int err = 0;
 
 	if (!interp)
 		err = word(r, r->in->interpreters, &interp);
-	if (!err && r->form->minor >= 13)
-		err = word(r, runtime + r->form->is_modules, &offset);
+	if (!err && minor_of(r) >= 13)
+		err = word(r, runtime + is_modules[minor_of(r)], &offset);
 	if (!err && (!interp || offset > 1u << 20))
 		return -ENOENT;
 	err = err ? err : word(r, interp + offset, &modules);
 	if (!err && !modules)
 		return -ENOENT;
 	err = err ? err : look_up_in(r, modules, "threading", &module);
-	err = err ? err : word(r, module + r->form->head, &dict); /* md_dict */
+	err = err ? err : word(r, module + r->in->layout.obj_head, &dict); /* md_dict */
 	return err ? err : look_up_in(r, dict, "_active", active);
 }
 
@@ -293,12 +255,12 @@ static int read_int(struct reader *r, uint64_t obj, uint64_t *out)
 {
 	uint32_t digits[2] = { 0 };
 	uint64_t size = 0;
-	int err = word(r, obj + r->form->head, &size);
+	int err = word(r, obj + r->in->layout.obj_head, &size);
 
-	size = r->form->minor < 12 ? size : size >> 3;
+	size = minor_of(r) < 12 ? size : size >> 3;
 	if (err || !size || size > 2)
 		return err ? err : -EFAULT;
-	err = get(r, obj + r->form->head + WORD, digits, sizeof(digits));
+	err = get(r, obj + r->in->layout.obj_head + WORD, digits, sizeof(digits));
 	*out = digits[0] | (size == 2 ? (uint64_t)digits[1] << 30 : 0);
 	return err;
 }
@@ -317,6 +279,7 @@ static int read_one(struct reader *r, uint64_t ident, uint64_t thread, struct th
 		out->native_id = (uint32_t)number;
 	else if (get(r, out->thread_id + GLIBC_TID, &out->native_id, sizeof(out->native_id)))
 		out->native_id = 0;
+	out->object = thread;
 	err = err ? err : look_up(r, &attrs, "_name", &name);
 	err = err ? err : str_read(r->mem, &r->in->layout, name, text, sizeof(out->name));
 	if (!err)
@@ -354,13 +317,13 @@ static int read_all(struct reader *r, const struct table *active, struct thread_
 int thread_names__read(const struct proc_mem *mem, const struct interp *in, uint64_t interp,
 		       struct thread_names *out)
 {
-	struct reader r = { .mem = mem, .in = in, .form = find_form(in), .reads = READS_MAX };
+	struct reader r = { .mem = mem, .in = in, .reads = READS_MAX };
 	struct thread_names names = { 0 };
 	uint64_t dict = 0;
 	struct table active;
 	int err;
 
-	if (!r.form || !in->interpreters) {
+	if (in->layout.minor >= sizeof(is_modules) / sizeof(is_modules[0]) || !in->interpreters) {
 		*out = names;
 		return 0;
 	}
@@ -403,11 +366,9 @@ void thread_names__by_tid(struct thread_names *n)
 		qsort(n->names, n->cnt, sizeof(*n->names), by_tid);
 }
 
-const char *thread_names__of_tid(const struct thread_names *n, uint32_t native_id)
+const struct thread_name *thread_names__of_tid(const struct thread_names *n, uint32_t native_id)
 {
 	const struct thread_name key = { .native_id = native_id };
-	const struct thread_name *found =
-		n->cnt ? bsearch(&key, n->names, n->cnt, sizeof(*n->names), by_tid) : NULL;
 
-	return found ? found->name : NULL;
+	return n->cnt ? bsearch(&key, n->names, n->cnt, sizeof(*n->names), by_tid) : NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a program calls its threads: threading.Thread(name="worker-1"), read from outside while it runs on.
- * The operating system knows that name from 3.14 on only (and 15 bytes of it), so there is nothing to do there.
+ * The operating system knows that name from 3.14 on only, and 15 bytes of it.
  */
 #ifndef PYEBPF_CPYTHON_THREAD_NAMES_H
 #define PYEBPF_CPYTHON_THREAD_NAMES_H
@@ -17,6 +17,7 @@ struct proc_mem;
 
 struct thread_name {
 	uint64_t thread_id; /* pthread_self() */
+	uint64_t object; /* address of its threading.Thread */
 	uint32_t native_id; /* gettid() as the thread sees it; to 3.7 as glibc has it; 0: not known */
 	char name[THREAD_NAME_SIZE]; /* as pystr_decode() makes it: UTF-8, long ones cut with a hash */
 };
@@ -30,7 +31,7 @@ struct thread_names {
  * thread_names__read - the names of all threads that the module threading knows
  * @interp: address of the PyInterpreterState; 0: the first one
  * @out:    release with thread_names__done(); written only on success. Empty when nothing has imported
- *          threading, before 3.6 and from 3.14 on
+ *          threading
  *
  * A thread that begins, ends or is renamed meanwhile may be missing. All that is read may be torn or hostile:
  * counts are bounded, and what makes no sense is left out.
@@ -44,8 +45,9 @@ void thread_names__done(struct thread_names *n);
 /* thread_names__find - borrowed; NULL: it has none. */
 const char *thread_names__find(const struct thread_names *n, uint64_t thread_id);
 
-/* thread_names__by_tid - sort them by native_id; then it is thread_names__of_tid() that finds. */
+/* thread_names__by_tid - sort them by native_id; then it is thread_names__of_tid() that finds (borrowed, or
+ * NULL). */
 void thread_names__by_tid(struct thread_names *n);
-const char *thread_names__of_tid(const struct thread_names *n, uint32_t native_id);
+const struct thread_name *thread_names__of_tid(const struct thread_names *n, uint32_t native_id);
 
 #endif
