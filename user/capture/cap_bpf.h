@@ -137,9 +137,7 @@ struct cap_select {
 /**
  * cap_bpf__select - choose; programs that chosen processes execute are reported from here on
  *
- * A selection may be empty: then only processes that are followed are taken in.
- *
- * Return: 0; -E2BIG for more than PYE_SELECT_MAX of a sort.
+ * A selection may be empty: then only processes that are followed are taken in. Return: 0; -E2BIG for more than PYE_SELECT_MAX of a sort.
  */
 int cap_bpf__select(struct cap_bpf *c, const struct cap_select *rule);
 
@@ -170,8 +168,7 @@ void cap_bpf__begin(struct cap_bpf *c, pid_t pid, bool stays);
 /* cap_bpf__take_calls - from here on a chosen process is taken in by its first call (or mapping). */
 void cap_bpf__take_calls(struct cap_bpf *c);
 
-/* cap_bpf__chosen - the processes that run now and are chosen; @cb may return -ENOMEM to stop. 0, -ENOMEM, or why the
- * kernel does not list them, with a sentence. */
+/* cap_bpf__chosen - the processes that run now and are chosen; @cb may return -ENOMEM to stop. Refusals with a sentence. */
 int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ctx, struct err *e);
 
 /* cap_bpf__probed - a file has its probes for everybody. */
