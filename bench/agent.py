@@ -86,7 +86,11 @@ def cpu_s(pid):
 def bpf_s(pid):
     """In the kernel programs that it holds, while the kernel counts that."""
     programs = json.loads(subprocess.run(["bpftool", "-j", "prog", "show"], stdout=subprocess.PIPE, check=True).stdout)
-    return sum(p.get("run_time_ns", 0) for p in programs if pid in [owner["pid"] for owner in p.get("pids", [])]) / 1e9
+    held = set()
+    for info in pathlib.Path("/proc/%d/fdinfo" % pid).iterdir():
+        with contextlib.suppress(OSError):
+            held.update(map(int, re.findall(r"^prog_id:\s+(\d+)", info.read_text(), re.M)))
+    return sum(p.get("run_time_ns", 0) for p in programs if p["id"] in held) / 1e9
 
 
 @contextlib.contextmanager
