@@ -103,8 +103,39 @@ def test_the_user_and_where_the_interpreter_lives():
             head, line = run("list", process.pid).stdout.splitlines()
         exe = os.path.realpath(a_python()[0])
         assert (row["user"], row["file"]) == (user, exe)
-        assert head.split() == "PID USER PYTHON BUILD ENGINE WHERE INTERPRETER COMMAND".split()
+        assert head.split() == "PID USER PYTHON BUILD ENGINE INLINE WHERE INTERPRETER COMMAND".split()
         assert line.split()[:2] == [str(process.pid), user] and " %s " % exe in line
+
+
+def scope():
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as f:
+            return int(f.read())
+    except FileNotFoundError:
+        return 0
+
+
+CLOSED = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print('ready', flush=True); time.sleep(1000)"
+OPEN = CLOSED.replace("prctl(4, 0", "prctl(4, 1")
+
+
+@pytest.mark.parametrize("caps,code,why", [([], OPEN, None), ([], CLOSED, "closed to its own user"),
+                                           (["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"], OPEN, "capabilities")])
+def test_who_needs_no_privilege_for_the_inline_engine(caps, code, why, tmp_path):
+    """What list says of a process, and what its user then meets."""
+    drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    with pythons.running([*drop, *caps, *a_python(), "-c", code]) as (process, _):
+        row = listed()[process.pid]
+        line = run("list", process.pid).stdout.splitlines()[1]
+        done = subprocess.run([*drop, PYEBPF, "trace", "--engine", "inline", "-q", "-d", "200ms", "-o", tmp_path / "t.pyebpf",
+                               "-p", str(process.pid)], stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    if scope():
+        why = why or "ptrace_scope"
+    assert row["inline_by_owner"] == (why is None) == (" own " in line)
+    assert (why or "") in row.get("inline_by_owner_why_not", "")
+    assert (done.returncode == 0) == (why is None), done.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in pythons.names() if "13" in name or "14" in name or "3.11" in name])

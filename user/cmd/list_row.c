@@ -10,6 +10,7 @@
 #include "cpython/interp_names.h"
 #include "export/json.h"
 #include "inline/engine.h"
+#include "inline/permit.h"
 
 /* Of a command line in the table; all of it is in the JSON. */
 #define COMMAND_SHOWN 256
@@ -17,7 +18,7 @@
 /* Of the path of an interpreter; all of it is in the JSON. */
 #define PATH_SHOWN 256
 
-#define ROW_FORMAT "%7s  %-8s  %-8s  %-20s  %-6s  %-20s  %-24s  %s\n"
+#define ROW_FORMAT "%7s  %-8s  %-8s  %-20s  %-6s  %-6s  %-20s  %-24s  %s\n"
 
 static bool is_python(int err)
 {
@@ -34,6 +35,7 @@ static void describe(struct list_row *row)
 	proc_info_own_ns(&mnt_ns, &pid_ns);
 	row->other_mounts = row->info.mnt_ns && mnt_ns && row->info.mnt_ns != mnt_ns;
 	row->has_stubs = inline__is_left(row->info.pid, &row->stubs_read);
+	row->inline_barred = inline__owner_barred(row->info.pid);
 	row->other_pids = row->info.pid_ns && pid_ns && row->info.pid_ns != pid_ns;
 }
 
@@ -132,8 +134,8 @@ static void command_text(const struct list_row *row, char *out, size_t size)
 
 void list_row_print_head(FILE *out)
 {
-	fprintf(out, ROW_FORMAT, "PID", "USER", "PYTHON", "BUILD", "ENGINE", "WHERE", "INTERPRETER",
-		"COMMAND");
+	fprintf(out, ROW_FORMAT, "PID", "USER", "PYTHON", "BUILD", "ENGINE", "INLINE", "WHERE",
+		"INTERPRETER", "COMMAND");
 }
 
 void list_row__print(const struct list_row *row, FILE *out)
@@ -148,7 +150,8 @@ void list_row__print(const struct list_row *row, FILE *out)
 	text_escape(user, sizeof(user), row->user, strlen(row->user));
 	interp_show_path(row->in.path, file, sizeof(file));
 	fprintf(out, ROW_FORMAT, pid, user, row->in.version[0] ? row->in.version : "?", build,
-		row->err ? "-" : row->in.plan.engine, where, file[0] ? file : "?", command);
+		row->err ? "-" : row->in.plan.engine, row->err || row->inline_barred ? "-" : "own",
+		where, file[0] ? file : "?", command);
 	if (row->err)
 		fprintf(out, "%9swhy not: %s%s%s\n", "", row->e.what, row->e.hint[0] ? "; " : "",
 			row->e.hint);
@@ -213,6 +216,9 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 	if (!row->err) {
 		string(out, "engine", in->plan.engine);
 		string(out, "record_engine", "sample");
+		boolean(out, "inline_by_owner", !row->inline_barred);
+		if (row->inline_barred)
+			string(out, "inline_by_owner_why_not", row->inline_barred);
 		if (row->in.other[0])
 			string(out, "left_out", row->in.other);
 	}

@@ -21,6 +21,8 @@ struct list_row {
 	char user[64]; /* name, or number of one without; set by the caller */
 	char container[64];
 	bool other_mounts, other_pids; /* namespaces of its own */
+	const char
+		*inline_barred; /* why its user needs a privilege for --engine inline; NULL: none */
 	bool has_stubs, stubs_read; /* of the inline engine; and somebody reads what they write */
 	int err; /* why it cannot be traced; 0: @in is valid */
 	struct err e;

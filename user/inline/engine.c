@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,26 +74,33 @@ int inline_refuse(struct err *e, pid_t pid, const char *why)
 	return -PYE_EPLAN;
 }
 
-/* What a target must not have, before anything is written. */
-static int check_process(pid_t pid, bool held, struct err *e)
+const char *inline_unfit(pid_t pid, bool held)
 {
 	struct proc_info info;
 
 	if (!tsc_is_steady())
-		return inline_refuse(e, pid, "the processor's time stamp counter is not steady");
+		return "the processor's time stamp counter is not steady";
 	if (proc_info__read(pid, &info))
-		return err_set(e, -PYE_ETARGET, "process %d is gone", pid);
+		return "it is gone";
 	if (info.own_pid != pid)
-		return inline_refuse(e, pid, "it lives in another pid namespace");
+		return "it lives in another pid namespace";
 	if (!held && (info.state == 'T' || info.state == 't'))
-		return inline_refuse(e, pid, "it is stopped");
+		return "it is stopped";
 	if (!held && inline_status_number(pid, "TracerPid"))
-		return inline_refuse(e, pid, "another tracer is attached to it");
+		return "another tracer is attached to it";
 	if (inline_status_number(pid, "Seccomp"))
-		return inline_refuse(e, pid,
-				     "it has a seccomp filter, which may kill it for a system call "
-				     "that it does not make itself");
-	return 0;
+		return "it has a seccomp filter, which may kill it for a system call "
+		       "that it does not make itself";
+	return NULL;
+}
+
+static int check_process(pid_t pid, bool held, struct err *e)
+{
+	const char *why = inline_unfit(pid, held);
+
+	if (kill(pid, 0) && errno == ESRCH)
+		return err_set(e, -PYE_ETARGET, "process %d is gone", pid);
+	return why ? inline_refuse(e, pid, why) : 0;
 }
 
 /* One that begins or ends has no lock yet, or no more. */

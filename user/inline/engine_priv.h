@@ -13,6 +13,10 @@ int inline_refuse(struct err *e, pid_t pid, const char *why);
 /* inline_status_number - a line of /proc/PID/status; 0 also when there is none. */
 long inline_status_number(pid_t pid, const char *field);
 
+/* inline_unfit - what a target must not have, before anything is written: a sentence about it, or NULL. @held: it is
+ * stopped by us. Static text. */
+const char *inline_unfit(pid_t pid, bool held);
+
 /* inline_empty_string - its address in a process; 0: none. */
 uint64_t inline_empty_string(const struct maps *maps);
 
