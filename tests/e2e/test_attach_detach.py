@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attached and detached again and again while the target works, and beside another tracer: both are right, and nothing stays."""
+import json
+import os
+import pathlib
 import re
+import signal
 import subprocess
 import threading
 import time
 
 import pytest
 
+import exact_load
 import lib
 import machine
 
@@ -106,6 +111,39 @@ def test_bpftrace_beside_it(name, first, tmp_path):
     # the module's own call began before, so only its return is seen
     assert int(re.search(rb"@n: (\d+)", counted).group(1)) == sum(
         e["ev"] in (lib.ENTER if lib.family(name) == "3.8" else lib.LEAVE) for e in seen.events)
+
+
+def has_clocks(pid):
+    """Whether a process holds events of perf open."""
+    fds = pathlib.Path("/proc/%d/fd" % pid)
+    return any("[perf_event]" in os.readlink(fd) for fd in fds.iterdir())
+
+
+@pytest.mark.parametrize("command", ["trace", "record"])
+def test_perf_beside_it(command, tmp_path):
+    """It samples the same process by the clocks that our record uses: both see the program, and all of our events are there."""
+    out, flag, capture, data = (tmp_path / n for n in ("out", "flag", "t.pyebpf", "perf.data"))
+    name, = lib.pick("3.12")
+    with lib.started(lib.command(name) + [exact_load.LOAD, out, 1, 2, flag]) as target:
+        pid = int(target.stdout.readline())
+        with lib.started(["perf", "record", "-q", "-e", "cpu-clock", "-F", "999", "-p", pid, "-o", data], stderr=subprocess.PIPE) as perf:
+            lib.until(lambda: is_fine(perf) and has_clocks(perf.pid), "its clocks", 60)
+            with lib.started([lib.BINARY, command, "-o", capture, "-p", pid], stderr=subprocess.PIPE) as ours:
+                lib.until(lambda: is_fine(ours) and lib.waits_for_events(ours.pid), "our clocks", 60)
+                if command == "trace":
+                    lib.wait_attached(ours, pid)
+                flag.touch()
+                assert target.wait(60) == 0
+                lib.finish(ours)
+            perf.send_signal(signal.SIGINT)
+            perf.communicate(timeout=60)
+    theirs = lib.sh(["perf", "script", "-i", data, "-F", "pid"]).stdout.split()
+    assert theirs and set(theirs) == {b"%d" % pid}
+    if command == "trace":
+        exact_load.check_exact(lib.Trace(capture).whole(), exact_load.counted(out))
+    else:
+        on = [s for s in map(json.loads, lib.convert(capture).splitlines()) if s["ev"] == "sample" and s["state"] == "on"]
+        assert {"root", "branch"} <= {f["func"] for s in on for f in s["stack"]}
 
 
 def began(tracer, pid):
