@@ -380,7 +380,8 @@ def on_a_terminal(command, folder):
 
 
 def assert_harmless(output):
-    """The only control characters are ends of lines, and those of the progress line."""
+    """The only control characters are ends of lines, those of the progress line, and our own colours."""
+    output = re.sub(rb"\x1b\[(0|1|2|1;31|32|33)m", b"", output)
     output = output.replace(b"\r\x1b[K", b"").replace(b"\x1b[K", b"").replace(b"\r", b"").replace(b"\n", b"")
     text = output.decode("utf-8")
     assert not re.search("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e]", text), text
