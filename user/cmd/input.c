@@ -114,7 +114,9 @@ static bool limit_memory(uint64_t max_bytes, struct rlimit *was)
 {
 	struct rlimit limit;
 
-	if (!max_bytes || getrlimit(RLIMIT_DATA, was))
+	/* where less is allowed anyway, that is what runs out */
+	if (!max_bytes || getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur < max_bytes ||
+	    getrlimit(RLIMIT_DATA, was))
 		return false;
 	limit = *was;
 	limit.rlim_cur = data_bytes() + max_bytes;
