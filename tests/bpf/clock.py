@@ -42,9 +42,11 @@ def nap():
 
 def suspended():
     """Until a nap has taken a second: the machine was away."""
+    print("suspend", file=sys.stderr, flush=True)
     begin = time.monotonic()
-    while nap() < 1 and time.monotonic() < begin + LONGEST:
-        pass
+    while nap() < 1:
+        if time.monotonic() > begin + LONGEST:
+            sys.exit("nobody suspended the machine")
     return time.monotonic() - begin
 
 
@@ -92,12 +94,11 @@ def main():
     ap.add_argument("--pyebpf", required=True)
     ap.add_argument("--python", required=True)
     ap.add_argument("--work")
-    ap.add_argument("--suspended", action="store_true", help="somebody suspends the machine when it says so")
+    ap.add_argument("--suspended", action="store_true", help="somebody suspends the machine when \"suspend\" is said")
     args = ap.parse_args()
     with tempfile.TemporaryDirectory(dir=args.work) as args.work:
         wrong = judge_trace(args, "stepped") or judge_record(args, "stepped")
         if args.suspended and not wrong:
-            print("suspend", flush=True)
             wrong = judge_trace(args, "suspended")
     print("FAIL " + wrong if wrong else "clock: set forward and back by hours%s, all times as they were"
           % (", the machine suspended" if args.suspended else ""))

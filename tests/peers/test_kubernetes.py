@@ -369,12 +369,22 @@ def test_clickhouse_has_what_the_store_has(cluster, shard):
     assert in_clickhouse(cluster, shard)
 
 
+def connections(text):
+    """[(own address, own port, the other's, its port)] of all that ss shows, those that ended a moment ago, too."""
+    ends = [[end.rpartition(":") for end in line.split()[3:5]] for line in text.splitlines() if not line.startswith("LISTEN")]
+    return [(own[0], int(own[2]), peer[0], int(peer[2])) for own, peer in ends]
+
+
 def agents_peers(cluster):
-    """{(address, port)} of those that the agent talks to, and {address} of those that talk to it, now."""
-    pid = cluster.pid(cluster.agent())
-    text = subprocess.run(["nsenter", "--target", str(pid), "--net", "ss", "-tnH"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
-    ends = [[end.rpartition(":") for end in line.split()[3:5]] for line in text.splitlines()]
-    return {(peer[0], int(peer[2])) for own, peer in ends if int(own[2]) != PORT}, {peer[0] for own, peer in ends if int(own[2]) == PORT}
+    """{(address, port)} of those that the agent talks to, and {address} of those that talk to it. Who closes a connection keeps it
+    for a minute: that is the node, too."""
+    agent = cluster.agent()
+    pid, address = cluster.pid(agent), agent["status"]["podIP"]
+    text = subprocess.run(["nsenter", "--target", str(pid), "--net", "ss", "-tnaH"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
+    inside, outside = connections(text), connections(cluster.node.run("ss", "-tnaH").stdout)
+    there = {(peer, port) for _, own_port, peer, port in inside if own_port != PORT}
+    return there, ({peer for _, own_port, peer, _ in inside if own_port == PORT}
+                   | {own for own, _, peer, port in outside if (peer, port) == (address, PORT)})
 
 
 def test_all_traffic_of_the_agent_is_what_its_policies_let_through(cluster):
