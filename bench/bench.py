@@ -18,7 +18,7 @@ import samplers
 import stack_cost
 from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "fleet", "record"]
+PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "fleet", "node", "record"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 INLINE_TOOLS = [t for t in rows.TRACERS if t.startswith("pyebpf inline")]
 
@@ -186,6 +186,24 @@ def part_fleet(args, found, report):
          "%.2f s (first %.2f s; %.1f s of CPU)" % (query["seconds"], query["first_s"], query["server_cpu_s"]), "2 s"]])
 
 
+def part_node(args, found, report):
+    import full_node  # asks for what tests have
+    os.sched_setaffinity(0, ALLOWED)
+    r = report["node"] = full_node.run(args.node_seconds, args.image)
+    pin(CPU_TOOL)()
+    cost, churn, memory = r["cost"], r["churn"], r["cost"]["memory"]
+    table("The DaemonSet's agent on a Kubernetes node with %d pods, %d of them busy, for %.0f s" % (cost["pods"], full_node.BUSY, cost["seconds"]),
+          ["", "measured", "target"], [
+              ["CPU", "%.2f %% of a CPU, %.2f %% of that in the kernel" % (cost["cpu_pct"] + cost["bpf_pct"], cost["bpf_pct"]), "0.5 %"],
+              ["memory of its %d processes" % memory["processes"], "%.1f MB (its own %.1f)" % (memory["pss"] / 1e6, memory["own"] / 1e6), "64 MB"],
+              ["as the kubelet counts it", "%.1f MB" % (memory.get("cgroup", 0) / 1e6), "64 MB"],
+              ["start, up to the first window", "%.2f s of CPU" % cost["start_cpu_s"], ""],
+              ["the list of the node's pods", "%.0f kB" % (r["received_list"]["in"] / 1e3), ""],
+              ["the API server meanwhile", "%.0f bytes" % (cost["bytes"][1]["in"] - cost["bytes"][0]["in"]), ""],
+              ["a pod that goes and one that comes", "%.1f kB" % (churn["bytes_in"] / churn["pods"] / 1e3), ""],
+              *([what, n, ""] for what, n in r["requests"].items())])
+
+
 def show_samplers(block):
     table("Samplers, %s on %s; slowdown without any: %.2f (%.2f-%.2f)" % (
         block["workload"], block["python"], block["base_noise"][1], block["base_noise"][0], block["base_noise"][2]),
@@ -246,6 +264,8 @@ def parse():
     parser.add_argument("--probe-rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--agents", type=int, default=10000)
+    parser.add_argument("--node-seconds", type=float, default=120)
+    parser.add_argument("--image", default=None)
     parser.add_argument("--json", required=True)
     parser.add_argument("--build", required=True)
     args = parser.parse_args()
