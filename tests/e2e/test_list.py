@@ -7,6 +7,7 @@ import pathlib
 import pwd
 import shutil
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -121,16 +122,17 @@ OPEN = CLOSED.replace("prctl(4, 0", "prctl(4, 1")
 
 @pytest.mark.parametrize("caps,code,why", [([], OPEN, None), ([], CLOSED, "closed to its own user"),
                                            (["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"], OPEN, "capabilities")])
-def test_who_needs_no_privilege_for_the_inline_engine(caps, code, why, tmp_path):
+def test_who_needs_no_privilege_for_the_inline_engine(caps, code, why):
     """What list says of a process, and what its user then meets."""
     drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
     with pythons.running([*drop, *caps, *a_python(), "-c", code]) as (process, _):
         row = listed()[process.pid]
         line = run("list", process.pid).stdout.splitlines()[1]
-        done = subprocess.run([*drop, PYEBPF, "trace", "--engine", "inline", "-q", "-d", "200ms", "-o", tmp_path / "t.pyebpf",
-                               "-p", str(process.pid)], stderr=subprocess.PIPE, encoding="utf-8", check=False)
+        with tempfile.TemporaryDirectory() as folder:  # that user cannot pass through those of the other tests
+            os.chown(folder, 65534, 65534)
+            find = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]  # our file, wherever it lies
+            done = subprocess.run([*drop, *find, PYEBPF, "trace", "--engine", "inline", "-q", "-d", "200ms", "-o", folder + "/t.pyebpf",
+                                   "-p", str(process.pid)], stderr=subprocess.PIPE, encoding="utf-8", check=False)
     if scope():
         why = why or "ptrace_scope"
     assert row["inline_by_owner"] == (why is None) == (" own " in line)
