@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import common
+
 RATE = 1997
 PERF_EVENT = "7"  # BPF_PROG_TYPE_PERF_EVENT
 SYS_BPF, BPF_ENABLE_STATS = 321, 32
@@ -81,13 +83,7 @@ def main():
             cpus[0], children = cpu, []
             break
         children.append(pid)
-    os.sched_setaffinity(0, {cpus[0]})
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, -20)
-        with open("/proc/self/autogroup", "w") as f:
-            f.write("-20")
-    except OSError:
-        pass
+    common.pin(cpus[0])()
     down(int(sys.argv[1]) - 3, time.time() + float(sys.argv[2]))
     for pid in children:
         os.waitpid(pid, 0)

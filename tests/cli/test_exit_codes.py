@@ -4,10 +4,8 @@ import contextlib
 import pathlib
 import re
 import resource
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -65,21 +63,10 @@ def full_disk(pyebpf):
         return pyebpf("stats", "-", stdin=None, input=STACKS, stdout=full)
 
 
-def losses(pyebpf, tmp_path):
+def losses(_, tmp_path):
     """Events for which a small ring has no room, since nobody reads it."""
-    program = tmp_path / "p.py"
-    program.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.readline()\ndef f(): pass\n"
-                       "for i in range(100000): f()\n")
-    with lib.started([pyebpf.path, "trace", "-q", "--ring", "64K", "--fail-on-loss", "0", "-o", tmp_path / "x.pyebpf", "--",
-                      sys.executable, "-S", program], stdin=-1, stderr=-1) as tracer:
-        tracer.stdout.readline()
-        tracer.send_signal(signal.SIGSTOP)
-        tracer.stdin.write(b"\n")
-        tracer.stdin.flush()
-        time.sleep(1)
-        tracer.send_signal(signal.SIGCONT)
-        err = tracer.communicate(timeout=60)[1]
-        return subprocess.CompletedProcess([], tracer.returncode, "", err)
+    status, err = lib.lossy([sys.executable], tmp_path / "x.pyebpf", "-q", "--fail-on-loss", "0")
+    return subprocess.CompletedProcess([], status, "", err)
 
 
 def command_fails(pyebpf):

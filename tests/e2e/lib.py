@@ -298,6 +298,24 @@ def stop(process, expect=0, number=signal.SIGINT):
     return finish(process, expect)
 
 
+def lossy(python, capture, *options, status=0):
+    """Exit status and stderr of a trace that loses events: nobody reads its small ring while a program makes calls, which ends with
+    `status`."""
+    program = pathlib.Path(capture).with_suffix(".py")
+    program.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.readline()\ndef f(): pass\n"
+                       "for i in range(100000): f()\nsys.exit(%d)\n" % status)
+    with started([BINARY, "trace", "--ring", "64K", "-o", capture, *options, "--", *python, "-S", program],
+                 stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tracer:
+        tracer.stdout.readline()
+        tracer.send_signal(signal.SIGSTOP)
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        time.sleep(1)
+        tracer.send_signal(signal.SIGCONT)
+        err = tracer.communicate(timeout=60)[1]
+        return tracer.returncode, text(err)
+
+
 @functools.lru_cache(maxsize=4)
 def tick_times(out):
     """The times in ns that programs/ticks.py has left."""
