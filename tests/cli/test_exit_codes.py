@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exit codes of pyebpf(1), one after the other. test_errors.py has what is said with them, and more ways to each."""
 import contextlib
+import functools
 import pathlib
 import re
-import resource
 import subprocess
 import sys
 
@@ -30,13 +30,7 @@ def well(pyebpf):
 def no_memory(pyebpf):
     """At the first limit under which the program starts at all."""
     many = "".join("a%d;b;c%d 1\n" % (i, i) for i in range(60000))
-    for limit in range(4, 200):
-        size = limit << 20
-        done = pyebpf("stats", "-", "--max-input", "0", stdin=None, input=many,
-                      preexec_fn=lambda size=size: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
-        if done.returncode not in (127, -11, -9):
-            return done
-    return done
+    return lib.short_of_memory(functools.partial(pyebpf, "stats", "-", "--max-input", "0", stdin=None, input=many))
 
 
 def wrong_usage(pyebpf):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far long work is: one line on a terminal, which is gone at the end; nothing on a pipe, nothing with -q."""
+import functools
 import os
 import pty
 import re
@@ -108,11 +109,5 @@ def test_what_is_coloured(pyebpf, capture, slower):
 
 def test_memory_that_is_short_is_an_error_of_ours(capture):
     """Exit status 1, with a sentence: at the first limit under which the program starts at all."""
-    import resource  # pylint: disable=import-outside-toplevel
-
-    for limit in range(4, 200):
-        done = subprocess.run([lib.BINARY, "stats", capture], stderr=subprocess.PIPE, stdout=subprocess.PIPE, check=False,
-                              preexec_fn=lambda size=limit << 20: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
-        if done.returncode not in (127, -11, -9):
-            break
-    assert done.returncode == 1 and b"Cannot allocate memory" in done.stderr, (limit, done)
+    done = lib.short_of_memory(functools.partial(lib.sh, [lib.BINARY, "stats", capture]))
+    assert done.returncode == 1 and b"Cannot allocate memory" in done.stderr, done

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -314,6 +315,15 @@ def lossy(python, capture, *options, status=0):
         tracer.send_signal(signal.SIGCONT)
         err = tracer.communicate(timeout=60)[1]
         return tracer.returncode, text(err)
+
+
+def short_of_memory(run):
+    """What run(preexec_fn=...) gives at the first limit of address space under which the program starts at all."""
+    for limit in range(4, 200):
+        done = run(preexec_fn=lambda size=limit << 20: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
+        if done.returncode not in (127, -signal.SIGSEGV, -signal.SIGKILL):
+            break
+    return done
 
 
 @functools.lru_cache(maxsize=4)
