@@ -433,6 +433,20 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 	return err;
 }
 
+/* Else the first event in each page would take a page fault: as long as 300 events. */
+static void touch(struct inline_engine *e)
+{
+	volatile const uint8_t *tables = e->ring + 2 * e->ring_bytes;
+	uint64_t used = e->table_bytes ? IL_NODES - IL_FUNCS : 0;
+
+	if (e->timed)
+		used = IL_SPANS - IL_FUNCS;
+	for (uint64_t i = 0; i < used; i += PAGE_BYTES)
+		(void)tables[i]; /* they get memory now */
+	remote__touch(&e->remote, e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes + IL_SLACK);
+	remote__touch(&e->remote, e->base + IL_RING + 2 * e->ring_bytes, used);
+}
+
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
@@ -462,6 +476,8 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	if (!ret)
 		ret = second_calls(e, code_fd, ring_fd);
 	e->mapped = !ret;
+	if (!ret && !e->lazy)
+		touch(e);
 	return ret;
 }
 

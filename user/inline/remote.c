@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +27,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
+#define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
+#define TOUCH_MAX    512 /* places at once */
 #define STOP_NS	     3000000ull /* for all threads to stand still */
 #define STOP_TRIES   30
 #define STOP_LAST_NS 1000000000ull /* when that never was enough */
@@ -118,6 +121,22 @@ int remote__read(const struct remote *r, uint64_t at, void *to, size_t size)
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size)
 {
 	return pwrite(r->mem, from, size, (off_t)at) == (ssize_t)size ? 0 : -EFAULT;
+}
+
+void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes)
+{
+	struct iovec places[TOUCH_MAX];
+	uint8_t read[TOUCH_MAX];
+	uint64_t i = 0;
+
+	while (i < bytes) {
+		struct iovec here = { .iov_base = read };
+
+		for (; here.iov_len < TOUCH_MAX && i < bytes; i += AROUND_BYTES)
+			places[here.iov_len++] = (struct iovec){ (void *)(uintptr_t)(at + i), 1 };
+		if (process_vm_readv(r->pid, &here, 1, places, here.iov_len, 0) < 0)
+			return;
+	}
 }
 
 /* One that this thread does not block: it may be why a call was interrupted. */

@@ -63,6 +63,9 @@ void remote__close(struct remote *r);
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size); /* 0 or -EFAULT */
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size);
 
+/* remote__touch - pages of shared memory that exist are put into the target's page tables, which saves it the faults */
+void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes);
+
 /**
  * remote__stop - stop all threads; those born meanwhile, too
  *
