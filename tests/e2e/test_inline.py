@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import random
@@ -43,6 +44,41 @@ def test_exact(name, tmp_path):
         if prog.name in missing:
             continue
         assert lib.trace_exact.check(lib.BINARY, "inline", lib.command(name), str(prog), str(tmp_path)) > 10, prog.name
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13", "3.15"))
+def test_stacks_are_known_throughout(name, tmp_path):
+    """Finalizers, which run while a frame is cleared, too: they are on its caller's stack, not on one of their own."""
+    prog = lib.PROGRAMS / "exact" / "finalizers.py"
+    seen, done = lib.traced(lib.command(name) + ["-S", prog], tmp_path, *INLINE, "--on-full", "wait")
+    own = [e for e in seen.whole().events if e.get("file") == str(prog)]
+    first = min(i for i, e in enumerate(seen.events) if e.get("file") == str(prog))
+    last = max(i for i, e in enumerate(seen.events) if e.get("file") == str(prog))
+    assert not [e for e in seen.events[first:last] if e["ev"] in ("gap", "open")] and b"on no stack" not in done.stderr
+    deep = {name: {e["depth"] for e in own if e["ev"] == "call" and e["name"] == name} for name in ("main", "generate", "__del__")}
+    assert len(deep["main"]) == len(deep["generate"]) == 1 and min(deep["__del__"]) > min(deep["main"])
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
+def test_time_stamps(name, tmp_path):
+    """A call is between the moments that its caller has read before and behind it, within the microsecond that the clocks may be apart."""
+    out, prog = tmp_path / "out", tmp_path / "clock.py"
+    prog.write_text("import json, sys, time\n"
+                    "def call(): pass\n"
+                    "seen = []\n"
+                    "for _ in range(1500):\n"
+                    "    before = time.monotonic_ns()\n"
+                    "    call()\n"
+                    "    seen.append((before, time.monotonic_ns()))\n"
+                    "    time.sleep(0.001)\n"
+                    "json.dump(seen, open(sys.argv[1], 'w'))\n")
+    seen, _ = lib.traced(lib.command(name) + [prog, out], tmp_path, *INLINE, "--on-full", "wait")
+    own = [e for e in seen.whole().events if e.get("file") == str(prog) and e["name"] == "call"]
+    want = json.loads(out.read_text())
+    assert [e["ev"] for e in own] == ["call", "return"] * len(want)
+    off = [max(before - called["ts_ns"], left["ts_ns"] - behind)
+           for (before, behind), called, left in zip(want, own[::2], own[1::2])]
+    assert max(off) <= 1000, sorted(off)[-5:]
 
 
 @pytest.mark.parametrize("name", FAMILIES)

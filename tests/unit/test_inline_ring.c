@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "abi/event.h"
 #include "capture/cap_inline.h"
 #include "cpython/layouts.h"
 
@@ -171,12 +172,112 @@ static void test_ring__a_definition_too_long(void **state)
 	}
 }
 
+static uint64_t put_record(uint64_t at, uint64_t kind, uint64_t frame, uint64_t caller)
+{
+	put(at, at << 16 | (caller >> 3 & 0xffff));
+	put(at + 8, frame | kind);
+	return at + 16;
+}
+
+static uint64_t put_more(uint64_t at, uint64_t more, uint64_t frame, uint64_t w2, uint64_t w3)
+{
+	put_record(at, IL_MORE, more << 48 | frame, 0);
+	put(at + 16, w2);
+	put(at + 24, w3);
+	return at + 32;
+}
+
+#define OUTER	 0x7f0000001000ull
+#define SHIM	 (OUTER + 0x200)
+#define INNER	 (SHIM + 8 * 12ull)
+#define STRANGER 0x7f0000009000ull
+
+/* The numbers of the events and the walks in a batch. */
+static uint32_t read_events(uint32_t *seqs, uint32_t *walks)
+{
+	struct capture_batch batch;
+	const void *rec;
+	size_t at = 0;
+	uint32_t len, cnt = 0;
+
+	*walks = 0;
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
+	while ((rec = capture_record(&batch, &at, &len))) {
+		const struct pye_head *head = rec;
+
+		*walks += head->kind == PYE_REC_WALK;
+		if (head->kind == PYE_REC_ENTRY || head->kind == PYE_REC_EXIT)
+			seqs[cnt++] = head->seq;
+	}
+	return cnt;
+}
+
+/* The end of a frame that is on no stack is a loss, which the numbers show, and the stack is shown anew. */
+static void test_ring__an_end_of_nothing(void **state)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	for (unsigned int minor = 11; minor <= 15; minor++) {
+		begin(minor);
+		at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+		at = put_record(at, IL_CALL, OUTER, 0);
+		at = put_more(at, IL_UNWIND, STRANGER, 0, 4096);
+		at = put_record(at, IL_RETURN, STRANGER, 0);
+		at = put_record(at, IL_RETURN, OUTER, 0);
+		t.engine.shared->head = at;
+		assert_int_equal(read_events(seqs, &walks), 2);
+		assert_int_equal(seqs[0], 0);
+		assert_int_equal(seqs[1], 3);
+		assert_int_equal(walks, 1);
+		assert_int_equal(cap_inline__unmatched(t.cap), 2);
+		cap_inline__free(t.cap);
+	}
+}
+
+/* That of a frame for which no recursion was left, or of the interpreter's own below `__init__`, is none. */
+static void test_ring__ends_that_show_nothing(void **state)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	for (unsigned int minor = 11; minor <= 15; minor++) {
+		uint64_t first, wanted = 2;
+
+		begin(minor);
+		first = t.in.layout.co_code_adaptive - (minor <= 12 ? 2u : 0u);
+		at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+		at = put_record(at, IL_CALL, OUTER, 0);
+		at = put_more(at, IL_UNWIND, STRANGER, 0, first);
+		if (minor >= 13) { /* the finalizer of what INNER held comes between the two ends */
+			at = put_record(at, IL_CALL, INNER, SHIM);
+			at = put_record(at, IL_RETURN, INNER, 0);
+			at = put_record(at, IL_CALL, STRANGER, SHIM);
+			at = put_record(at, IL_RETURN, STRANGER, 0);
+			at = put_record(at, IL_RETURN, SHIM, 0);
+			wanted = 6;
+		}
+		at = put_record(at, IL_RETURN, OUTER, 0);
+		t.engine.shared->head = at;
+		assert_int_equal(read_events(seqs, &walks), wanted);
+		for (uint32_t i = 0; i < wanted; i++)
+			assert_int_equal(seqs[i], i);
+		assert_int_equal(walks, 0);
+		assert_int_equal(cap_inline__unmatched(t.cap), 0);
+		cap_inline__free(t.cap);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_ring__any_bytes),
 		cmocka_unit_test(test_ring__records_in_any_order),
 		cmocka_unit_test(test_ring__a_definition_too_long),
+		cmocka_unit_test(test_ring__an_end_of_nothing),
+		cmocka_unit_test(test_ring__ends_that_show_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

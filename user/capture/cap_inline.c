@@ -128,6 +128,11 @@ uint64_t cap_inline__lost(const struct cap_inline *c)
 	return c->e->shared->lost_other;
 }
 
+uint64_t cap_inline__unmatched(const struct cap_inline *c)
+{
+	return c->unmatched;
+}
+
 unsigned int cap_inline__backlog(const struct cap_inline *c)
 {
 	uint64_t used = c->e->shared->head - c->tail;
@@ -135,9 +140,9 @@ unsigned int cap_inline__backlog(const struct cap_inline *c)
 	return used >= c->e->ring_bytes ? 100 : (unsigned int)(used * 100 / c->e->ring_bytes);
 }
 
-void cap_inline__adjust(struct cap_inline *c)
+void cap_inline__adjust(struct cap_inline *c, const struct clock_pair *now)
 {
-	inline_clock__adjust(&c->clock);
+	inline_clock__add(&c->clock, now);
 }
 
 void cap_inline__recount(struct cap_inline *c)
@@ -398,7 +403,9 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 	case IL_UNWIND:
 		if (!c->now)
 			return 0;
-		track_unwind(c, ts, frame, c->slots[w2 & 0xffff], bits, w2 & IL_GENERATOR);
+		track_unwind(
+			c, ts, frame, bits,
+			&(struct track_end_of){ c->slots[w2 & 0xffff], w2 & IL_GENERATOR, r->w3 });
 		return sizeof(*r);
 	case IL_THROW:
 		if (!c->now)

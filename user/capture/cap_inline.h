@@ -15,6 +15,7 @@
 
 #include "abi/pylayout.h"
 #include "capture/capture.h"
+#include "capture/inline_clock.h"
 #include "inline/engine.h"
 
 struct cap_inline;
@@ -61,7 +62,14 @@ uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new);
 struct cap_inline_frame {
 	uint64_t frame;
 	uint32_t code;
+	uint32_t shim; /* cap_inline_shim() of a frame of the interpreter's own right above; 0: none is known */
 };
+
+/* cap_inline_shim - what is kept of one: that of `__init__` shows no events but its end */
+static inline uint32_t cap_inline_shim(uint64_t frame)
+{
+	return (uint32_t)(frame >> 3 & 0xffff) | 1u << 16;
+}
 
 /**
  * cap_inline__stack - what a thread's stack is, while it is stopped
@@ -98,11 +106,14 @@ void cap_inline__finals(struct cap_inline *c, void (*cb)(void *ctx, uint32_t tix
 /* cap_inline__reap - threads that have ended and whose events are read. Every second. */
 void cap_inline__reap(struct cap_inline *c);
 
-/* cap_inline__adjust - the clocks against each other. Every second. */
-void cap_inline__adjust(struct cap_inline *c);
+/* cap_inline__adjust - the clocks against each other, before what has come until then is read. Every few ms. */
+void cap_inline__adjust(struct cap_inline *c, const struct clock_pair *now);
 
 /* cap_inline__lost - events of threads that could not be told apart. */
 uint64_t cap_inline__lost(const struct cap_inline *c);
+
+/* cap_inline__unmatched - ends of frames that nothing was known of; each is a loss of its thread, too. */
+uint64_t cap_inline__unmatched(const struct cap_inline *c);
 
 /* cap_inline__backlog - how full the ring is, 0 to 100. */
 unsigned int cap_inline__backlog(const struct cap_inline *c);

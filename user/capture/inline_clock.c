@@ -7,8 +7,8 @@
 #define TRIES	 9
 #define BEGIN_US 5000
 
-/* Both clocks at one moment: the try that took the least time, its middle. */
-static struct clock_pair read_both(void)
+/* The try that took the least time, its middle. */
+struct clock_pair inline_clock__read(void)
 {
 	struct clock_pair best = { 0 };
 	uint64_t least = UINT64_MAX;
@@ -35,22 +35,33 @@ static uint64_t rate_between(const struct clock_pair *a, const struct clock_pair
 
 void inline_clock__begin(struct inline_clock *c)
 {
-	struct clock_pair now;
+	struct clock_pair first = inline_clock__read();
 
-	c->first = read_both();
 	usleep(BEGIN_US);
-	now = read_both();
-	c->from = now;
-	c->next.tsc = 0;
-	c->rate = rate_between(&c->first, &now);
+	c->from = inline_clock__read();
+	c->first = c->cnt = 0;
+	c->rate = rate_between(&first, &c->from);
 }
 
-void inline_clock__adjust(struct inline_clock *c)
+void inline_clock__add(struct inline_clock *c, const struct clock_pair *now)
 {
-	struct clock_pair now = read_both();
+	const struct clock_pair *last = &c->from;
 
-	if (c->next.tsc || now.tsc <= c->first.tsc)
-		return; /* nobody has read up to the last one yet */
-	c->next = now;
-	c->next_rate = rate_between(&c->first, &now);
+	if (c->cnt == INLINE_CLOCK_PAIRS)
+		c->cnt--; /* a longer line instead */
+	if (c->cnt)
+		last = &c->to[(c->first + c->cnt - 1) % INLINE_CLOCK_PAIRS];
+	if (now->tsc <= last->tsc || now->ns <= last->ns)
+		return; /* the clocks of two processors */
+	c->to[(c->first + c->cnt++) % INLINE_CLOCK_PAIRS] = *now;
+	if (c->cnt == 1)
+		c->rate = rate_between(&c->from, now);
+}
+
+void inline_clock__next(struct inline_clock *c)
+{
+	c->from = c->to[c->first];
+	c->first = (c->first + 1) % INLINE_CLOCK_PAIRS;
+	if (--c->cnt)
+		c->rate = rate_between(&c->from, &c->to[c->first]);
 }

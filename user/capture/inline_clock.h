@@ -1,32 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the time stamp counter to CLOCK_MONOTONIC. */
+/*
+ * From the time stamp counter to CLOCK_MONOTONIC, whose rate changes as time is kept: both are read every few ms, and
+ * what lies between two such moments is interpolated. Only what came after the last one is extrapolated.
+ */
 #ifndef PYEBPF_CAPTURE_INLINE_CLOCK_H
 #define PYEBPF_CAPTURE_INLINE_CLOCK_H
 
 #include <stdint.h>
+
+#define INLINE_CLOCK_PAIRS 64
 
 struct clock_pair {
 	uint64_t tsc, ns;
 };
 
 struct inline_clock {
-	struct clock_pair first; /* the rate is taken from here to now: the longer, the better */
-	struct clock_pair from, next; /* the line that is used, and from when on the next one is */
-	uint64_t rate, next_rate; /* ns per tick << 32 */
+	struct clock_pair from; /* of the line that is used */
+	uint64_t rate; /* ns per tick << 32 */
+	struct clock_pair to[INLINE_CLOCK_PAIRS]; /* a queue: where the next lines begin */
+	uint32_t first, cnt; /* of the queue */
 };
 
-/* inline_clock__begin - takes some ms. inline_clock__adjust - now and then, every second say. */
+/* inline_clock__read - both clocks at one moment, within some 10 ns */
+struct clock_pair inline_clock__read(void);
+
+/* inline_clock__begin - takes some ms */
 void inline_clock__begin(struct inline_clock *c);
-void inline_clock__adjust(struct inline_clock *c);
+
+/* inline_clock__add - one more moment, later than those before; best before what has come until then is converted.
+ * Those that nobody has read up to yet give way when they are too many. */
+void inline_clock__add(struct inline_clock *c, const struct clock_pair *now);
+
+/* inline_clock__next - for inline_clock__ns(): the next line */
+void inline_clock__next(struct inline_clock *c);
 
 /* inline_clock__ns - rising arguments, but for a few microseconds; none before begin() */
 static inline uint64_t inline_clock__ns(struct inline_clock *c, uint64_t tsc)
 {
-	if (tsc >= c->next.tsc && c->next.tsc) {
-		c->from = c->next;
-		c->rate = c->next_rate;
-		c->next.tsc = 0;
-	}
+	while (c->cnt && tsc >= c->to[c->first].tsc)
+		inline_clock__next(c);
 	if (tsc < c->from.tsc)
 		return c->from.ns -
 		       (uint64_t)(((unsigned __int128)(c->from.tsc - tsc) * c->rate) >> 32);

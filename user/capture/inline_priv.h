@@ -7,7 +7,6 @@
 
 #include "abi/event.h"
 #include "capture/cap_inline.h"
-#include "capture/inline_clock.h"
 
 struct track_stack {
 	struct cap_inline_frame *frames; /* outermost first; owned */
@@ -55,7 +54,7 @@ struct cap_inline {
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	int failed; /* of memory, for the batch at hand */
-	uint64_t dropped; /* exits of frames that never ran */
+	uint64_t unmatched; /* ends of frames that are on no stack, and had to be */
 	const struct cap_inline_taker *taker; /* NULL: none */
 };
 
@@ -87,8 +86,13 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		 uint32_t bits);
 void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub);
 void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
-void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits,
-		  bool generator);
+struct track_end_of {
+	uint32_t code;
+	bool generator;
+	uint64_t instr; /* bytes from the code object to where it was; 0: not known */
+};
+void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bits,
+		  const struct track_end_of *of);
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
 void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code);
 void track_end(struct cap_inline *c, struct track *t, uint64_t ts);

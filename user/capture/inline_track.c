@@ -22,6 +22,7 @@
 #define NEAR	    64 /* frames that are looked through; exits do not go missing in rows */
 #define SHIM_MIN    10 /* words of the frame of an `__init__` shim, about */
 #define SHIM_MAX    20
+#define SHIM	    cap_inline_shim(0)
 
 static void fill_head(struct pye_head *h, const struct track *t, uint64_t ts, uint32_t kind,
 		      uint32_t sub, uint64_t frame)
@@ -119,7 +120,7 @@ static void push(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t
 		s->frames = more;
 		s->size = size;
 	}
-	s->frames[s->cnt++] = (struct cap_inline_frame){ frame, code };
+	s->frames[s->cnt++] = (struct cap_inline_frame){ frame, code, 0 };
 }
 
 static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t code,
@@ -249,6 +250,14 @@ static bool is_shim(const struct cap_inline *c, uint64_t frame, uint32_t bits)
 	return c->e->in->layout.minor >= 13 && words >= SHIM_MIN && words <= SHIM_MAX;
 }
 
+/* The shim above the top of the stack. */
+static bool is_known_shim(const struct track *t, uint32_t hash)
+{
+	const struct track_stack *s = &t->stack;
+
+	return s->cnt && s->frames[s->cnt - 1].shim == (hash | SHIM);
+}
+
 /* Make the stack that of a frame whose caller has this hash. */
 static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
 {
@@ -256,8 +265,12 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 
 	if (s->cnt ? FRAME_HASH(top(s)) == bits : !bits && !s->cut)
 		return;
-	if (s->cnt && bits && is_shim(c, frame, bits))
+	if (is_known_shim(t, bits))
+		return; /* what `__init__` held is freed, and has a finalizer */
+	if (s->cnt && bits && is_shim(c, frame, bits)) {
+		s->frames[s->cnt - 1].shim = bits | SHIM;
 		return;
+	}
 	other = bits ? parked_by(t, bits, false) : NULL;
 	if (other) {
 		swap_stacks(c, t, other);
@@ -325,22 +338,37 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	enter(c, t, ts, frame, code, sub, bits);
 }
 
-/* Of a shim, or of a frame that never began; or it was not on the stack any more when that was read, and
- * nothing is known of it but that it ends. */
-static void drop_exit(struct cap_inline *c, struct track *t)
+/*
+ * A frame that is not on its stack ends. It was not any more when that was read, in the middle of its end; or
+ * something went wrong here. What it shows is that the stack is not known: one event is missing, here.
+ */
+static void lose_end(struct cap_inline *c, struct track *t)
 {
-	c->dropped++;
-	if (t->resynced)
-		t->seq++;
+	c->unmatched += !t->resynced;
+	t->seq++;
 	t->resynced = false;
+	unknown_now(t, PYE_WALK_UNKNOWN);
+}
+
+/* No recursion is left: it was cleared before it ran. */
+static bool never_began(const struct cap_inline *c, uint64_t instr)
+{
+	const struct pye_pylayout *l = &c->e->in->layout;
+
+	/* to 3.12 it says which instruction was the last one, then which is next */
+	return instr && instr + (l->minor <= 12 ? 2 : 0) == l->co_code_adaptive;
 }
 
 void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 {
 	struct track *t = c->now;
 
+	if (is_known_shim(t, FRAME_HASH(frame)) && top(&t->stack) != frame) {
+		t->stack.frames[t->stack.cnt - 1].shim = 0;
+		return;
+	}
 	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, FRAME_HASH(frame))) {
-		drop_exit(c, t);
+		lose_end(c, t);
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
@@ -354,17 +382,19 @@ void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t co
 		track_throw(c, ts, frame, code, bits);
 }
 
-void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits,
-		  bool generator)
+void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bits,
+		  const struct track_end_of *of)
 {
 	struct track *t = c->now;
 
 	if (!find_frame(c, t, frame)) {
-		if (!generator) {
-			drop_exit(c, t);
+		if (never_began(c, of->instr))
+			return;
+		if (!of->generator) {
+			lose_end(c, t);
 			return;
 		}
-		track_throw(c, ts, frame, code, bits);
+		track_throw(c, ts, frame, of->code, bits);
 	}
 	leave(c, t, ts, frame, PYE_EXIT_UNWIND);
 }

@@ -139,8 +139,11 @@ static int take_thread(struct inline_member *m, const struct outside_thread *t,
 	for (uint32_t i = t->frame_cnt; i-- > 0;) {
 		uint32_t code = define(m, t->frames[i].code, names);
 
-		if (!code)
+		if (!code) {
+			if (cnt)
+				frames[cnt - 1].shim = cap_inline_shim(t->frames[i].frame);
 			continue;
+		}
 		frames[cnt].frame = shown[cnt].frame = t->frames[i].frame;
 		frames[cnt].code = shown[cnt].code = code;
 		cnt++;
@@ -324,6 +327,7 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 	assembler__process_end(r->as, m->pix, now);
 	settle(r);
 	r->lost += cap_inline__lost(m->cap);
+	r->unmatched += cap_inline__unmatched(m->cap);
 	inline_member__forget(m);
 }
 

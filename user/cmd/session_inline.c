@@ -20,7 +20,7 @@
 #define FOLLOW_BATCHES 4 /* of each, when others stand still until they are looked at */
 #define POLL_MS	       1
 #define SECOND_NS      1000000000ull
-#define ADJUST_NS      5000000ull
+#define ADJUST_NS      2000000ull
 
 static int open_capture(struct inline_run *r, int fd)
 {
@@ -131,17 +131,17 @@ static void keep(struct inline_run *r, uint64_t now)
 	r->t.dump_asked = false;
 }
 
-/* What the clocks' first 5 ms said of their rate is good for a few more; then for longer and longer. */
+/* A clock that is slewed runs by 500 ppm faster or slower at most: that is 1 us in 2 ms. */
 static void adjust(struct inline_run *r, uint64_t now)
 {
+	struct clock_pair pair;
+
 	if (now < r->adjust_ns)
 		return;
-	for (struct inline_member *m = r->members; m && r->adjust_ns; m = m->next)
-		cap_inline__adjust(m->cap);
-	r->adjust_step = r->adjust_step ? 2 * r->adjust_step : ADJUST_NS;
-	if (r->adjust_step > SECOND_NS)
-		r->adjust_step = SECOND_NS;
-	r->adjust_ns = now + r->adjust_step;
+	pair = inline_clock__read();
+	for (struct inline_member *m = r->members; m; m = m->next)
+		cap_inline__adjust(m->cap, &pair);
+	r->adjust_ns = now + ADJUST_NS;
 }
 
 /* -EILSEQ: what a ring holds cannot be trusted any more. */
@@ -222,10 +222,10 @@ static int loop(struct inline_run *r)
 
 		for (struct inline_member *m = r->members; m; m = m->next)
 			inline__alive(m->engine);
+		adjust(r, now);
 		any = err ? err : drain(r, r->follow ? FOLLOW_BATCHES : PASS_BATCHES);
 		if (any < 0)
 			return any;
-		adjust(r, now);
 		keep(r, now);
 		if (time_is_up(r, now))
 			break;
@@ -291,7 +291,14 @@ static int finish(struct inline_run *r, int err)
 
 static void report_oddities(const struct inline_run *r)
 {
+	uint64_t unmatched = r->unmatched;
+
 	run_say_odd(assembler__oddities(r->as));
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		unmatched += cap_inline__unmatched(m->cap);
+	if (unmatched)
+		log_warn("%llu frames ended that were on no stack: each is shown as a gap",
+			 (unsigned long long)unmatched);
 	if (r->t.engine.shared)
 		log_debug("slow path %llu times, waited %llu times",
 			  (unsigned long long)r->t.engine.shared->slow,

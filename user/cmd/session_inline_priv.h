@@ -45,10 +45,11 @@ struct inline_run {
 	struct inline_member *members; /* the first one is the one that was asked for */
 	uint32_t last_pix, round;
 	struct limits_run kept;
-	uint64_t flushed_ns, adjust_ns, adjust_step;
+	uint64_t flushed_ns, adjust_ns;
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
 	uint64_t lost; /* of members that are gone: events of threads that could not be told apart */
+	uint64_t unmatched; /* of the same: ends of frames that were on no stack */
 	const struct session_opcodes *opcodes; /* NULL: none */
 	struct inline_opcodes *instructions;
 	uint8_t chosen[OPCODE_CNT];

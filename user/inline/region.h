@@ -82,7 +82,8 @@ enum il_kind {
 enum il_more {
 	IL_SWITCH = 1, /* another thread goes on: w2 pthread_self(), w3 gettid() */
 	IL_DEF = 2, /* struct il_def */
-	IL_UNWIND = 3, /* w2: slot of the code | IL_GENERATOR */
+	IL_UNWIND =
+		3, /* w2: slot of the code | IL_GENERATOR; w3: its instruction, bytes from the code object; 0: not told */
 	IL_CLOSE = 4, /* w2: slot of the code */
 	IL_RETIRE = 5, /* w2: address of a code object that is freed */
 	IL_THROW = 6, /* w2: slot of the code; <= 3.11: a frame begins with an exception */

@@ -61,12 +61,13 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 	return 0;
 }
 
-/* The frame below, entries from C left out. */
+/* The frame below, entries from C left out: two in a row where a frame that C has called is cleared, and what it held has
+ * a finalizer. */
 PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
 {
 	uint64_t previous = AT(uint64_t, frame + p->f_previous);
 
-	if (previous && is_from_c(p, previous))
+	while (previous && is_from_c(p, previous))
 		previous = AT(uint64_t, previous + p->f_previous);
 	return previous >> 3 & 0xffff;
 }
@@ -207,7 +208,8 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 		if (AT(uint8_t, object + p->f_owner) == PYE_OWNER_GENERATOR)
 			slot |= IL_GENERATOR;
 		put_more(p, time | caller_bits(p, object),
-			 object | IL_MORE | (uint64_t)IL_UNWIND << 48, slot, 0);
+			 object | IL_MORE | (uint64_t)IL_UNWIND << 48, slot,
+			 AT(uint64_t, object + p->f_instr) - code_of(p, object));
 		break;
 	case INLINE_CLOSE:
 		slot = define(p, object, time);

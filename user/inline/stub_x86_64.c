@@ -139,18 +139,20 @@ static void slow_in_table(struct out *o, const struct frame *f, unsigned int kin
 		pop(o, volatile_regs[i]);
 }
 
-/* rax |= bits of the caller's frame; changes rdx */
+/* rax |= bits of the caller's frame, as caller_bits() of slow.c has them; changes rdx */
 static void caller_bits(struct out *o, const struct frame *f)
 {
-	uint32_t none, python;
+	uint32_t none, python, again;
 
 	LOAD(o, PREG_RDX, f->frame, f->l->f_previous);
+	again = o->at;
 	B(o, "\x48\x85\xd2"); /* test rdx, rdx */
 	none = jump(o, JE);
 	mem(o, false, "\x80", 1, PREG_RDI /* /7: cmp */, PREG_RDX, f->l->f_owner);
 	byte(o, 3);
 	python = jump(o, JB);
 	LOAD(o, PREG_RDX, PREG_RDX, f->l->f_previous);
+	back(o, again);
 	land(o, python);
 	land(o, none);
 	B(o, "\x48\xc1\xea\x03" /* shr rdx, 3 */
