@@ -167,8 +167,3 @@ def test_the_end_in_the_middle_of_forks(end, tmp_path):
             assert not test_inline.memfds(target.pid)
         flag.touch()
         assert target.stdout.readline() == b"fine\n" and target.wait(30) == 0
-
-
-def test_what_does_not_go_together():
-    done = lib.sh([lib.BINARY, "trace", *INLINE, "--opcodes", "all", "--", "true"])
-    assert done.returncode == 125 and b"-s" in done.stderr

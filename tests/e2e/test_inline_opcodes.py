@@ -170,6 +170,46 @@ def test_a_running_process(name, tmp_path):
     assert each and each[-1] >= 2e6, rows
 
 
+def family(form, out, name, *options, which="RESUME"):
+    """What the program and its children said of their calls of work(), and how pyebpf ended."""
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", which, "--on-full", "wait", "-s", *options, "--",
+                   *lib.command(name), lib.PROGRAMS / "inline_family.py", form, 2],
+                  env={**os.environ, "FAMILY_PYTHON": json.dumps([str(word) for word in lib.command(name)])})
+    assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("what, name", [("fork", n) for n in KNOWN if lib.family(n) in ("3.11", "3.13t", "3.14")] + [("both", ONE)])
+def test_children(what, name, tmp_path):
+    """-s: those of each process come with its number, of forked ones from where they were forked on."""
+    out = tmp_path / "t.ndjson"
+    said = family(what, out, name)
+    events, meta = lines_of(out)
+    work = collections.Counter(str(e["pid"]) for e in events if e["func"] == "work" and e["op"].startswith("RESUME"))
+    assert dict(work) == said and len(said) == (3 if what == "fork" else 5) and meta["lost"] == 0
+    alone = collections.Counter(e["pid"] for e in events if e["file"].endswith("inline_family.py"))
+    assert {str(pid) for pid in alone} == set(said)
+
+
+def test_children_as_tables(tmp_path):
+    """Summed over all of them."""
+    out = tmp_path / "t.txt"
+    said = family("fork", out, ONE, which="all")
+    rows = [line.split() for line in out.read_text().split("\n\n")[2].splitlines() if line.endswith("(work)")]
+    assert sum(int(row[0]) for row in rows if row[6].startswith("RESUME")) == sum(said.values())
+    assert "and what it started" in out.read_text().splitlines()[0]
+
+
+def test_a_child_of_another_version(tmp_path):
+    other = next(n for n in KNOWN if pythons.version(n) != pythons.version(ONE))
+    out = tmp_path / "t.txt"
+    code = "import subprocess, sys; print(subprocess.run(sys.argv[1:], stdout=-1).stdout.decode())"
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", "RESUME", "-s", "--", *lib.command(ONE), "-c", code,
+                   *lib.command(other), "-S", "-c", "print(7)"])
+    assert done.returncode == 0 and b"7" in done.stdout and b"another one" in done.stderr, lib.text(done.stderr)
+    assert "RESUME" in out.read_text()
+
+
 def test_what_is_lost_is_counted(tmp_path):
     """Without a reader's time events are dropped, the rest is right: never more of one than there were."""
     path, prog = tmp_path / "t.txt", tmp_path / "p.py"
@@ -185,8 +225,7 @@ def test_what_is_lost_is_counted(tmp_path):
 
 @pytest.mark.parametrize("options, reason", [
     (["--opcodes", "all"], "--engine inline"), ([*INLINE, "--opcodes", "all", "--count"], "--count"),
-    ([*INLINE, "--opcodes", "all", "-f", "firefox"], "ndjson"), ([*INLINE, "--opcodes", "all", "--keep-capture"], "no capture"),
-    ([*INLINE, "--opcodes", "all", "-s"], "-s")])
+    ([*INLINE, "--opcodes", "all", "-f", "firefox"], "ndjson"), ([*INLINE, "--opcodes", "all", "--keep-capture"], "no capture")])
 def test_what_does_not_go_together(options, reason):
     done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)

@@ -174,10 +174,24 @@ void cap_inline__recount(struct cap_inline *c)
 	c->now = NULL;
 }
 
+/* Its instructions and code objects end with it. */
+static void end_taken(struct cap_inline *c)
+{
+	const struct track *t;
+	const struct code_of *code;
+
+	for (t = c->threads; t; t = t->hh.next)
+		c->failed = c->taker->end(c->taker->ctx, t->tix, 0) ?: c->failed;
+	for (code = c->codes; code; code = code->hh.next)
+		c->failed = c->taker->retired(c->taker->ctx, code->id) ?: c->failed;
+}
+
 void cap_inline__end(struct cap_inline *c)
 {
 	struct track *t, *next;
 
+	if (c->taker)
+		end_taken(c);
 	HASH_ITER(hh, c->threads, t, next)
 	{
 		if (!t->announced)
@@ -368,6 +382,7 @@ static uint32_t on_opcode(struct cap_inline *c, uint64_t what, uint32_t bits, ui
 		return 0;
 	o.tix = c->now->tix;
 	o.tid = (uint32_t)c->now->key.tid;
+	o.pid = (uint32_t)c->pid;
 	if ((what & 7) == IL_OPCODE_END) {
 		c->failed = c->taker->end(c->taker->ctx, o.tix, o.tsc) ?: c->failed;
 		return sizeof(struct il_rec);

@@ -35,7 +35,7 @@ void cap_inline__use(struct cap_inline *c, struct inline_engine *e);
 /* An instruction that begins. */
 struct cap_inline_opcode {
 	uint64_t tsc, ts_ns;
-	uint32_t tix, tid, code;
+	uint32_t tix, tid, pid, code;
 	uint32_t depth; /* frames of its thread, its own included */
 	uint32_t frame; /* 16 bits of its address */
 	uint64_t at; /* bytes from the code object's address */
@@ -49,7 +49,8 @@ struct cap_inline_taker {
 	int (*lines)(void *ctx, uint32_t code, const uint8_t *table, uint32_t len);
 	int (*retired)(void *ctx, uint32_t code);
 	int (*begin)(void *ctx, const struct cap_inline_opcode *o);
-	int (*end)(void *ctx, uint32_t tix, uint64_t tsc); /* of the thread's last one */
+	int (*end)(void *ctx, uint32_t tix,
+		   uint64_t tsc); /* of the thread's last one; @tsc 0: unseen */
 	void (*lost)(void *ctx, uint64_t events); /* here and there, of any thread */
 };
 

@@ -42,7 +42,9 @@ struct running {
 };
 
 struct inline_opcodes {
-	struct inline_engine *e;
+	struct pye_pylayout layout;
+	uint64_t tsc_hz; /* 0: not known yet */
+	double cost; /* ticks */
 	const struct opcode_name *names;
 	inline_opcode_fn each;
 	void *ctx;
@@ -61,9 +63,14 @@ struct inline_opcodes {
 
 static double ns_of(const struct inline_opcodes *o, uint64_t ticks, uint64_t cnt)
 {
-	double own = (double)ticks - (double)cnt * o->e->opcode_cost;
+	double own = (double)ticks - (double)cnt * o->cost;
 
-	return own > 0 ? own * SECOND_NS / (double)o->e->tsc_hz : 0;
+	return own > 0 ? own * SECOND_NS / (double)o->tsc_hz : 0;
+}
+
+static double ns_of_cost(const struct inline_opcodes *o)
+{
+	return o->tsc_hz ? o->cost * SECOND_NS / (double)o->tsc_hz : 0;
 }
 
 /* --- code objects --- */
@@ -72,8 +79,8 @@ static int text_of(struct inline_opcodes *o, const struct il_str *str, const uin
 		   uint32_t *id)
 {
 	char text[PYSTR_SIZE];
-	size_t len = pystr_decode(&o->e->in->layout, str->state, str->length, data, str->bytes,
-				  text, sizeof(text));
+	size_t len = pystr_decode(&o->layout, str->state, str->length, data, str->bytes, text,
+				  sizeof(text));
 
 	return strpool__add(&o->strings, text, len, id);
 }
@@ -210,7 +217,7 @@ static int on_retired(void *ctx, uint32_t id)
 static int counter_of(struct inline_opcodes *o, struct code *code,
 		      const struct cap_inline_opcode *b, uint32_t *index)
 {
-	uint64_t first = o->e->in->layout.co_code_adaptive, offset = b->at - first;
+	uint64_t first = o->layout.co_code_adaptive, offset = b->at - first;
 	struct counter *c;
 
 	*index = idmap__find(&code->index, offset << 8 | b->opcode);
@@ -255,6 +262,7 @@ static int end(struct inline_opcodes *o, struct running *r, uint64_t tsc)
 			.seq = r->seq,
 			.ts_ns = r->begun.ts_ns,
 			.tid = r->begun.tid,
+			.pid = r->begun.pid,
 			.depth = r->begun.depth,
 			.line = c->line,
 			.offset = c->offset,
@@ -336,7 +344,7 @@ static int on_begin(void *ctx, const struct cap_inline_opcode *b)
 	if (err)
 		return err;
 	code = find_code(o, b->code);
-	if (!code || b->at < o->e->in->layout.co_code_adaptive)
+	if (!code || b->at < o->layout.co_code_adaptive)
 		return -EILSEQ;
 	err = counter_of(o, code, b, &r->counter);
 	if (err)
@@ -368,7 +376,7 @@ static void on_lost(void *ctx, uint64_t events)
 
 /* --- as a whole --- */
 
-int inline_opcodes__new(struct inline_opcodes **out, struct inline_engine *e,
+int inline_opcodes__new(struct inline_opcodes **out, const struct pye_pylayout *layout,
 			const struct opcode_name *names, inline_opcode_fn each, void *ctx)
 {
 	struct inline_opcodes *o = calloc(1, sizeof(*o));
@@ -380,7 +388,7 @@ int inline_opcodes__new(struct inline_opcodes **out, struct inline_engine *e,
 		inline_opcodes__free(o);
 		return err;
 	}
-	o->e = e;
+	o->layout = *layout;
 	o->names = names;
 	o->each = each;
 	o->ctx = ctx;
@@ -409,6 +417,14 @@ void inline_opcodes__free(struct inline_opcodes *o)
 	free(o->rows);
 	free(o->shown);
 	free(o);
+}
+
+void inline_opcodes__measured(struct inline_opcodes *o, const struct inline_engine *e)
+{
+	if (o->tsc_hz)
+		return;
+	o->tsc_hz = e->tsc_hz;
+	o->cost = e->opcode_cost;
 }
 
 const struct cap_inline_taker *inline_opcodes__taker(struct inline_opcodes *o)
@@ -448,6 +464,7 @@ int inline_opcodes__sums(struct inline_opcodes *o, struct inline_opcodes_view *v
 					      .row_cnt = o->row_cnt,
 					      .cnt = o->seq,
 					      .untimed = o->untimed,
-					      .lost = o->lost };
+					      .lost = o->lost,
+					      .cost_ns = ns_of_cost(o) };
 	return err;
 }

@@ -27,7 +27,7 @@ struct inline_opcode_row {
 struct inline_opcode_event {
 	uint64_t seq; /* over all threads, from 0 on, in the order in which they began */
 	uint64_t ts_ns;
-	uint32_t tid, depth, line;
+	uint32_t tid, pid, depth, line;
 	uint64_t offset; /* of the instruction, in bytes */
 	const char *file, *qualname;
 	uint8_t opcode;
@@ -41,6 +41,7 @@ struct inline_opcodes_view {
 	const struct inline_opcode_row *rows;
 	uint32_t row_cnt;
 	uint64_t cnt, untimed, lost; /* lost: events of all kinds */
+	double cost_ns; /* of the probes, left out of each time */
 };
 
 /* Called for each, in the order of their ends; NULL: not wanted. 0, or an error that ends the run. */
@@ -48,12 +49,15 @@ typedef int (*inline_opcode_fn)(void *ctx, const struct inline_opcode_event *eve
 
 struct inline_opcodes;
 
-/* inline_opcodes__new - all borrowed; @e is or will be attached; @names: of its version. 0 or -ENOMEM */
-int inline_opcodes__new(struct inline_opcodes **out, struct inline_engine *e,
+/* inline_opcodes__new - @layout: copied; @names: of its version, borrowed. 0 or -ENOMEM */
+int inline_opcodes__new(struct inline_opcodes **out, const struct pye_pylayout *layout,
 			const struct opcode_name *names, inline_opcode_fn each, void *ctx);
 void inline_opcodes__free(struct inline_opcodes *o); /* NULL is fine */
 
-/* inline_opcodes__taker - for cap_inline__take(); borrowed */
+/* inline_opcodes__measured - the first one that was attached knows what the probes take; before anything is read. */
+void inline_opcodes__measured(struct inline_opcodes *o, const struct inline_engine *e);
+
+/* inline_opcodes__taker - for cap_inline__take(), of all processes of a run, which are of one version; borrowed */
 const struct cap_inline_taker *inline_opcodes__taker(struct inline_opcodes *o);
 
 /* inline_opcodes__sums - by now, what has not ended untimed. 0 or an error. */

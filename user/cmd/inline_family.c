@@ -184,6 +184,9 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		return -ENOMEM;
 	*m->in = *q->in;
 	err = inline_member__open(m);
+	if (err == -PYE_EVERSION)
+		err_set(&q->e, err,
+			"--opcodes shows one version of Python, and this is another one");
 	if (err) {
 		follow__go(r->follow, k->pid, 0);
 	} else {
@@ -191,6 +194,8 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		opts.parked = true;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
 	}
+	if (!err && r->instructions)
+		inline_opcodes__measured(r->instructions, m->engine);
 	if (!err) {
 		check_start(r, m);
 		m->attached = true;

@@ -71,9 +71,10 @@ int inline_member__open(struct inline_member *m)
 		err = tell_process(m);
 	if (!err)
 		err = cap_inline__new(&m->cap, m->pix, m->pid, &m->run->ids);
-	if (!err)
-		cap_inline__use(m->cap, m->engine);
-	return err;
+	if (err)
+		return err;
+	cap_inline__use(m->cap, m->engine);
+	return m->run->opcodes ? inline_run__opcodes(m->run, m) : 0;
 }
 
 /* The number of a code object on a stack; all threads are stopped, so it can be read. 0: the interpreter's own,

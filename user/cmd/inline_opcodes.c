@@ -67,6 +67,8 @@ static int each(void *ctx, const struct inline_opcode_event *event)
 	json_u64(b, event->seq);
 	outbuf__puts(b, ",\"ts\":");
 	json_u64(b, event->ts_ns);
+	outbuf__puts(b, ",\"pid\":");
+	json_u64(b, event->pid);
 	outbuf__puts(b, ",\"tid\":");
 	json_u64(b, event->tid);
 	outbuf__puts(b, ",\"depth\":");
@@ -201,8 +203,9 @@ static int put_tables(struct outbuf *b, const struct run *r, const struct inline
 
 	for (uint32_t i = 0; i < v->row_cnt; i++)
 		all_ns += v->rows[i].ns;
-	outbuf__printf(b, "%llu instructions of process %d (CPython %s) in %s; lost: %llu\n",
-		       (unsigned long long)v->cnt, r->pid, r->version.text,
+	outbuf__printf(b, "%llu instructions of process %d%s (CPython %s) in %s; lost: %llu\n",
+		       (unsigned long long)v->cnt, r->pid,
+		       r->opts->subprocesses ? " and what it started" : "", r->version.text,
 		       summary_duration(time, sizeof(time), s->duration_ns),
 		       (unsigned long long)s->lost);
 	outbuf__printf(
@@ -283,7 +286,7 @@ static int check_options(const struct session_opts *o, struct err *e)
 	if (limits_any(&o->limits) || filters_any(&o->filter))
 		return err_set(
 			e, -PYE_EUSAGE,
-			"--opcodes goes with -p or -- CMD, -d, --ring, --on-full and what says "
+			"--opcodes goes with -p or -- CMD, -s, -d, --ring, --on-full and what says "
 			"where the sums go");
 	return 0;
 }

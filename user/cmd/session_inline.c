@@ -98,16 +98,16 @@ static void flush(struct inline_run *r, uint64_t now)
 
 static int tell_sums(struct inline_run *r, bool last, struct err *e)
 {
-	struct session_sums s = { .last = last,
-				  .duration_ns = now_ns() - r->attached_ns,
-				  .cost_ns = r->t.engine.opcode_cost * 1e9 /
-					     (double)r->t.engine.tsc_hz };
+	struct session_sums s = { .last = last, .duration_ns = now_ns() - r->attached_ns };
 	struct inline_opcodes_view view;
 	int err = inline_opcodes__sums(r->instructions, &view);
 
 	if (err)
 		return err;
-	s.lost = view.lost + cap_inline__lost(r->members->cap);
+	s.cost_ns = view.cost_ns;
+	s.lost = view.lost + r->lost;
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		s.lost += cap_inline__lost(m->cap);
 	return r->opcodes->sums(r->opcodes->ctx, &view, &s, e);
 }
 
@@ -119,7 +119,7 @@ static void keep(struct inline_run *r, uint64_t now)
 
 	if (now - r->flushed_ns >= limits_flush_ns(&r->kept))
 		flush(r, now);
-	if (r->t.dump_asked && r->opcodes) {
+	if (r->t.dump_asked && r->instructions) {
 		err = tell_sums(r, false, &e);
 		if (err)
 			cmd_fail("trace", err, &e);
@@ -260,7 +260,7 @@ static int finish(struct inline_run *r, int err)
 	int ended = 0;
 
 	finish_members(r, err);
-	if (r->opcodes) {
+	if (r->instructions) {
 		ended = inline_opcodes__finish(r->instructions);
 		ended = ended ? ended : tell_sums(r, true, r->t.e);
 	}
@@ -305,7 +305,7 @@ static void report_oddities(const struct inline_run *r)
 			  (unsigned long long)r->t.engine.shared->waits);
 }
 
-static int check_options(const struct session_opts *o, bool opcodes, struct err *e)
+static int check_options(const struct session_opts *o, struct err *e)
 {
 	if (!o->command && o->pid_cnt != 1)
 		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process%s",
@@ -316,10 +316,8 @@ static int check_options(const struct session_opts *o, bool opcodes, struct err 
 			       "that are not named");
 	if (o->filter.thread)
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --thread");
-	if (o->record_rings || (opcodes && o->subprocesses))
-		return err_set(e, -PYE_EUSAGE, "%s does not go with %s",
-			       opcodes ? "--opcodes" : "--engine inline",
-			       opcodes && o->subprocesses ? "-s" : "--record-rings");
+	if (o->record_rings)
+		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --record-rings");
 	return 0;
 }
 
@@ -340,12 +338,18 @@ static bool is_detour(const char *name)
 	return false;
 }
 
-static int choose_opcodes(struct inline_run *r)
+int inline_run__opcodes(struct inline_run *r, struct inline_member *m)
 {
-	unsigned int minor = r->t.in.layout.minor;
+	unsigned int minor = m->in->layout.minor;
 	const struct opcode_name *names = opcode_names(minor);
 	int err;
 
+	if (r->instructions && minor != r->minor)
+		return -PYE_EVERSION;
+	if (r->instructions) {
+		cap_inline__take(m->cap, inline_opcodes__taker(r->instructions));
+		return 0;
+	}
 	if (!names)
 		return err_set(
 			r->t.e, -PYE_EPLAN,
@@ -358,12 +362,13 @@ static int choose_opcodes(struct inline_run *r)
 			       : r->chosen[i]				  ? STUB_OPCODE
 									  : STUB_OPCODE_END;
 	err = err ? err
-		  : inline_opcodes__new(&r->instructions, &r->t.engine, names, r->opcodes->each,
+		  : inline_opcodes__new(&r->instructions, &m->in->layout, names, r->opcodes->each,
 					r->opcodes->ctx);
 	if (err)
 		return err;
-	cap_inline__take(r->members->cap, inline_opcodes__taker(r->instructions));
-	return r->opcodes->begin(r->opcodes->ctx, &r->t.in, names, r->t.pid.given);
+	r->minor = minor;
+	cap_inline__take(m->cap, inline_opcodes__taker(r->instructions));
+	return r->opcodes->begin(r->opcodes->ctx, m->in, names, r->t.pid.given);
 }
 
 /* The process that was asked for, known by now: Python, or held at its entry point. */
@@ -373,13 +378,13 @@ static int attach(struct inline_run *r)
 	struct inline_opts opts;
 	int err = m ? inline_member__open(m) : -ENOMEM;
 
-	if (!err && r->opcodes)
-		err = choose_opcodes(r);
 	if (err)
 		return err;
 	inline_member__opts(m, &opts);
 	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
 	m->attached = !err;
+	if (!err && r->instructions)
+		inline_opcodes__measured(r->instructions, m->engine);
 	return err ? err : r->follow ? inline_family__begin(r, m) : 0;
 }
 
@@ -413,7 +418,7 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		   struct session_result *result, struct err *e)
 {
 	struct inline_run r = { .fd = fd, .opcodes = opcodes };
-	int err = check_options(opts, opcodes != NULL, e);
+	int err = check_options(opts, e);
 
 	if (err)
 		return err;

@@ -53,10 +53,15 @@ struct inline_run {
 	const struct session_opcodes *opcodes; /* NULL: none */
 	struct inline_opcodes *instructions;
 	uint8_t chosen[OPCODE_CNT];
+	unsigned int minor; /* of the version whose opcodes these are */
 	struct follow *follow; /* of the target; NULL: without -s */
 	struct inline_kin *kin;
 	unsigned int missed; /* children that could not be traced */
 };
+
+/* inline_run__opcodes - with --opcodes: a process gives its instructions; the first one says what names they have.
+ * 0; -PYE_EVERSION: it is of another version; or an error with its sentence. */
+int inline_run__opcodes(struct inline_run *r, struct inline_member *m);
 
 /* inline_member__new - the next process of the capture, known to nobody yet. @first: it uses what the run's target
  * has. NULL: no memory. */

@@ -123,6 +123,7 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->lazy = true;
 	e->remote.scratch = from->header->scratch;
 	e->remote.follow = opts->follow;
+	e->remote.park_ticks = inline_park_ticks(e);
 	e->header = malloc(IL_CODE_BYTES);
 	if (!e->header) {
 		follow__go(opts->follow, pid, 0);

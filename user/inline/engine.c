@@ -507,6 +507,12 @@ static int check_opcodes(struct inline_engine *e, const struct inline_plan *plan
 	return stub_opcode_cost(plan, &e->in->layout, all, e->locked, &e->opcode_cost, err);
 }
 
+/* With a dead pyebpf it goes on within a second, as with a full ring. */
+uint64_t inline_park_ticks(const struct inline_engine *e)
+{
+	return e->tsc_hz / 10 * 8;
+}
+
 static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts *opts,
 		   struct inline_plan *plan, struct err *err)
 {
@@ -521,6 +527,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		return ret;
 	e->remote.held = opts->held ? pid : 0;
 	e->remote.follow = opts->follow;
+	e->remote.park_ticks = inline_park_ticks(e);
 	e->lazy = opts->parked;
 	if (opts->parked) {
 		ret = remote__park(&e->remote);

@@ -26,6 +26,9 @@ int inline_open_fd(pid_t pid, int fd);
 /* inline_map_ring - our own view of the memory that is shared with the target. 0 or a negative errno. */
 int inline_map_ring(struct inline_engine *e, int fd);
 
+/* inline_park_ticks - for remote.park_ticks */
+uint64_t inline_park_ticks(const struct inline_engine *e);
+
 /* inline_fill_private - what the stubs read; with that they begin to write. 0 or -EFAULT. */
 int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts);
 

@@ -39,10 +39,11 @@ struct remote {
 	int status;
 	pid_t held; /* our child, which we trace all the time: its one thread; 0 = none */
 	struct follow *follow; /* its threads stay traced; borrowed; NULL: they are let go */
-	/* its one thread is kept from running on between calls: it waits in the code of the calls, for some seconds at
-	 * most without us, and would go on with these: */
+	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
+	 * without us, and would go on with these: */
 	bool parked, ran_on; /* ran_on: it went on by itself, we took too long */
 	struct user_regs_struct park;
+	uint64_t park_ticks; /* of the time stamp counter, that it waits for a sign of us: less than a second */
 };
 
 struct remote_call {
@@ -109,7 +110,7 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 		   uint64_t gone);
 
 /* remote__park - the one thread of a process that is followed, which stands still, does not run on before
- * remote__unpark(), unless that takes seconds. 0 or a negative errno. */
+ * remote__unpark(), unless we give no sign for park_ticks. 0 or a negative errno. */
 int remote__park(struct remote *r);
 
 /* remote__unpark - no more; it goes on when it is resumed. No error when it is not parked. */

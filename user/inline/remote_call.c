@@ -19,10 +19,11 @@
 #include "base/clock.h"
 #include "proc/maps.h"
 
-#define CALL_NS	      10000000000ull /* nobody stands still for it, but a busy machine takes its time */
-#define RED_ZONE      128
-#define SYSCALL_LEN   2
-#define PARK_LAPS     2 /* of 32 bits of the time stamp counter: some seconds */
+#define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
+#define RED_ZONE    128
+#define SYSCALL_LEN 2
+#define PARK_SHIFT \
+	24 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
 #define OUTSIDE_TRIES 1000
 #define OUTSIDE_US    20
 
@@ -62,10 +63,12 @@ __asm__(".pushsection .rodata\n"
 	"movq $1, (%rdi)\n"
 	"2: mov -8(%r12), %ebx\n" /* how long the thread is parked; 0: it is not */
 	"rdtsc\n"
-	"add %edx, %ebx\n"
+	"shrd $24, %edx, %eax\n" /* PARK_SHIFT */
+	"add %eax, %ebx\n"
 	"4: pause\n"
 	"rdtsc\n"
-	"cmp %ebx, %edx\n"
+	"shrd $24, %edx, %eax\n"
+	"cmp %ebx, %eax\n"
 	"jb 4b\n"
 	"lea (%r12,%r14), %rsp\n"
 	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
@@ -114,7 +117,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	run = regs;
 	if (r->parked) {
 		regs = r->park;
-		laps = PARK_LAPS;
+		laps = r->park_ticks >> PARK_SHIFT;
 	}
 	restart_by_hand(&regs);
 	memcpy(words, calls, table_bytes);
