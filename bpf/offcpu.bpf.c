@@ -37,14 +37,48 @@ static __always_inline void off_why(struct task_struct *task, bool preempted, st
 		why->futex = regs.di;
 }
 
+/* The stack that was kept goes into the ring. Not at the time that it is from: records are numbered as they are sent. */
+static __always_inline void kept_send(struct thread *t, struct task_struct *task)
+{
+	struct kept_stack *k = bpf_task_storage_get(&kept, task, 0, 0);
+	struct pye_head *head;
+	void *ring = ring_of(t);
+	u64 size;
+
+	t->off_kept = false;
+	if (!k)
+		return;
+	size = k->size;
+	barrier_var(size);
+	if (size > sizeof(k->rec)) /* verifier */
+		size = sizeof(k->rec);
+	head = (struct pye_head *)k->rec;
+	head->seq = t->seq++;
+	if (!ring || bpf_ringbuf_output(ring, k->rec, size, BPF_RB_NO_WAKEUP))
+		count(CNT_LOST_RING);
+}
+
+/* Shorter than what is asked for: all that is left of it is a number. What user space has half of needs the other half. */
+static __always_inline bool is_short(struct thread *t, u64 away)
+{
+	if (away >= wait_min_ns || (t->off_has_stack && !t->off_kept))
+		return false;
+	count(CNT_WAIT_SHORT);
+	count_many(CNT_WAIT_SHORT_NS, away);
+	t->off_kept = false;
+	return true;
+}
+
 /* The thread has the CPU again. In its own context, or still in that of the one before it: nobody else touches t. */
-static __always_inline void come_back(struct thread *t, u64 now)
+static __always_inline void come_back(struct thread *t, struct task_struct *task, u64 now)
 {
 	u64 away = now - t->off_ns, weight = away;
 	struct pye_wait_rec *rec;
 	void *ring = ring_of(t);
 
 	t->off_ns = 0;
+	if (is_short(t, away))
+		return;
 	if (t->off_has_stack) {
 		weight += t->off_debt_ns;
 		t->off_debt_ns = 0;
@@ -52,6 +86,8 @@ static __always_inline void come_back(struct thread *t, u64 now)
 		t->off_debt_ns += away;
 		return;
 	}
+	if (t->off_kept)
+		kept_send(t, task);
 	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
 	if (!rec) {
 		t->seq++;
@@ -74,11 +110,12 @@ static __always_inline void come_back(struct thread *t, u64 now)
  */
 __hidden void come_back_late(struct thread *t)
 {
-	u64 ran = bpf_get_current_task_btf()->se.sum_exec_runtime - t->off_ran_ns;
+	struct task_struct *task = bpf_get_current_task_btf();
+	u64 ran = task->se.sum_exec_runtime - t->off_ran_ns;
 	u64 now = bpf_ktime_get_ns();
 
 	count(CNT_RETURN_UNSEEN);
-	come_back(t, ran < now - t->off_ns ? now - ran : t->off_ns);
+	come_back(t, task, ran < now - t->off_ns ? now - ran : t->off_ns);
 }
 
 /* So many stacks a second of one thread, and some at once. */
@@ -126,11 +163,23 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	u64 now = bpf_ktime_get_ns();
 
 	if (t && t->off_ns)
-		come_back(t, now);
+		come_back(t, next, now);
 	t = is_unwanted() ? NULL : sampled_thread(); /* prev still has the CPU */
 	if (t)
 		leave(ctx, t, preempt, now);
 	budget_end(now);
+	return 0;
+}
+
+/* At the end, when no other program runs any more: stacks of waits that last, and are long enough by now. */
+SEC("iter/task")
+int send_kept(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t = task ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
+
+	if (t && t->off_ns && t->off_kept && bpf_ktime_get_ns() - t->off_ns >= wait_min_ns)
+		kept_send(t, task);
 	return 0;
 }
 

@@ -22,6 +22,8 @@ const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
 const volatile bool cfg_budget; /* there is a budget: the programs measure themselves */
 __u32 keep_ppm = KEEP_ALL;
 __u32 unwanted_any;
+__u64 wait_min_ns;
+struct kept_map kept SEC(".maps");
 const volatile __u32 cfg_native; /* PYE_TAKE_* */
 const volatile bool cfg_gil_only; /* of threads that hold the interpreter's lock */
 
@@ -116,6 +118,23 @@ static __always_inline void lock_take(struct sample_scratch *s)
 	bpf_probe_read_user(&s->rec.lock.parked, 8, (void *)(s->rec.futex - 8));
 }
 
+/* Not numbered, since it may never be sent. */
+static __always_inline bool sample_keep(struct thread *t, struct sample_scratch *s, u64 size)
+{
+	struct kept_stack *k;
+
+	barrier_var(size); /* verifier: what is compared is what is used */
+	if (size > sizeof(k->rec))
+		return false;
+	k = bpf_task_storage_get(&kept, bpf_get_current_task_btf(), 0,
+				 BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!k || bpf_probe_read_kernel(k->rec, size, &s->rec))
+		return false;
+	k->size = size;
+	t->off_kept = true;
+	return true;
+}
+
 static __always_inline void sample_send(struct thread *t, struct sample_scratch *s, u32 status)
 {
 	u32 cnt = s->rec.cnt, size;
@@ -127,6 +146,9 @@ static __always_inline void sample_send(struct thread *t, struct sample_scratch 
 	s->rec.head.ts_ns = bpf_ktime_get_ns();
 	*(u64 *)((void *)&s->rec + 8) = (u64)PYE_REC_SAMPLE << 48 | (u64)status << 56;
 	s->rec.head.tix = t->tix;
+	/* native frames are numbered with it, and go before it */
+	if (s->rec.state == PYE_SAMPLE_OFF && wait_min_ns && !cfg_native && sample_keep(t, s, size))
+		return;
 	s->rec.head.seq = t->seq++;
 	if (!ring || bpf_ringbuf_output(ring, &s->rec, size, BPF_RB_NO_WAKEUP))
 		count(CNT_LOST_RING);

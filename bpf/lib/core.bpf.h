@@ -107,7 +107,8 @@ struct thread {
 	u64 on_debt_ns; /* time on it that no sample stands for yet */
 	u32 off_tokens; /* stacks that may be taken now */
 	u16 off_reason; /* enum pye_off_reason */
-	u16 off_has_stack; /* it was taken when it left */
+	u8 off_has_stack; /* it was taken when it left */
+	u8 off_kept; /* and is in the table of kept stacks: it is sent when the wait is long enough */
 };
 
 /* Key: process, by its pid in pyebpf's pid namespace. Written by user space (attach) and by

@@ -54,6 +54,24 @@ static __always_inline struct thread *sampled_thread(void)
  */
 bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct off_cpu *why);
 
+/* A stack of a wait that has to be known to be long before it is sent, as it goes into the ring. Deeper ones are sent at once. */
+#define KEPT_FRAMES 120
+struct kept_stack {
+	u64 size; /* of what is used of: */
+	u64 rec[(PYE_SAMPLE_HEAD + KEPT_FRAMES * sizeof(struct pye_sample_frame)) / 8];
+};
+
+/* About 2 kB for each thread that has waited, where there is a threshold. */
+struct kept_map {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct kept_stack);
+};
+extern struct kept_map kept SEC(".maps");
+
+extern __u64 wait_min_ns; /* shorter waits are counted and left out; 0: none */
+
 /*
  * come_back_late - the current thread was seen leaving the CPU, and not coming back (t->off_ns is not 0), though it runs
  *

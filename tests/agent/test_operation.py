@@ -186,6 +186,56 @@ def test_waits_above_a_threshold(tmp_path):
     assert {r["function"]: r["self_ns"] for r in top["rows"]}["nap"] > 20e6, top["rows"]
 
 
+WAITER = """
+import sys, time
+def quick_nap():
+    begin = time.monotonic()
+    time.sleep(0.005)
+    return time.monotonic() - begin
+def last_wait():
+    time.sleep(1000)
+quick = 0
+while sys.stdin is not None:
+    quick += quick_nap() < 0.2
+    with open(sys.argv[1], "r+b") as f:
+        f.write(b"%012d" % quick)
+    try:
+        open(sys.argv[2]).close()
+        break
+    except OSError:
+        pass
+last_wait()
+"""
+
+
+@lib.needs_root
+def test_short_waits_end_in_the_kernel(tmp_path):
+    """Each that the program has seen itself is counted there and goes no further; the stack of one that lasts until the end comes all the
+    same."""
+    path, tally, stop, socket = tmp_path / "agent_waiting.py", tmp_path / "tally", tmp_path / "stop", tmp_path / "socket"
+    path.write_text(WAITER)
+    tally.write_text("%012d" % 0)
+    with lib.started([*lib.any_python(), path, tally, stop]), \
+         lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--listen", "", "--socket", socket, "--any-window", "--window", "1s",
+                      "--off-cpu", "250ms", "-r", "99", "--max-cpu", "100"], stderr=subprocess.PIPE) as process:
+        def status():
+            done = run("agent", "status", "--json", "--socket", socket)
+            return json.loads(done.stdout) if done.returncode == 0 else {"waits_short_total": 0}
+
+        lib.until(lambda: status()["waits_short_total"], "a short wait", 60)
+        counted, seen = status()["waits_short_total"], int(tally.read_text())
+        lib.until(lambda: int(tally.read_text()) >= seen + 50, "quick naps", 60)
+        seen = int(tally.read_text()) - seen
+        after = status()
+        assert after["waits_short_total"] - counted >= seen - 1
+        assert 0 < after["waits_short_seconds_total"] < 0.25 * after["waits_short_total"]
+        stop.touch()
+        time.sleep(1)  # above the threshold by then
+        lib.stop(process, number=signal.SIGTERM)
+    top = json.loads(run("fleet", "top", "--store", tmp_path / "store", "--service", "agent_waiting", "--json").stdout)
+    assert {r["function"]: r["self_ns"] for r in top["rows"]}["last_wait"] >= 250e6, top["rows"]
+
+
 CAPABILITIES = (2, 19, 38, 39, 40)  # dac_read_search, sys_ptrace, perfmon, bpf, checkpoint_restore
 
 

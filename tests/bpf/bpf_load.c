@@ -142,7 +142,8 @@ static int load(struct bpf_load_opts *opts, bool sampling)
 	{
 		const char *section = bpf_program__section_name(prog);
 		const char *name = bpf_program__name(prog);
-		bool samples = !strcmp(name, "list_waiting") || !strcmp(name, "find_inode") ||
+		bool samples = !strcmp(name, "list_waiting") || !strcmp(name, "send_kept") ||
+			       !strcmp(name, "find_inode") ||
 			       !strcmp(name, "sample_code_dealloc") ||
 			       !strcmp(name, "on_executed") || !strcmp(section, "perf_event") ||
 			       !strcmp(section, "tp_btf/sched_switch");

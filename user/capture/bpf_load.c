@@ -108,6 +108,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	bpf_program__set_autoload(skel->progs.on_clock, !probes);
 	bpf_program__set_autoload(skel->progs.on_switch, opts->off_cpu);
 	bpf_program__set_autoload(skel->progs.list_waiting, opts->off_cpu);
+	bpf_program__set_autoload(skel->progs.send_kept, opts->off_cpu);
 	skel->rodata->cfg_sample_ns = opts->sample_ns;
 	skel->rodata->cfg_gil_only = opts->gil_only;
 	skel->rodata->cfg_native = opts->native;

@@ -15,6 +15,7 @@
 #include "base/caps.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "capture/cap_waits.h"
 #include "capture/iterate.h"
 #include "capture/pause.h"
 #include "trace.skel.h"
@@ -126,6 +127,8 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 	c->budget.least = opts->keep_least > BUDGET_LEAST ? opts->keep_least : BUDGET_LEAST;
 	c->hits = opts->budget;
 	err = bpf_load(&c->bpf, &load, e);
+	if (!err)
+		cap_bpf__wait_min(c, opts->wait_min_ns);
 	if (err) {
 		free(c);
 		return err;

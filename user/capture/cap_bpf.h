@@ -31,6 +31,7 @@ struct cap_bpf_opts {
 	uint32_t table_max; /* tests: tables of processes and code objects with so few entries; or 0 */
 	uint64_t sample_ns; /* sample each CPU so often, instead of placing probes; 0 = probes */
 	bool on_cpu, off_cpu; /* which threads are sampled then */
+	uint64_t wait_min_ns; /* shorter waits are counted and left out */
 	uint32_t max_cpu_pct; /* samples: of one CPU, for all of the recording; 0 = no limit */
 	double keep_least; /* of the stacks so many are taken all the same; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "capture/cap_bpf_priv.h"
+#include "capture/cap_waits.h"
 #include "capture/iterate.h"
 #include "trace.skel.h"
 
@@ -196,6 +197,29 @@ void cap_bpf__limit(struct cap_bpf *c, uint32_t max_cpu_pct)
 void cap_bpf__beside(struct cap_bpf *c, uint64_t cpu_ns)
 {
 	c->budget.beside_ns = cpu_ns;
+}
+
+void cap_bpf__wait_min(struct cap_bpf *c, uint64_t ns)
+{
+	__atomic_store_n(&c->bpf.skel->bss->wait_min_ns, ns, __ATOMIC_RELAXED);
+}
+
+static int none(void *ctx, const void *rec)
+{
+	(void)ctx;
+	(void)rec;
+	return 0;
+}
+
+void cap_bpf__send_waits(struct cap_bpf *c)
+{
+	int err;
+
+	if (!c->off_cpu || !c->bpf.skel->bss->wait_min_ns)
+		return;
+	err = bpf_iterate(c->bpf.skel->progs.send_kept, 1, none, NULL);
+	if (err)
+		log_debug("waits that last are not told: %s", err_str(err));
 }
 
 double cap_bpf__keep(const struct cap_bpf *c)

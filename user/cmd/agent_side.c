@@ -117,6 +117,8 @@ static void reload(struct agent *a)
 	a->opts = &next->opts;
 	a->totals.reloads++;
 	agent_set_labels(a);
+	if (a->session && a->opts->off_cpu_ns)
+		session__wait_min(a->session, a->opts->off_cpu_ns);
 	log_info("the settings were read again");
 }
 

@@ -63,6 +63,8 @@ static void take(const struct agent *a, const struct session_load *l, struct num
 	    (double)t->unwanted);
 	put(n, "samples_excluded_total", "ticks in such services: no stack was taken",
 	    (double)l->unwanted);
+	put(n, "waits_short_total", "waits shorter than off_cpu, left out", (double)l->short_waits);
+	put(n, "waits_short_seconds_total", "their time", (double)l->short_waits_ns / 1e9);
 	put(n, "windows_total", "windows written", (double)t->windows);
 	put(n, "profiles_total", "profiles written", (double)t->profiles);
 	put(n, "profile_bytes_total", "bytes of the profiles written", (double)t->bytes);

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "capture/cap_waits.h"
 #include "cmd/latency.h"
 #include "cmd/naming.h"
 #include "cmd/run.h"
@@ -152,6 +153,7 @@ int session__new(struct session **out, const struct session_opts *opts, struct e
 				    .sample_ns = opts->sample_ns,
 				    .on_cpu = opts->on_cpu,
 				    .off_cpu = opts->off_cpu,
+				    .wait_min_ns = opts->wait_min_ns,
 				    .gil_only = opts->gil_only,
 				    .native = opts->native,
 				    .max_cpu_pct = opts->max_cpu_pct,
@@ -522,6 +524,8 @@ void session__load(const struct session *s, struct session_load *out)
 		.samples = cap_bpf__counter(s->cap, CNT_SAMPLES),
 		.skipped = cap_bpf__skipped(s->cap),
 		.unwanted = cap_bpf__unwanted(s->cap),
+		.short_waits = cap_bpf__counter(s->cap, CNT_WAIT_SHORT),
+		.short_waits_ns = cap_bpf__counter(s->cap, CNT_WAIT_SHORT_NS),
 		.no_state = cap_bpf__counter(s->cap, CNT_SAMPLE_NO_STATE),
 		.faults = cap_bpf__counter(s->cap, CNT_SAMPLE_FAULT),
 		.deep = cap_bpf__counter(s->cap, CNT_SAMPLE_DEEP),
@@ -534,6 +538,11 @@ void session__load(const struct session *s, struct session_load *out)
 void session__limit(struct session *s, uint32_t max_cpu_pct)
 {
 	cap_bpf__limit(s->cap, max_cpu_pct);
+}
+
+void session__wait_min(struct session *s, uint64_t ns)
+{
+	cap_bpf__wait_min(s->cap, ns);
 }
 
 void session__want(struct session *s, uint32_t process, pid_t pid, bool wanted)
@@ -566,6 +575,7 @@ static int finish(struct session *s, struct session_result *result)
 	waiting_show(s);
 	naming_look_all(s, true);
 	cap_bpf__detach(s->cap);
+	cap_bpf__send_waits(s->cap);
 	targets_release(s);
 	while (drain(s, PASS_BATCHES) > 0 && s->interrupts < 2)
 		read_signals(s);

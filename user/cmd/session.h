@@ -65,6 +65,7 @@ struct session_opts {
 	uint64_t sample_ns; /* samples, so long apart on each CPU; 0 = calls and returns */
 	int poll_ms; /* between two looks at the rings, when samples are few; 0 = the default */
 	bool on_cpu, off_cpu; /* of threads that run, of threads that wait */
+	uint64_t wait_min_ns; /* off_cpu: shorter waits are counted and left out */
 	uint32_t max_cpu_pct; /* of one CPU, for all of a sampling run; 0 = no limit */
 	double keep_least; /* of all samples so many are taken in any case; 0 = the least there is */
 	bool gil_only; /* of these those that hold the interpreter's lock */
@@ -93,6 +94,7 @@ struct session_load {
 	uint64_t bpf_ns; /* in the sampling programs; with max_cpu_pct only */
 	uint64_t samples, skipped; /* taken, left out for max_cpu_pct */
 	uint64_t unwanted; /* ticks in processes that session__want() leaves out */
+	uint64_t short_waits, short_waits_ns; /* below wait_min_ns, and their time */
 	uint64_t no_state, faults,
 		deep; /* samples without a Python stack, cut ones, shortened ones */
 	uint64_t lost[LOSS_CNT];
@@ -104,6 +106,9 @@ void session__load(const struct session *s, struct session_load *out);
 
 /* session__limit - max_cpu_pct from now on, where it was not 0; 0: nothing is sampled until it is called again. */
 void session__limit(struct session *s, uint32_t max_cpu_pct);
+
+/* session__wait_min - another wait_min_ns from now on. */
+void session__wait_min(struct session *s, uint64_t ns);
 
 /* session__want - is a process to be sampled, by its id in the capture and its pid? One that executes something is again. */
 void session__want(struct session *s, uint32_t process, pid_t pid, bool wanted);
