@@ -128,6 +128,45 @@ def test_a_bomb_is_none(tmp_path):
     assert code == 0, said
 
 
+def strangers(kind, path, size, name_bytes):
+    """A profile of hardly anything but names: each function is in one sample. Returns the ns of all samples."""
+    pad, n, total = b"x" * name_bytes, 0, 0
+    with path.open("wb") as f:
+        if kind == "pprof":
+            f.write(b"".join(field(6, text) for text in (b"", b"cpu", b"nanoseconds")) + field(1, field(1, 1) + field(2, 2)))
+        while f.tell() < size:
+            rows = range(n, n + 2000)
+            if kind == "pprof":
+                f.write(b"".join(field(6, b"f%d%s" % (i, pad)) + field(5, field(1, i + 1) + field(2, i + 3) + field(4, 1)) +
+                                 field(4, field(1, i + 1) + field(4, field(1, i + 1))) + field(2, field(1, i + 1) + field(2, i % 9 + 1))
+                                 for i in rows))
+            else:
+                f.write(b"".join(b"main;f%d%s %d\n" % (i, pad, i % 9 + 1) for i in rows))
+            n += len(rows)
+            total += sum(i % 9 + 1 for i in rows)
+    return total if kind == "pprof" else total * 10**7
+
+
+# (bytes of input, of a name, of memory): PYEBPF_LONG has a gigabyte with millions of them
+NAMES = [(240 << 20, 3000, 440 << 20), *[(10**9, 80, 10**9)] * bool(os.environ.get("PYEBPF_LONG"))]
+
+
+@pytest.mark.parametrize("size, name_bytes, memory", NAMES, ids=["%d MB" % (size >> 20) for size, _, _ in NAMES])
+@pytest.mark.parametrize("kind", ["pprof", "collapsed"])
+def test_more_names_than_memory(kind, size, name_bytes, memory, tmp_path):
+    """The first have their names, the others one for all; sums are right. Without that 240 MB would take three times as much."""
+    given, out = tmp_path / "in", tmp_path / "x.folded"
+    total = strangers(kind, given, size, name_bytes)
+    code, said = convert("convert", "-q", given, "-o", out)
+    assert code == 0 and "more names than are shown of one" in said and "[other names]" in said, said
+    for command in (["convert", "-q", given, "-o", tmp_path / "y.pb.gz"], ["stats", given], ["merge", "-q", given, "-o", tmp_path / "y.folded"]):
+        assert peak_kb(*command) * 1024 < memory, command
+    for path in (out, tmp_path / "y.folded"):
+        lines = path.read_text().splitlines()
+        assert sum(int(line.rpartition(" ")[2]) for line in lines) == total
+        assert any(";f0xxx" in line for line in lines) and any("[other names]" in line for line in lines)
+
+
 @pytest.mark.parametrize("verb", ["stats", "merge", "diff"])
 def test_the_other_verbs_have_it(verb, large, tmp_path):
     more = {"stats": [], "merge": [large, "-o", tmp_path / "x.folded"], "diff": [large]}[verb]

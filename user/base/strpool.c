@@ -125,6 +125,14 @@ static char *keep(struct strpool *t, const char *s, size_t len)
 	return at;
 }
 
+bool strpool__find(const struct strpool *t, const char *s, size_t len, uint32_t *id)
+{
+	uint32_t at = t->slots[slot_of(t, s, len, hash_of(s, len))];
+
+	*id = at - 1;
+	return at != 0;
+}
+
 int strpool__add(struct strpool *t, const char *s, size_t len, uint32_t *id)
 {
 	uint64_t hash = hash_of(s, len);

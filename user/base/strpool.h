@@ -6,6 +6,7 @@
 #ifndef PYEBPF_BASE_STRPOOL_H
 #define PYEBPF_BASE_STRPOOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,9 @@ void strpool__done(struct strpool *t);
  * Return: 0, -ENOMEM, or -EOVERFLOW past 2^31 strings.
  */
 int strpool__add(struct strpool *t, const char *s, size_t len, uint32_t *id);
+
+/* strpool__find - the same of one that was seen; false: it was not. */
+bool strpool__find(const struct strpool *t, const char *s, size_t len, uint32_t *id);
 
 /* strpool__get - the string of an id that strpool__add() gave; borrowed until strpool__done(). */
 static inline const char *strpool__get(const struct strpool *t, uint32_t id)

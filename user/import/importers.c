@@ -127,5 +127,7 @@ int import_file(int fd, const struct import_opts *opts, const struct trace_consu
 	err = err ? err : source__rewind(&s);
 	if (!err && importer)
 		err = importer->run(&s, &k);
+	if (!err)
+		sink__note_full(&k);
 	return err < 0 ? err : 0;
 }

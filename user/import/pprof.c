@@ -184,7 +184,8 @@ static int func_of(struct pprof *p, uint32_t process, uint32_t index, uint32_t *
 	err = err ? err
 		  : sink__func(p->k, process, name, file,
 			       (uint32_t)p->r.names.functions[index].line, id);
-	return err ? err : idmap__set(&p->func_ids, key, *id);
+	/* the table would be as large as all that has no name */
+	return err || sink__is_other(p->k, *id) ? err : idmap__set(&p->func_ids, key, *id);
 }
 
 static int add_frames(struct pprof *p, uint32_t process, const struct pprof_sample *sample)

@@ -7,9 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+	SHORT_BYTES = 24
+};
+
 int pprof_names__init(struct pprof_names *n, struct err *e)
 {
 	*n = (struct pprof_names){ .e = e };
+	n->text_cap = 65536;
+	n->text_len = sizeof(SINK_OTHER);
+	n->text = malloc(n->text_cap);
+	if (!n->text)
+		return -ENOMEM;
+	memcpy(n->text, SINK_OTHER, sizeof(SINK_OTHER));
 	return 0;
 }
 
@@ -21,8 +31,29 @@ void pprof_names__done(struct pprof_names *n)
 	free(n->lines);
 	free(n->line_ids);
 	free(n->locations);
-	idmap__done(&n->function_of);
-	idmap__done(&n->location_of);
+	idmap__done(&n->function_of.map);
+	idmap__done(&n->location_of.map);
+}
+
+static int set_id(struct pprof_ids *ids, uint64_t id, uint32_t index)
+{
+	int err = 0;
+
+	if (!ids->scattered && ids->cnt == index && id == (uint64_t)index + 1) {
+		ids->cnt++;
+		return 0;
+	}
+	for (uint32_t i = 0; !ids->scattered && i < ids->cnt && !err; i++)
+		err = idmap__set(&ids->map, (uint64_t)i + 1, i);
+	ids->scattered = true;
+	return err ? err : idmap__set(&ids->map, id, index);
+}
+
+static uint32_t find_id(const struct pprof_ids *ids, uint64_t id)
+{
+	if (ids->scattered)
+		return idmap__find(&ids->map, id);
+	return id && id <= ids->cnt ? (uint32_t)id - 1 : IDMAP_NONE;
 }
 
 static int too_many(struct pprof_names *n, const char *what)
@@ -50,7 +81,7 @@ static int grow(struct pprof_names *n, void *array, uint32_t *cap, uint32_t cnt,
 
 int pprof_names__string(struct pprof_names *n, const void *s, uint64_t len)
 {
-	size_t cap = n->text_cap ? n->text_cap : 65536;
+	size_t cap = n->text_cap;
 	char *grown;
 	int err = grow(n, &n->string_at, &n->string_cap, n->string_cnt, sizeof(*n->string_at),
 		       "strings");
@@ -59,8 +90,11 @@ int pprof_names__string(struct pprof_names *n, const void *s, uint64_t len)
 		return err;
 	if (len > SINK_TEXT_MAX)
 		len = SINK_TEXT_MAX;
-	if (n->text_len + len >= PPROF_TEXT_MAX)
-		return too_many(n, "bytes of strings");
+	if (n->text_len + len >= PPROF_TEXT_MAX &&
+	    (len > SHORT_BYTES || n->text_len + len >= PPROF_SHORT_MAX)) {
+		n->string_at[n->string_cnt++] = 0;
+		return 0;
+	}
 	while (cap <= n->text_len + len)
 		cap *= 2;
 	if (cap != n->text_cap) {
@@ -70,7 +104,7 @@ int pprof_names__string(struct pprof_names *n, const void *s, uint64_t len)
 		n->text = grown;
 		n->text_cap = cap;
 	}
-	n->string_at[n->string_cnt++] = n->text_len;
+	n->string_at[n->string_cnt++] = (uint32_t)n->text_len;
 	for (size_t i = 0; i < len; i++) {
 		char c = ((const char *)s)[i];
 
@@ -92,10 +126,7 @@ static int add_function(struct pprof_names *n, const struct pprof_function *f)
 
 	if (err)
 		return err;
-	n->functions[n->function_cnt] = *f;
-	if (f->line > INT32_MAX)
-		n->functions[n->function_cnt].line = 0;
-	n->function_cnt++;
+	n->functions[n->function_cnt++] = *f;
 	return 0;
 }
 
@@ -103,7 +134,7 @@ int pprof_names__function(struct pprof_names *n, uint64_t id, const struct pprof
 {
 	int err = add_function(n, f);
 
-	return err ? err : idmap__set(&n->function_of, id, n->function_cnt - 1);
+	return err ? err : set_id(&n->function_of, id, n->function_cnt - 1);
 }
 
 int pprof_names__line(struct pprof_names *n, uint64_t function_id, uint64_t line)
@@ -138,7 +169,8 @@ int pprof_names__location(struct pprof_names *n, uint64_t id, uint32_t first, ui
 	}
 	n->locations[n->location_cnt] =
 		(struct pprof_location){ .first_line = first, .line_cnt = n->line_cnt - first };
-	return idmap__set(&n->location_of, id, n->location_cnt++);
+	n->location_cnt++;
+	return set_id(&n->location_of, id, n->location_cnt - 1);
 }
 
 int pprof_names__close(struct pprof_names *n)
@@ -146,7 +178,7 @@ int pprof_names__close(struct pprof_names *n)
 	for (uint32_t i = 0; i < n->line_cnt; i++) {
 		if (n->line_ids[i] == UINT64_MAX)
 			continue;
-		n->lines[i].function = idmap__find(&n->function_of, n->line_ids[i]);
+		n->lines[i].function = find_id(&n->function_of, n->line_ids[i]);
 		if (n->lines[i].function == IDMAP_NONE)
 			return err_set(n->e, -PYE_EFORMAT,
 				       "the pprof data are damaged: a location is in function "
@@ -161,7 +193,7 @@ int pprof_names__close(struct pprof_names *n)
 
 int pprof_names__find(struct pprof_names *n, uint64_t id, struct pprof_location **out)
 {
-	uint32_t at = idmap__find(&n->location_of, id);
+	uint32_t at = find_id(&n->location_of, id);
 
 	if (at == IDMAP_NONE)
 		return err_set(n->e, -PYE_EFORMAT,

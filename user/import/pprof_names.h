@@ -9,16 +9,20 @@
 
 #define PPROF_MESSAGE_MAX (16u << 20) /* bytes of a part of the profile */
 #define PPROF_FRAMES_MAX  (1u << 16) /* of a sample */
-#define PPROF_TEXT_MAX	  (256ull << 20) /* bytes of all strings */
-#define PPROF_PARTS_MAX	  (4u << 20) /* strings, functions, locations, each */
+#define PPROF_TEXT_MAX \
+	SINK_BYTES_MAX /* bytes of all strings; those past it have SINK_OTHER in their place, */
+#define PPROF_SHORT_MAX \
+	(PPROF_TEXT_MAX + (8u << 20)) /* short ones, such as units and labels' keys, past that */
+#define PPROF_PARTS_MAX (10u << 20) /* strings, functions, locations, each */
 
 struct pprof_type {
 	uint64_t type, unit; /* strings */
 };
 
 struct pprof_function {
-	uint64_t name, file; /* strings; name 0: "address" is of a location without a function */
-	uint64_t line, address;
+	uint32_t name, file; /* strings */
+	uint32_t line;
+	uint64_t address; /* of a location without a function; else 0 */
 };
 
 struct pprof_line {
@@ -30,12 +34,19 @@ struct pprof_location {
 	uint32_t first_line, line_cnt;
 };
 
+/* Ids are any numbers, and mostly the index and 1: then there is no need of a table. */
+struct pprof_ids {
+	struct idmap map;
+	uint32_t cnt; /* of those in order */
+	bool scattered;
+};
+
 /* Ids of the profile are any numbers; indexes count from 0. */
 struct pprof_names {
 	struct err *e;
-	char *text; /* all strings, each with a NUL */
+	char *text; /* all strings, each with a NUL; the first is SINK_OTHER */
 	size_t text_len, text_cap;
-	uint64_t *string_at;
+	uint32_t *string_at;
 	uint32_t string_cnt, string_cap;
 	struct pprof_function *functions;
 	uint32_t function_cnt, function_cap;
@@ -44,7 +55,7 @@ struct pprof_names {
 	uint32_t line_cnt, line_cap, line_id_cap;
 	struct pprof_location *locations;
 	uint32_t location_cnt, location_cap;
-	struct idmap function_of, location_of;
+	struct pprof_ids function_of, location_of;
 	struct pprof_type types[64], period_type;
 	uint32_t type_cnt;
 	uint64_t mapping, period, duration_ns, default_type;

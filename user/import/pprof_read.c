@@ -114,6 +114,12 @@ static int numbers_of(struct pprof_reader *p, const struct wire_field *f, uint64
 	return w.bad ? malformed(p, "a message is cut") : 0;
 }
 
+/* One that there cannot be is none, as the others that there are not. */
+static uint32_t number_of_string(uint64_t string)
+{
+	return string < UINT32_MAX ? (uint32_t)string : UINT32_MAX;
+}
+
 static int take_function(struct pprof_reader *p, const struct wire_field *f)
 {
 	uint64_t v[8];
@@ -122,9 +128,12 @@ static int take_function(struct pprof_reader *p, const struct wire_field *f)
 	return err ? err
 		   : pprof_names__function(
 			     &p->names, v[FUNCTION_ID],
-			     &(struct pprof_function){ .name = v[FUNCTION_NAME],
-						       .file = v[FUNCTION_FILENAME],
-						       .line = v[FUNCTION_START_LINE] });
+			     &(struct pprof_function){
+				     .name = number_of_string(v[FUNCTION_NAME]),
+				     .file = number_of_string(v[FUNCTION_FILENAME]),
+				     .line = v[FUNCTION_START_LINE] <= INT32_MAX
+						     ? (uint32_t)v[FUNCTION_START_LINE]
+						     : 0 });
 }
 
 /* Lines of a location: the innermost of what was inlined is first. */

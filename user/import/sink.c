@@ -2,6 +2,7 @@
 #include "import/sink.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,8 @@ int sink__init(struct sink *k, const struct trace_consumer *consumer, void *self
 {
 	*k = (struct sink){ .consumer = consumer, .self = self, .e = e };
 	if (strpool__init(&k->strings) || strpool__init(&k->processes) ||
-	    strpool__init(&k->threads) || strpool__init(&k->funcs)) {
+	    strpool__init(&k->threads) || strpool__init(&k->funcs) ||
+	    strpool__add(&k->strings, SINK_OTHER, strlen(SINK_OTHER), &k->other)) {
 		sink__done(k);
 		return -ENOMEM;
 	}
@@ -41,6 +43,36 @@ int sink__begin(struct sink *k, const struct trace_info *info)
 	return k->consumer->begin ? k->consumer->begin(k->self, &all) : 0;
 }
 
+/* A text without NUL. The first ones have their names: which they are is not known before all is read. */
+static int add_text(struct sink *k, const char *s, size_t len, uint32_t *id)
+{
+	uint32_t before = k->strings.cnt;
+	int err;
+
+	if (before >= SINK_NAMES_MAX || k->text_bytes >= SINK_BYTES_MAX) {
+		if (!strpool__find(&k->strings, s, len, id))
+			*id = k->other;
+		k->is_full |= *id == k->other;
+		return 0;
+	}
+	err = strpool__add(&k->strings, s, len, id);
+	k->text_bytes += k->strings.cnt > before ? len : 0;
+	return err;
+}
+
+void sink__note_full(struct sink *k)
+{
+	char before[sizeof(k->e->what)];
+
+	if (!k->is_full)
+		return;
+	snprintf(before, sizeof(before), "%s", k->e->what);
+	err_set(k->e, 0,
+		"%s%sthe file has more names than are shown of one (%u, or %llu MB): the others are " SINK_OTHER
+		", and the sums are right",
+		before, *before ? "; " : "", SINK_NAMES_MAX, SINK_BYTES_MAX >> 20);
+}
+
 int sink__text(struct sink *k, const char *s, size_t len, uint32_t *id)
 {
 	auto_free char *copy = NULL;
@@ -49,7 +81,7 @@ int sink__text(struct sink *k, const char *s, size_t len, uint32_t *id)
 	if (len > SINK_TEXT_MAX)
 		len = SINK_TEXT_MAX;
 	if (!memchr(s ? s : "", 0, len))
-		return strpool__add(&k->strings, s ? s : "", len, id);
+		return add_text(k, s ? s : "", len, id);
 	copy = malloc(len * 2);
 	if (!copy)
 		return -ENOMEM;
@@ -58,7 +90,7 @@ int sink__text(struct sink *k, const char *s, size_t len, uint32_t *id)
 			copy[n++] = '\xc0';
 		copy[n++] = s[i] ? s[i] : '\x80';
 	}
-	return strpool__add(&k->strings, copy, n, id);
+	return add_text(k, copy, n, id);
 }
 
 /* Return: 1 for a new key, 0 for a known one, or a negative number. */
@@ -105,19 +137,35 @@ int sink__thread(struct sink *k, uint32_t process, uint32_t tid, uint32_t name, 
 int sink__func(struct sink *k, uint32_t process, uint32_t name, uint32_t file, uint32_t line,
 	       uint32_t *id)
 {
-	const uint32_t key[4] = { process, name, file, line };
-	struct trace_func f = { .process = process, .line = line };
-	int fresh = intern(&k->funcs, key, sizeof(key), id);
+	uint32_t key[4] = { process, name, file, line };
+	struct trace_func f = { .process = process };
 	const char *dot;
+	int fresh;
 
+	if (name == k->other || (k->funcs.cnt >= SINK_NAMES_MAX &&
+				 !strpool__find(&k->funcs, (const char *)key, sizeof(key), id))) {
+		k->is_full = true;
+		key[1] = k->other;
+		key[2] = key[3] = 0;
+	}
+	fresh = intern(&k->funcs, key, sizeof(key), id);
 	if (fresh <= 0 || !k->consumer->func)
 		return fresh < 0 ? fresh : 0;
 	f.id = *id;
-	f.qualname = strpool__get(&k->strings, name);
+	f.line = key[3];
+	f.qualname = strpool__get(&k->strings, key[1]);
 	dot = strrchr(f.qualname, '.');
 	f.name = dot && dot[1] ? dot + 1 : f.qualname;
-	f.file = strpool__get(&k->strings, file);
+	f.file = key[2] == k->other ? "" : strpool__get(&k->strings, key[2]);
 	return k->consumer->func(k->self, &f);
+}
+
+bool sink__is_other(const struct sink *k, uint32_t func)
+{
+	uint32_t name;
+
+	memcpy(&name, strpool__get(&k->funcs, func + 1) + sizeof(name), sizeof(name));
+	return name == k->other;
 }
 
 /* The process of a function, as its key says. */
