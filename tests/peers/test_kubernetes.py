@@ -215,6 +215,32 @@ def test_what_the_plugin_refuses(cluster, tmp_path):
     assert there.read_text() == "mine" and not list(tmp_path.glob("*.part*"))
 
 
+def windows_of(cluster, name):
+    return {n for n in cluster.windows() for p in cluster.profiles([n]) if labels_of(p).get("pod") == name}
+
+
+def test_a_pod_that_is_kept_out_is_not_even_sampled(cluster):
+    """By its annotation, while it runs; and again in, when that is taken away."""
+    def status():
+        done = cluster.plugin("status", nodes.NAME, "--", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    before = status().get("samples_excluded_total", 0)
+    cluster.kubectl("-n", "shop", "annotate", "pod", "worker", "pyebpf.io/enabled=false")
+    # 99 Hz, a third of the time on a CPU: a window's worth of ticks that took no stack
+    nodes.until(lambda: status()["samples_excluded_total"] > before + 50, "ticks that were left out", 90)
+    first, quiet, all_windows = status(), windows_of(cluster, "worker"), set(cluster.windows())
+    nodes.until(lambda: status()["windows_total"] >= first["windows_total"] + 2, "windows", 90)
+    last, fresh = status(), set(cluster.windows()) - all_windows
+    # the window that was open when it was told
+    assert len(windows_of(cluster, "worker") - quiet) <= 1
+    assert last["samples_excluded_total"] > first["samples_excluded_total"] and {"web", "api"} <= {
+        labels_of(p).get("pod") for p in cluster.profiles(fresh)}
+    quiet = windows_of(cluster, "worker")
+    cluster.kubectl("-n", "shop", "annotate", "pod", "worker", "pyebpf.io/enabled-")
+    nodes.until(lambda: windows_of(cluster, "worker") - quiet, "a window of the pod", 90)
+
+
 # --- sinks ---
 
 def in_parca(cluster, selector):
@@ -357,6 +383,34 @@ def test_a_collector_under_a_list_of_system_calls_of_our_own(cluster, tmp_path):
     cluster.kubectl("delete", "namespace", "observability", "--wait=false")
 
 
+def met_by_policies(cluster, there):
+    """What a reader of the cluster's policies says of connections from the agent to services that there are."""
+    services = {s["spec"]["clusterIP"]: s for s in cluster.get("services", "-A")["items"]}
+    agent = policies.pod("pyebpf", cluster.agent()["metadata"]["labels"])
+    targets = []
+    for address, port in sorted(there):
+        service = services[address]["spec"]
+        behind = policies.pod("pyebpf", service["selector"]) if "selector" in service else policies.outside(address)
+        targets.append((agent, behind, port))
+    found = cluster.get("networkpolicies", "-A")["items"]
+    return bool(found) and all(policies.allowed(found, targets))
+
+
+def test_a_cluster_without_a_way_out(cluster):
+    """The overlay airgap: no image is pulled, nothing but the API server is asked, profiles stay on the node and are asked for there."""
+    cluster.apply("overlays/airgap")
+    cluster.rolled_out()
+    agent, before, met = cluster.agent(), cluster.windows(), set()
+    assert {c["imagePullPolicy"] for c in agent["spec"]["containers"]} == {"Never"}
+
+    def windows():
+        met.update(agents_peers(cluster)[0])
+        return set(cluster.windows()) - set(before)
+    nodes.until(windows, "new windows", 90)
+    assert met == {(nodes.IP, 443)} and met_by_policies(cluster, met)
+    assert {name for _, name in WORK} <= {row["service"] for row in cluster.fleet("services")}
+
+
 def test_clickhouse_has_what_the_store_has(cluster, shard):
     with cluster.node.net():
         shard.start()
@@ -389,7 +443,6 @@ def agents_peers(cluster):
 
 def test_all_traffic_of_the_agent_is_what_its_policies_let_through(cluster):
     """Nothing enforces them on this node; a reader of policies says what would be, of connections that there are."""
-    services = {s["spec"]["clusterIP"]: s for s in cluster.get("services", "-A")["items"]}
     wanted, met, came = {(nodes.IP, 443), (cluster.get("service", "-n", "pyebpf", "clickhouse")["spec"]["clusterIP"], 8123)}, set(), set()
 
     def look():
@@ -398,14 +451,7 @@ def test_all_traffic_of_the_agent_is_what_its_policies_let_through(cluster):
         came.update(here)
         return wanted <= met and came
     nodes.until(look, "the agent's connections", 60)
-    agent = policies.pod("pyebpf", cluster.agent()["metadata"]["labels"])
-    targets = []
-    for address, port in sorted(met):
-        service = services[address]["spec"]
-        behind = policies.pod("pyebpf", service["selector"]) if "selector" in service else policies.outside(address)
-        targets.append((agent, behind, port))
-    found = cluster.get("networkpolicies", "-A")["items"]
-    assert found and all(policies.allowed(found, targets)), met
+    assert met_by_policies(cluster, met), met
     # the node's own address: the kubelet's probes, which policies do not hold off
     assert came == {"10.244.0.1"}
 
