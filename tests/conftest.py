@@ -26,7 +26,7 @@ PYEBPF = pathlib.Path(os.environ.get("PYEBPF", BUILD / "pyebpf")).resolve()
 QUICK = {"3.9-bullseye", "3.11-debian", "3.13t", "3.15-sid"}
 TIMEOUT_S = 120
 
-for folder in ("e2e", "accept", "agent", "peers"):
+for folder in ("e2e", "accept", "agent", "peers", "readers"):
     sys.path.insert(0, str(TESTS / folder))
 import lib  # noqa: E402 pylint: disable=wrong-import-position
 import pythons  # noqa: E402 pylint: disable=wrong-import-position

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Servers and tools of others for tests, built from Go modules that are pinned in the folders here: go.mod, go.sum, and a few
-lines of Go where a program of our own puts parts together. Each is built once, into the cache, under a hash of its
-folder and of the compiler; what fails leaves its log there.
+lines of Go where a program of our own puts parts together; and scripts for a browser from npm packages that a lock file pins.
+Each is built once, into the cache, under a hash of its folder and of the compiler; what fails leaves its log there.
 
     peers.py NAME...  builds what is not there yet and prints the paths; without a name, all that the tests here need
 
@@ -35,6 +35,43 @@ class Peer:
         self.link = "-s -w" + "".join(" -X " + v for v in versions)
         self.noop = noop
 
+    missing = "Go is not installed"
+
+    @staticmethod
+    def compiler():
+        return go() and subprocess.run([go(), "version"], env=go_env(), check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+
+    def recipe(self):
+        return [self.package, *self.flags, self.link]
+
+    def compile(self, work, binary, log):
+        if self.noop:
+            module_copy(self, work, log)
+        subprocess.run([go(), "build", "-trimpath", *self.flags, "-ldflags=" + self.link, "-o", binary, self.package], cwd=work,
+                       env=go_env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=BUILD_TIMEOUT_S)
+
+
+class Script:
+    """folder: with package.json, its lock file, and @source, which becomes one file with all that it needs."""
+    missing = "node and npm are not installed"
+    LOADERS = ("svg=dataurl", "woff2=dataurl", "ttf=dataurl", "css=empty")
+
+    def __init__(self, folder, source):
+        self.folder, self.source = FOLDER / folder, source
+
+    @staticmethod
+    def compiler():
+        return shutil.which("npm") and subprocess.run(["node", "--version"], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+
+    def recipe(self):
+        return [self.source, *self.LOADERS]
+
+    def compile(self, work, binary, log):
+        for command in (["npm", "ci", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--loglevel=error"],
+                        ["node_modules/.bin/esbuild", self.source, "--bundle", "--minify", "--outfile=%s" % binary,
+                         '--define:process.env.NODE_ENV="production"', *("--loader:." + one for one in self.LOADERS)]):
+            subprocess.run(command, cwd=work, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=BUILD_TIMEOUT_S)
+
 
 KUBE = "k8s.io/component-base/version."
 PEERS = {
@@ -48,6 +85,7 @@ PEERS = {
     "kubeconform": Peer("tools", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "kustomize": Peer("tools", "sigs.k8s.io/kustomize/kustomize/v5"),
     "netpol": Peer("netpol"),
+    "grafana-panel": Script("grafana", "panel.jsx"),
     # It raises RLIMIT_MEMLOCK, which root may not everywhere, and kernels since 5.11 do not need.
     "otel-ebpf-profiler": Peer("otel-ebpf-profiler", "go.opentelemetry.io/ebpf-profiler", ["-mod=mod", "-tags=osusergo,netgo"],
                                noop=("go.opentelemetry.io/ebpf-profiler", "rlimit/rlimit.go", "rlimit_noop.go")),
@@ -71,23 +109,19 @@ def go_env():
     return env
 
 
-def compiler():
-    return subprocess.run([go(), "version"], env=go_env(), check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
-
-
 def place(name):
     """Where it is, or will be. The compiler is asked each time: another one gives another program."""
     peer, h = PEERS[name], hashlib.sha256()
     for file in sorted(peer.folder.iterdir()):
         h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    h.update("\0".join([name, peer.package, *peer.flags, peer.link, compiler()]).encode())
+    h.update("\0".join([name, *peer.recipe(), peer.compiler()]).encode())
     return CACHE / h.hexdigest()[:16] / name
 
 
 def found(name):
     """(path, None), or (None, why it is not there)."""
-    if not go():
-        return None, "Go is not installed"
+    if not PEERS[name].compiler():
+        return None, PEERS[name].missing
     path = place(name)
     if path.exists():
         return path, None
@@ -117,20 +151,15 @@ def module_copy(peer, work, log):
     subprocess.run([go(), "mod", "edit", "-replace=%s=./module" % module], cwd=work, env=go_env(), check=True, stderr=log)
 
 
-def compile_peer(peer, work, binary, log):
-    shutil.copytree(peer.folder, work, dirs_exist_ok=True)
-    if peer.noop:
-        module_copy(peer, work, log)
-    subprocess.run([go(), "build", "-trimpath", *peer.flags, "-ldflags=" + peer.link, "-o", binary, peer.package], cwd=work,
-                   env=go_env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=BUILD_TIMEOUT_S)
-
-
 def is_given_up(failed):
     return failed.exists() and time.time() - failed.stat().st_mtime < FAILED_FOR_S
 
 
 def build(name):
     """Its path; None when it cannot be built, and the reason is on stderr."""
+    if not PEERS[name].compiler():
+        print("peers: %s: %s" % (name, PEERS[name].missing), file=sys.stderr)
+        return None
     path = place(name)
     if path.exists():
         return path
@@ -150,7 +179,8 @@ def build(name):
             with tempfile.TemporaryDirectory(dir=CACHE, prefix="work-") as work, log.open("w") as out:
                 work = pathlib.Path(work)
                 binary = work / "built"
-                compile_peer(PEERS[name], work / "src", binary, out)
+                shutil.copytree(PEERS[name].folder, work / "src")
+                PEERS[name].compile(work / "src", binary, out)
                 binary.rename(path)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             log.rename(failed)
@@ -168,8 +198,6 @@ def main():
     for name in names:
         if name not in PEERS:
             parser.error("no peer %s; there are %s" % (name, " ".join(PEERS)))
-    if not go():
-        sys.exit("peers: Go is not installed")
     built = [build(name) for name in names]
     print("\n".join(str(path) for path in built if path))
     return 0 if all(built) else 1

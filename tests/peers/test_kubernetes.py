@@ -17,6 +17,7 @@ import time
 import pytest
 import yaml
 
+import browser
 import clickhouse
 import node as nodes
 import parca
@@ -527,6 +528,25 @@ def test_the_flame_graph_of_the_dashboard(cluster, shard):
     assert any("busy_web" in label for *_, label in rows)
     for above, row in zip(rows, rows[1:]):
         assert row[0] <= above[0] + 1, "a child stands below its parent"
+
+
+def test_grafanas_own_panel_draws_it(cluster, shard, tmp_path):
+    """The component of Grafana's flame graph panel, in a browser, with the dashboard's own settings and what the server answers."""
+    shutil.copy(peers.need("grafana-panel"), tmp_path / "panel.js")
+    (tmp_path / "index.html").write_text('<!doctype html><meta charset="utf-8"><div id="root"></div><script src="panel.js"></script>')
+    (panel,) = [p for p in json.loads(BOARD.read_text())["panels"] if p["type"] == "flamegraph"]
+    names = ["level", "value", "self", "label"]
+    with cluster.node.net():
+        rows = shard.sql(statement(json.loads(BOARD.read_text()), "flamegraph"))
+    with browser.page(tmp_path, "/index.html", "typeof window.show == 'function'") as page:
+        table = {"names": names[:3] + ["lable"], "rows": rows}
+        assert page.run("show(%s, %s)" % (json.dumps(panel), json.dumps(table)))["missingFields"] == ["label"]
+        assert page.run("show(%s, %s)" % (json.dumps(panel), json.dumps({"names": names, "rows": rows}))) is None
+        page.until("document.body.innerText.includes('busy_web')", browser.DEADLINE_S)
+        shown = page.run("document.body.innerText")
+        assert "(Time)" in shown and re.search(r"busy_web\n\d[\d.]* (ms|s|mins?)\n\d[\d.]* (ms|s|mins?)\n", shown), shown
+        page.picture(pathlib.Path(os.environ.get("PYEBPF_PICTURES", tmp_path)) / "grafana-panel.png")
+        assert not browser.threw(page)
 
 
 # --- disturbed: what was taken is not lost ---

@@ -374,7 +374,7 @@ static void progress(struct session *s, uint64_t now, uint64_t *next)
 {
 	static const char *const units[] = { "", "k", "M", "G" };
 	double events = s->capw ? (double)capw__written(s->capw) : 0;
-	unsigned int unit = 0, elapsed = (unsigned int)((now - s->start_ns) / 1000000000u);
+	unsigned int unit = 0, elapsed = (unsigned int)((now - s->start_ns) / 1000000000u), threads;
 	bool tty;
 
 	if (s->opts.quiet || now < *next)
@@ -385,9 +385,10 @@ static void progress(struct session *s, uint64_t now, uint64_t *next)
 		events /= 1000;
 		unit++;
 	}
-	fprintf(stderr, "%s%02u:%02u | %.1f%s %s | %u threads | ring %u%% | lost %llu%s",
+	threads = s->as ? assembler__threads(s->as) : 0;
+	fprintf(stderr, "%s%02u:%02u | %.1f%s %s | %u thread%s | ring %u%% | lost %llu%s",
 		tty ? "\r" : "pyebpf: ", elapsed / 60, elapsed % 60, events, units[unit],
-		s->opts.sample_ns ? "samples" : "events", s->as ? assembler__threads(s->as) : 0,
+		s->opts.sample_ns ? "samples" : "events", threads, threads == 1 ? "" : "s",
 		cap_bpf__backlog(s->cap), (unsigned long long)cap_bpf__counter(s->cap, 0),
 		tty ? "\033[K" : "\n");
 }

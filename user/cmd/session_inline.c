@@ -148,7 +148,7 @@ static void adjust(struct inline_run *r, uint64_t now)
 static int every_second(struct inline_run *r, uint64_t now)
 {
 	double events = (double)capw__written(r->capw);
-	unsigned int backlog = 0;
+	unsigned int backlog = 0, threads;
 
 	for (struct inline_member *m = r->members; m; m = m->next) {
 		unsigned int full = cap_inline__backlog(m->cap);
@@ -158,11 +158,12 @@ static int every_second(struct inline_run *r, uint64_t now)
 		if (inline__is_shared(m->engine))
 			return -EILSEQ;
 	}
+	threads = assembler__threads(r->as);
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u threads | ring %u%%\033[K",
+		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u thread%s | ring %u%%\033[K",
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
-			(unsigned int)((now - r->start_ns) / SECOND_NS % 60), events / 1e6,
-			assembler__threads(r->as), backlog);
+			(unsigned int)((now - r->start_ns) / SECOND_NS % 60), events / 1e6, threads,
+			threads == 1 ? "" : "s", backlog);
 	return 0;
 }
 
