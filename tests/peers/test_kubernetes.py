@@ -539,7 +539,7 @@ def test_grafanas_own_panel_draws_it(cluster, shard, tmp_path):
     with cluster.node.net():
         rows = shard.sql(statement(json.loads(BOARD.read_text()), "flamegraph"))
     with browser.page(tmp_path, "/index.html", "typeof window.show == 'function'") as page:
-        table = {"names": names[:3] + ["lable"], "rows": rows}
+        table = {"names": names[:3] + ["name"], "rows": rows}
         assert page.run("show(%s, %s)" % (json.dumps(panel), json.dumps(table)))["missingFields"] == ["label"]
         assert page.run("show(%s, %s)" % (json.dumps(panel), json.dumps({"names": names, "rows": rows}))) is None
         page.until("document.body.innerText.includes('busy_web')", browser.DEADLINE_S)
