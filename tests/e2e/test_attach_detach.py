@@ -34,7 +34,7 @@ def read_runs(process, runs):
 
 
 def is_fine(target):
-    assert target.poll() is None, "the target: " + lib.text(target.stderr.read())
+    assert target.poll() is None, "the target: exit %s, " % target.poll() + lib.text(target.stderr.read())
     return True
 
 

@@ -387,6 +387,24 @@ def test_children_of_a_command(name, how, tmp_path):
     assert sum(e["pid"] == first and e["ev"] == "call" and e["name"] == "parent_leaf" for e in seen.events) == 200
 
 
+@pytest.mark.parametrize("how", ["double", "storm"])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_children_that_have_ended_before_anybody_looks(name, how, tmp_path):
+    """They and their parents: the reader stands still from before the first one to the end of the last one."""
+    out, flag, capture = tmp_path / "out", tmp_path / "flag", tmp_path / "t.pyebpf"
+    command = [lib.BINARY, "trace", "-s", "-o", capture, "--", *lib.command(name), CHILDREN, how, out]
+    with lib.started(command, env=dict(os.environ, PYEBPF_TEST_FLAG=str(flag)), stderr=subprocess.PIPE) as tracer:
+        pid = int(tracer.stdout.readline())
+        tracer.send_signal(signal.SIGSTOP)
+        flag.touch()
+        lib.until(lambda: lib.status_field(pid, "State").startswith("Z"), "its end", 60)
+        tracer.send_signal(signal.SIGCONT)
+        lib.finish(tracer)
+    seen = lib.Trace(capture).whole()
+    want, got = child_counts(seen, out)
+    assert want == got and len(want) == {"double": 3, "storm": 200}[how]
+
+
 @pytest.mark.parametrize("name", lib.pick("3.9"))
 def test_children_of_every_version(name, tmp_path):
     out = tmp_path / "out"
@@ -441,6 +459,44 @@ def test_children_of_a_running_process(name, how, subprocesses, tmp_path):
             begins.setdefault(e.get("pid"), (e["ev"], e.get("depth")))
         late = {pid for pid in want if begins[pid] != ("call", 0)}  # the others were there from their first call
         assert {g["pid"] for g in seen.gaps} >= late, "what was missed at a child's start is a gap"
+
+
+ORPHAN = """import os, sys, time
+def leaf(): pass
+sys.stdin.readline()
+pid = os.fork()
+if pid:
+    os.waitpid(pid, 0)
+elif os.fork():
+    os._exit(0)
+else:
+    print(os.getpid(), flush=True)
+    while not os.path.exists(sys.argv[1]):
+        leaf()
+        time.sleep(0.01)
+    for i in range(100):
+        leaf()
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_a_child_whose_parent_ended_before_anybody_looked(name, tmp_path):
+    """Its own probes are placed all the same: what runs in it is found anew."""
+    program, flag, capture = tmp_path / "orphan.py", tmp_path / "flag", tmp_path / "t.pyebpf"
+    program.write_text(ORPHAN)
+    with lib.started(lib.command(name) + ["-S", program, flag], stdin=subprocess.PIPE) as target:
+        with lib.attach(target.pid, capture, "-s") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            tracer.send_signal(signal.SIGSTOP)
+            target.stdin.close()
+            orphan = int(target.stdout.readline())
+            assert target.wait(60) == 0
+            tracer.send_signal(signal.SIGCONT)
+            lib.until(lambda: [p for p in lib.probes(tracer.pid) if p[0] == orphan], "its probes", 60)
+            flag.touch()
+            lib.finish(tracer)
+    assert lib.Trace(capture).whole().count(program, "call")["leaf"] > 0
 
 
 @pytest.mark.parametrize("attach", [False, True])

@@ -91,6 +91,13 @@ bool execs_same_file(struct session *s, struct target *t, const struct interp *i
 	return same_file;
 }
 
+void execs_look_from(struct target *t, uint64_t ts_ns)
+{
+	t->exec_ns = ts_ns;
+	t->look_until_ns = now_ns() + LOOK_NS;
+	t->look_cpu_ns = proc_cpu_ns(t->pid.given);
+}
+
 /* Nothing of the new program is mapped yet. */
 void execs_executed(struct session *s, const struct pye_proc_rec *rec)
 {
@@ -109,9 +116,7 @@ void execs_executed(struct session *s, const struct pye_proc_rec *rec)
 		return; /* held: looked at from there */
 	execs_ended(s, t);
 	t->pix = rec->pix;
-	t->exec_ns = rec->head.ts_ns;
-	t->look_until_ns = now_ns() + LOOK_NS;
-	t->look_cpu_ns = proc_cpu_ns(t->pid.given);
+	execs_look_from(t, rec->head.ts_ns);
 }
 
 static void take(struct target *t, const struct interp *in)

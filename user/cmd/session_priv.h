@@ -123,6 +123,8 @@ void target_describe(struct session *s, const struct target *t, struct assembler
 /* execs_executed, execs_runs - what the kernel side says of a process. execs_look - at those whose program is not
  * known yet. execs_ended - the program has, or the process. */
 void execs_executed(struct session *s, const struct pye_proc_rec *rec);
+/* execs_look_from - look for the interpreter of a process that runs what it runs since then. */
+void execs_look_from(struct target *t, uint64_t ts_ns);
 void execs_runs(struct session *s, const struct pye_proc_rec *rec);
 void execs_look(struct session *s);
 void execs_ended(struct session *s, struct target *t);

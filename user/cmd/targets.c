@@ -259,7 +259,10 @@ static void attach_child(struct session *s, struct target *t, const struct targe
 	t->has_interp = false;
 }
 
-/* A child: with probes for the whole file it is recorded already, else it gets its own now. */
+/*
+ * A child: with probes for the whole file it is recorded already, else it gets its own now. Its parent may have ended
+ * before anybody looked at it; then it is not known here what runs in it.
+ */
 static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 {
 	struct target *parent = target_by_pid(s, (pid_t)rec->parent), *t;
@@ -270,9 +273,7 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 		select_forked(s, rec);
 		return;
 	}
-	if (!parent)
-		return;
-	if (s->as)
+	if (s->as) /* who has ended, too, had children: they are of it */
 		session_forked(s, &(struct assembler_child){ .from = rec->old_pix,
 							     .pix = rec->pix,
 							     .pid = (pid_t)rec->pid,
@@ -282,9 +283,13 @@ static void on_fork(struct session *s, const struct pye_proc_rec *rec)
 	if (!t)
 		return; /* it has ended */
 	t->pix = rec->pix;
-	t->launched = parent->launched;
-	if ((!parent->launched || budget_is_on(s)) && parent->has_interp)
+	t->launched = parent ? parent->launched : s->launch.pid > 0;
+	if (t->launched && !budget_is_on(s))
+		return;
+	if (parent && parent->has_interp)
 		attach_child(s, t, parent);
+	else if (!parent && late)
+		execs_look_from(t, rec->head.ts_ns);
 }
 
 static void on_end(struct session *s, const struct pye_proc_rec *rec)

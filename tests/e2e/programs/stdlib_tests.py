@@ -28,9 +28,9 @@ def tests_of(suite):
         yield from tests_of(test) if isinstance(test, unittest.TestSuite) else [test]
 
 
-# 3.11 and 3.12 die of this one by themselves, after some 125 runs: _PyGen_yf() takes what follows the instruction of a running
+# 3.11 and 3.12 die of these by themselves, after some 125 runs and more: _PyGen_yf() takes what follows the instruction of a running
 # generator for one, but it can be that one's cache, which counts, until it looks like a RESUME.
-DEADLY = "test_generator_gi_yieldfrom"
+DEADLY = ("test_generator_gi_yieldfrom", "test_cr_await")
 
 
 def run():
