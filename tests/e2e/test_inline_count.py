@@ -167,6 +167,67 @@ def test_filters(tmp_path):
     assert mine["between"][2] >= 0.09, "it has what its callee took"
 
 
+FAMILY = lib.PROGRAMS / "inline_family.py"
+
+
+def python_of(name):
+    return {**os.environ, "FAMILY_PYTHON": json.dumps([str(word) for word in lib.command(name)])}
+
+
+@pytest.mark.parametrize("what, name, options", [("fork", n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.13t", "3.15"))]
+                         + [("both", ONE, ()), ("shell", ONE, ("--time",))])
+def test_children(what, name, options, tmp_path):
+    """-s: sums over all processes, forked or executed, however short they live."""
+    path = tmp_path / "t.pstats"
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", path, *COUNT, *options, "-s", "--", *lib.command(name), FAMILY, what, 3],
+                  env=python_of(name))
+    assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
+    said = json.loads(done.stdout)
+    assert calls(path, FAMILY)["work"] == sum(said.values()) and len(said) >= 3
+
+
+FORKS = ("import os, sys, time\n"
+         "def work(): pass\n"
+         "def child():\n"
+         "    for _ in range(100): work()\n"
+         "    while not os.path.exists(sys.argv[1]): time.sleep(0.001)\n"
+         "print(flush=True)\n"
+         "input()\n"
+         "pids = [os.fork() for _ in range(2)]\n"
+         "child()\n"
+         "if all(pids): [os.waitpid(pid, 0) for pid in pids]\n")
+
+
+@pytest.mark.parametrize("form, name", [("txt", n) for n in lib.pick("3.9", "3.14")] + [("pb.gz", ONE)])
+def test_snapshots_of_children(form, name, tmp_path):
+    """SIGUSR1: of those that live; the end: of those that have ended; four processes."""
+    flag, path = tmp_path / "flag", tmp_path / ("t." + form)
+
+    def works(of):
+        done = lib.sh([lib.BINARY, "convert", "-f", "text", "-o", "-", of]) if form == "pb.gz" else None
+        found = re.search(r"^ +(\d+) .*:2\(work\)$", lib.text(done.stdout) if done else of.read_text(), re.M)
+        return int(found.group(1)) if found else 0
+    with lib.started(lib.command(name) + ["-c", FORKS, flag], stdin=-1) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-q", "-o", path, *COUNT, "-s", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            seen = []
+
+            def all_there():
+                tracer.send_signal(signal.SIGUSR1)
+                at = tmp_path / ("t-%d.%s" % (len(seen) + 1, form))
+                lib.until(at.exists, "the sums")
+                seen.append(works(at))
+                return seen[-1] >= 400
+            lib.until(all_there, "calls of all")
+            flag.touch()
+            assert target.wait(60) == 0
+            lib.finish(tracer)
+    assert works(path) == seen[-1] == 400
+
+
 def test_as_text(tmp_path):
     out = tmp_path / "out"
     done = lib.sh([lib.BINARY, "trace", "-q", *COUNT, "--time", "--", *lib.command(ONE), COUNTED, out, "50"])
@@ -194,7 +255,7 @@ def test_other_formats(form, tmp_path):
 
 @pytest.mark.parametrize("options, reason", [
     (["--count"], "--engine inline"), ([*INLINE, "--time"], "--count"), ([*COUNT, "-f", "firefox"], "in time"),
-    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "-s"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
+    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
 def test_what_does_not_go_together(options, reason):
     done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)

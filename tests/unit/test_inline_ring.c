@@ -45,7 +45,7 @@ static void begin(unsigned int minor)
 					   .threads = (void *)(t.memory + IL_THREADS - IL_SHARED),
 					   .ring = t.memory + IL_SHARED_HEAD,
 					   .ring_bytes = RING_BYTES };
-	assert_int_equal(cap_inline__new(&t.cap, 1, getpid(), &t.ids), 0);
+	assert_int_equal(cap_inline__new(&t.cap, 1, getpid(), &t.ids, NULL), 0);
 	cap_inline__use(t.cap, &t.engine);
 }
 

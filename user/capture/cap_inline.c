@@ -14,7 +14,8 @@
 #define BATCH_BYTES ((size_t)256 << 10) /* of the ring */
 #define CODES_MAX   (4u << 20) /* code objects that live at once; more a target only says it has */
 
-int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids)
+int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids,
+		    const struct cap_inline *like)
 {
 	struct cap_inline *c = calloc(1, sizeof(*c));
 
@@ -23,7 +24,10 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap
 	c->pix = pix;
 	c->pid = pid;
 	c->ids = ids;
-	inline_clock__begin(&c->clock);
+	if (like)
+		c->clock = like->clock;
+	else
+		inline_clock__begin(&c->clock);
 	c->last_tsc = tsc_now();
 	*out = c;
 	return 0;

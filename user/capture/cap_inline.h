@@ -25,8 +25,10 @@ struct cap_inline_ids {
 	uint32_t thread, code;
 };
 
-/* cap_inline__new - for the process number @pix of the capture; @pid as user space calls it. @ids: borrowed. 0, -ENOMEM */
-int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids);
+/* cap_inline__new - for the process number @pix of the capture; @pid as user space calls it. @ids: borrowed. @like: of
+ * another process, which knows the clocks; NULL: that takes some ms. 0, -ENOMEM */
+int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids,
+		    const struct cap_inline *like);
 void cap_inline__free(struct cap_inline *c);
 
 /* cap_inline__use - read this engine's ring; borrowed. Before the first event can be there. */

@@ -1,41 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-#define LOG_DOMAIN "inline"
 #include "cmd/inline_calls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/outbuf.h"
 #include "base/text.h"
-#include "capture/inline_count.h"
 #include "cmd/cmd.h"
-#include "cmd/inline_target.h"
 #include "cmd/outputs.h"
+#include "cmd/session_inline.h"
 #include "cmd/sum.h"
 #include "export/summary.h"
 #include "profile/code_glob.h"
 #include "profile/place.h"
 
-#define QUIET_MS  20 /* between two looks when nothing new came: only names come */
-#define SECOND_NS 1000000000ull
-
 struct calls {
-	struct inline_target t;
-	struct inline_count *count;
+	const struct session_opts *opts;
 	const struct output_opts *output;
 	const struct exporter *format;
 	const char *path;
 	bool time;
-	uint64_t start_ns, attached_ns;
-	int64_t start_unix_ns;
 	unsigned int number; /* of the last snapshot */
 	struct inline_count_view view;
+	const struct session_counted *of;
+	struct session_result *result;
 	bool *kept; /* by function, of the view: what --include and --exclude leave */
 };
 
@@ -60,32 +55,28 @@ static int text(struct shape *s, const char *from, uint32_t *id)
 	return strpool__add(&s->r.strings, from, strlen(from), id);
 }
 
-static int shape_head(struct calls *c, struct shape *s)
+static int shape_head(const struct calls *c, struct shape *s)
 {
 	struct utsname uts = { 0 };
-	struct proc_info info;
-	char python[16];
 	int err = strpool__init(&s->r.strings);
 
 	uname(&uts);
-	inline_target__describe(&c->t, c->t.pid.pid, &c->t.in, &info, python, sizeof(python));
 	err = err ? err : text(s, "inline", &s->r.engine);
 	err = err ? err : text(s, PYEBPF_VERSION, &s->r.version);
 	err = err ? err : text(s, uts.nodename, &s->r.hostname);
 	err = err ? err : text(s, uts.release, &s->r.kernel);
-	err = err ? err
-		  : text(s, c->t.opts->arguments ? c->t.opts->arguments : "", &s->r.arguments);
-	err = err ? err : text(s, info.comm, &s->process.comm);
-	err = err ? err : text(s, info.exe, &s->process.exe);
-	err = err ? err : text(s, python, &s->process.python);
-	s->process.pid = s->thread.tid = (uint32_t)c->t.pid.given;
+	err = err ? err : text(s, c->opts->arguments ? c->opts->arguments : "", &s->r.arguments);
+	err = err ? err : text(s, c->of->comm, &s->process.comm);
+	err = err ? err : text(s, c->of->exe, &s->process.exe);
+	err = err ? err : text(s, c->of->python, &s->process.python);
+	s->process.pid = s->thread.tid = (uint32_t)c->of->pid;
 	s->thread.name = s->process.comm;
 	s->thread.is_main = true;
 	s->r.processes = &s->process;
 	s->r.threads = &s->thread;
 	s->r.process_cnt = s->r.thread_cnt = 1;
-	s->r.start_ns = c->start_ns;
-	s->r.start_unix_ns = c->start_unix_ns;
+	s->r.start_ns = c->of->start_ns;
+	s->r.start_unix_ns = c->of->start_unix_ns;
 	return err;
 }
 
@@ -102,7 +93,7 @@ static bool any_meant(const struct glob_list *globs, const char *file)
 
 static int choose_funcs(struct calls *c)
 {
-	const struct filter_opts *filter = &c->t.opts->filter;
+	const struct filter_opts *filter = &c->opts->filter;
 
 	free(c->kept);
 	c->kept = calloc(c->view.func_cnt + 1ul, sizeof(*c->kept));
@@ -255,74 +246,41 @@ static int write_sums(struct calls *c, const char *path, struct err *e)
 	auto_fn(sum__done) struct sum sum = { 0 };
 	struct output_opts output = *c->output;
 	struct emit_result result = { 0 };
-	int err = inline_count__snapshot(c->count, &c->view);
+	int err = shape_head(c, &shape);
 
 	output.path = path;
-	err = err ? err : shape_head(c, &shape);
 	err = err ? err : choose_funcs(c);
 	err = err ? err : shape_funcs(c, &shape);
 	err = err ? err : shape_stacks(c, &shape);
 	if (err)
 		return err;
-	c->t.result->totals = shape.r.totals;
+	c->result->totals = shape.r.totals;
 	err = sum__init(&sum, false, false, output.full_files);
 	err = err ? err : aggregate__merge(sum.all, &shape.r);
 	err = err ? err : sum__close(&sum);
 	if (c->time && c->format == &export_text)
 		sum.tail = (struct sum_tail){ put_durations, c };
 	err = err ? err : sum__write(&sum, &output, c->format, &result, e);
-	if (!err && !c->t.opts->quiet && strcmp(path, "-") != 0)
+	if (!err && !c->opts->quiet && strcmp(path, "-") != 0)
 		emit_report(stderr, path, c->format, &result);
 	return err;
 }
 
-static void take_snapshot(struct calls *c)
+static int sums(void *ctx, const struct inline_count_view *view, const struct session_counted *of,
+		struct err *e)
 {
+	struct calls *c = ctx;
 	struct outputs from = { .opts = c->output, .verb = "trace", .capture_only = true }, to;
-	struct err e = { 0 };
 	int err = 0;
 
-	c->t.dump_asked = false;
+	c->view = *view;
+	c->of = of;
+	if (of->last || !strcmp(c->path, "-"))
+		return write_sums(c, c->path, e);
 	c->number++;
 	snprintf(from.capture, sizeof(from.capture), "%s", c->path);
-	if (strcmp(c->path, "-") != 0)
-		err = outputs_number(&from, &c->number, &to, &e);
-	err = err ? err : write_sums(c, strcmp(c->path, "-") ? to.capture : "-", &e);
-	if (err)
-		cmd_fail("trace", err, &e);
-}
-
-static bool is_over(const struct calls *c, uint64_t now)
-{
-	const struct session_opts *o = c->t.opts;
-
-	return c->t.ended || c->t.interrupts ||
-	       (o->duration_ns && now - c->attached_ns >= o->duration_ns);
-}
-
-static int loop(struct calls *c)
-{
-	uint64_t next = c->start_ns + SECOND_NS;
-	int got = 0;
-
-	while (got >= 0) {
-		uint64_t now = now_ns();
-
-		inline__alive(&c->t.engine);
-		got = inline_count__read(c->count);
-		if (got > 0 && inline_target__check_jit(&c->t))
-			return -PYE_EPLAN;
-		if (got < 0 || is_over(c, now))
-			break;
-		if (c->t.dump_asked)
-			take_snapshot(c);
-		if (now >= next && inline__is_shared(&c->t.engine))
-			return -EILSEQ;
-		if (now >= next)
-			next = now + SECOND_NS;
-		inline_target__signals(&c->t, got ? 1 : QUIET_MS);
-	}
-	return got < 0 ? got : 0;
+	err = outputs_number(&from, &c->number, &to, e);
+	return err ? err : write_sums(c, to.capture, e);
 }
 
 /* By module and file alone. */
@@ -341,13 +299,11 @@ static bool is_filter_known(const struct filter_opts *filter)
 
 static int check_options(const struct session_opts *o, struct err *e)
 {
-	if (!o->command && o->pid_cnt != 1)
-		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process");
-	if (o->select || o->subprocesses || o->record_rings || !is_filter_known(&o->filter) ||
+	if (o->select || o->record_rings || !is_filter_known(&o->filter) ||
 	    limits_any(&o->limits) || o->wait_when_full)
 		return err_set(
 			e, -PYE_EUSAGE,
-			"--count goes with -p or -- CMD, -d, --include and --exclude (but not of "
+			"--count goes with -p or -- CMD, -s, -d, --include and --exclude (but not of "
 			"__main__) and what says where the sums go");
 	return 0;
 }
@@ -370,55 +326,16 @@ static int choose_output(struct calls *c, struct err *e)
 	return err ? err : emit_check(&output, c->path, c->format, e);
 }
 
-static int run(struct calls *c)
-{
-	struct inline_opts io = { .count = true,
-				  .time = c->time,
-				  .held = c->t.opts->command ? &c->t.held : NULL };
-	int err = inline_target__start(&c->t), ended;
-
-	err = err ? err : inline_count__new(&c->count, &c->t.engine);
-	c->start_ns = now_ns();
-	c->start_unix_ns = wall_ns();
-	if (!err)
-		err = inline__attach(&c->t.engine, c->t.pid.pid, &c->t.in, &io, c->t.e);
-	c->attached_ns = now_ns();
-	if (err)
-		return err;
-	ended = loop(c);
-	inline__detach(&c->t.engine);
-	inline_target__say_stops(&c->t);
-	if (ended == -EILSEQ)
-		return err_set(
-			c->t.e, -PYE_ETARGET,
-			"the tables were damaged, by the target itself or by two interpreters "
-			"that ran at once: what was counted cannot be trusted");
-	if (ended == -PYE_EPLAN)
-		inline_target__abandon(&c->t);
-	err = ended ? ended : write_sums(c, c->path, c->t.e);
-	c->t.result->duration_ns = now_ns() - c->start_ns;
-	c->t.result->start_unix_ns = c->start_unix_ns;
-	return err;
-}
-
 int inline_calls(const struct session_opts *opts, const struct output_opts *output, bool time,
 		 struct session_result *result, struct err *e)
 {
-	struct calls c = { .output = output, .time = time };
-	int err = check_options(opts, e);
+	struct calls c = { .opts = opts, .output = output, .time = time, .result = result };
+	const struct session_counts counts = { .time = time, .ctx = &c, .sums = sums };
+	auto_close int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	int err = nowhere < 0 ? -errno : check_options(opts, e);
 
 	err = err ? err : choose_output(&c, e);
-	if (err)
-		return err;
-	inline_target__init(&c.t, opts, result, e);
-	err = run(&c);
-	if (err && !c.t.engine.shared)
-		inline_target__abandon(&c.t);
-	else
-		inline_target__wait(&c.t);
-	result->child_status = c.t.child_status;
-	inline_count__free(c.count);
+	err = err ? err : session_inline(opts, nowhere, NULL, &counts, result, e);
 	free(c.kept);
-	inline_target__done(&c.t);
 	return err;
 }

@@ -139,7 +139,8 @@ static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline
 		give_up(r, m, &e);
 		return 0;
 	}
-	cap_inline__forked(m->cap);
+	if (m->cap)
+		cap_inline__forked(m->cap);
 	check_start(r, m);
 	m->attached = true;
 	k->member = m;

@@ -48,6 +48,10 @@ static int tell_process(struct inline_member *m)
 	struct assembler_process p;
 
 	inline_target__describe(&r->t, m->pid, m->in, &info, python, sizeof(python));
+	if (!r->python[0]) {
+		r->info = info;
+		memcpy(r->python, python, sizeof(r->python));
+	}
 	p = (struct assembler_process){
 		.trace = { .id = m->pix,
 			   .pid = (uint32_t)(m->pid == r->t.pid.pid ? r->t.pid.given : m->pid),
@@ -62,6 +66,14 @@ static int tell_process(struct inline_member *m)
 	return assembler__process(r->as, &p);
 }
 
+/* The clocks are those of the whole machine: a child, which stands still, need not wait for its own. */
+static const struct cap_inline *clock_of(const struct inline_member *m)
+{
+	const struct inline_member *other = m->run->members;
+
+	return other == m ? NULL : other->cap;
+}
+
 int inline_member__open(struct inline_member *m)
 {
 	int err = proc_mem__open(m->pid, &m->mem);
@@ -69,8 +81,10 @@ int inline_member__open(struct inline_member *m)
 	m->mem_open = !err;
 	if (!err)
 		err = tell_process(m);
+	if (!err && m->run->counts)
+		return inline_count__new(&m->count, m->engine);
 	if (!err)
-		err = cap_inline__new(&m->cap, m->pix, m->pid, &m->run->ids);
+		err = cap_inline__new(&m->cap, m->pix, m->pid, &m->run->ids, clock_of(m));
 	if (err)
 		return err;
 	cap_inline__use(m->cap, m->engine);
@@ -208,9 +222,22 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 				     .wait = o->wait_when_full,
 				     .held = first && o->command && !r->follow ? &r->t.held : NULL,
 				     .opcodes = r->opcodes ? r->chosen : NULL,
-				     .stopped = take_stacks,
+				     .count = r->counts != NULL,
+				     .time = r->counts && r->counts->time,
+				     .stopped = r->counts ? NULL : take_stacks,
 				     .ctx = m,
 				     .follow = r->follow };
+}
+
+/* Names alone come: the counts stay where they are. */
+static int drain_names(struct inline_member *m)
+{
+	int got = inline_count__read(m->count);
+
+	inline__alive(m->engine);
+	m->counted |= got > 0;
+	m->read |= !got;
+	return got;
 }
 
 int inline_member__drain(struct inline_member *m, unsigned int batches)
@@ -219,6 +246,8 @@ int inline_member__drain(struct inline_member *m, unsigned int batches)
 	struct capture_batch batch;
 	int any = 0, got = 0;
 
+	if (m->count)
+		return drain_names(m);
 	while (batches-- && (got = cap_inline_ops.next(m->cap, &batch)) > 0) {
 		batch.round = r->round;
 		/* what it cannot keep, for want of memory or disk, it counts */
@@ -271,7 +300,7 @@ static int check_jit(struct inline_member *m)
 	struct err e = { 0 };
 
 	if (m->jit_checked || m->forked || !(r->t.opts->command || r->follow) ||
-	    !capw__written(r->capw))
+	    !(m->count ? m->counted : capw__written(r->capw) != 0))
 		return 0;
 	m->jit_checked = true;
 	err = interp__check_jit(m->pid, m->in, &e);
@@ -290,6 +319,8 @@ int inline_member__tend(struct inline_member *m, bool idle)
 	const struct naming_of of = { m->pix, m->pid, m->in };
 	int err = check_jit(m);
 
+	if (m->count)
+		return err;
 	if (!err && idle && cap_inline__is_lossy(m->cap))
 		err = recover_from_loss(m);
 	if (!err)
@@ -311,6 +342,20 @@ static void settle(struct inline_run *r)
 		assembler__feed(r->as, &(struct capture_batch){ .round = ++r->round });
 }
 
+static void end_events(struct inline_member *m, uint64_t now)
+{
+	struct inline_run *r = m->run;
+
+	cap_inline__recount(m->cap);
+	cap_inline__end(m->cap);
+	inline_member__drain(m, 1);
+	cap_inline__finals(m->cap, take_final, r);
+	assembler__process_end(r->as, m->pix, now);
+	settle(r);
+	r->lost += cap_inline__lost(m->cap);
+	r->unmatched += cap_inline__unmatched(m->cap);
+}
+
 void inline_member__end(struct inline_member *m, uint64_t now)
 {
 	struct inline_run *r = m->run;
@@ -321,22 +366,31 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 		;
 	if (err)
 		log_warn("what process %d did is not whole: %s", m->pid, err_str(err));
-	cap_inline__recount(m->cap);
-	cap_inline__end(m->cap);
-	inline_member__drain(m, 1);
-	cap_inline__finals(m->cap, take_final, r);
-	assembler__process_end(r->as, m->pix, now);
-	settle(r);
-	r->lost += cap_inline__lost(m->cap);
-	r->unmatched += cap_inline__unmatched(m->cap);
+	if (m->count && !err)
+		inline_member__sum(m, r->ended);
+	if (m->cap)
+		end_events(m, now);
 	inline_member__forget(m);
+}
+
+int inline_member__sum(struct inline_member *m, struct inline_count_sum *sum)
+{
+	struct inline_count_view view;
+	int err = inline_count__snapshot(m->count, &view);
+
+	err = err ? err : inline_count_sum__add(sum, &view);
+	if (!err)
+		return 0;
+	log_warn("what process %d did is not in the sums: %s", m->pid, err_str(err));
+	return err == -ENOMEM ? err : 0;
 }
 
 void inline_member__detach(struct inline_member *m)
 {
 	const struct naming_of of = { m->pix, m->pid, m->in };
 
-	naming_look(m->run->as, &of, &m->naming_ns, true);
+	if (m->cap)
+		naming_look(m->run->as, &of, &m->naming_ns, true);
 	inline__detach(m->engine);
 }
 
@@ -344,6 +398,8 @@ void inline_member__finals(struct inline_member *m, int err)
 {
 	while (!err && inline_member__drain(m, PASS_BATCHES) > 0)
 		;
+	if (!m->cap)
+		return;
 	cap_inline__recount(m->cap);
 	cap_inline__finals(m->cap, take_final, m->run);
 }
@@ -358,6 +414,7 @@ void inline_member__forget(struct inline_member *m)
 	if (*at)
 		*at = m->next;
 	cap_inline__free(m->cap);
+	inline_count__free(m->count);
 	if (m->mem_open)
 		proc_mem__close(&m->mem);
 	if (m->engine == &m->own_engine) {

@@ -301,7 +301,7 @@ static int go(struct run *r, const struct session_opcodes *opcodes, struct sessi
 		err = outfile__open(&r->file, r->path, OUTFILE_DIRECT, r->output->force, e);
 		err = err ? err : outbuf__init(&r->out, BUFFER_BYTES, outfile__write, r->file);
 	}
-	err = err ? err : session_inline(r->opts, nowhere, opcodes, result, e);
+	err = err ? err : session_inline(r->opts, nowhere, opcodes, NULL, result, e);
 	outbuf__done(&r->out);
 	if (!err && r->file)
 		err = outfile__commit(r->file, e);

@@ -38,17 +38,6 @@ void inline_target__describe(struct inline_target *t, pid_t pid, const struct in
 	t->result->pid = t->pid.given;
 }
 
-int inline_target__check_jit(struct inline_target *t)
-{
-	int err;
-
-	if (!t->opts->command || t->jit_checked)
-		return 0;
-	t->jit_checked = true;
-	err = interp__check_jit(t->pid.pid, &t->in, t->e);
-	return err == -PYE_EPLAN ? err : 0;
-}
-
 static void reap(struct inline_target *t)
 {
 	int status;

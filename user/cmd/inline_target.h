@@ -22,7 +22,7 @@ struct inline_target {
 	int signal_fd;
 	unsigned int interrupts;
 	bool ended, dump_asked; /* by SIGUSR1 */
-	bool child_reaped, jit_checked;
+	bool child_reaped;
 	int child_status;
 	struct follow *follow; /* -s: what it starts is seen; owned; NULL: not wanted */
 	uint32_t stops, longest_us; /* of processes beside it */
@@ -44,10 +44,6 @@ void inline_target__describe(struct inline_target *t, pid_t pid, const struct in
 
 /* inline_target__never_python - the refusal of a command in which no interpreter was seen. */
 int inline_target__never_python(struct inline_target *t);
-
-/* inline_target__check_jit - a command is found before its start-up, so it is looked at again, once, when it runs: a
- * JIT's traces pass by the stubs. 0 or -PYE_EPLAN. */
-int inline_target__check_jit(struct inline_target *t);
 
 /* inline_target__signals - wait so many ms for a signal, or the end of the target. */
 void inline_target__signals(struct inline_target *t, int timeout);

@@ -19,6 +19,7 @@
 #define PASS_BATCHES   64 /* batches between two looks at signals */
 #define FOLLOW_BATCHES 4 /* of each, when others stand still until they are looked at */
 #define POLL_MS	       1
+#define QUIET_MS       20
 #define SECOND_NS      1000000000ull
 #define ADJUST_NS      2000000ull
 
@@ -67,7 +68,7 @@ static void totals(struct inline_run *r, uint64_t now, struct trace_totals *t)
 
 	lost[LOSS_MAP] = r->lost;
 	for (const struct inline_member *m = r->members; m; m = m->next)
-		lost[LOSS_MAP] += cap_inline__lost(m->cap);
+		lost[LOSS_MAP] += m->cap ? cap_inline__lost(m->cap) : 0;
 	assembler__totals(r->as, lost, t);
 	t->end_ns = now;
 }
@@ -83,7 +84,8 @@ static uint64_t waiting_in_ring(void *ctx)
 	uint64_t bytes = 0;
 
 	for (const struct inline_member *m = r->members; m; m = m->next)
-		bytes += m->engine->ring_bytes / 100 * cap_inline__backlog(m->cap);
+		if (m->cap)
+			bytes += m->engine->ring_bytes / 100 * cap_inline__backlog(m->cap);
 	return bytes;
 }
 
@@ -111,6 +113,34 @@ static int tell_sums(struct inline_run *r, bool last, struct err *e)
 	return r->opcodes->sums(r->opcodes->ctx, &view, &s, e);
 }
 
+/* Of all processes, those that have ended, too. */
+static int tell_counts(struct inline_run *r, bool last, struct err *e)
+{
+	const struct session_counted of = { .last = last,
+					    .start_ns = r->start_ns,
+					    .start_unix_ns = r->start_unix_ns,
+					    .pid = r->t.pid.given,
+					    .comm = r->info.comm,
+					    .exe = r->info.exe,
+					    .python = r->python };
+	struct inline_count_sum *sum = NULL;
+	struct inline_count_view view;
+	int err = inline_count_sum__new(&sum);
+
+	if (!err) {
+		inline_count_sum__view(r->ended, &view);
+		err = inline_count_sum__add(sum, &view);
+	}
+	for (struct inline_member *m = r->members; m && !err; m = m->next)
+		err = inline_member__sum(m, sum);
+	if (!err) {
+		inline_count_sum__view(sum, &view);
+		err = r->counts->sums(r->counts->ctx, &view, &of, e);
+	}
+	inline_count_sum__free(sum);
+	return err;
+}
+
 /* Chunks are written, files ended and begun, sums told, as time goes on or SIGUSR1 asks. */
 static void keep(struct inline_run *r, uint64_t now)
 {
@@ -119,8 +149,8 @@ static void keep(struct inline_run *r, uint64_t now)
 
 	if (now - r->flushed_ns >= limits_flush_ns(&r->kept))
 		flush(r, now);
-	if (r->t.dump_asked && r->instructions) {
-		err = tell_sums(r, false, &e);
+	if (r->t.dump_asked && (r->instructions || r->counts)) {
+		err = r->counts ? tell_counts(r, false, &e) : tell_sums(r, false, &e);
 		if (err)
 			cmd_fail("trace", err, &e);
 	} else {
@@ -136,7 +166,7 @@ static void adjust(struct inline_run *r, uint64_t now)
 {
 	struct clock_pair pair;
 
-	if (now < r->adjust_ns)
+	if (now < r->adjust_ns || r->counts)
 		return;
 	pair = inline_clock__read();
 	for (struct inline_member *m = r->members; m; m = m->next)
@@ -151,15 +181,16 @@ static int every_second(struct inline_run *r, uint64_t now)
 	unsigned int backlog = 0, threads;
 
 	for (struct inline_member *m = r->members; m; m = m->next) {
-		unsigned int full = cap_inline__backlog(m->cap);
+		unsigned int full = m->cap ? cap_inline__backlog(m->cap) : 0;
 
-		cap_inline__reap(m->cap);
+		if (m->cap)
+			cap_inline__reap(m->cap);
 		backlog = full > backlog ? full : backlog;
 		if (inline__is_shared(m->engine))
 			return -EILSEQ;
 	}
 	threads = assembler__threads(r->as);
-	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
+	if (!r->t.opts->quiet && !r->counts && isatty(STDERR_FILENO))
 		fprintf(stderr, "\r%02u:%02u | %.1fM events | %u thread%s | ring %u%%\033[K",
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
 			(unsigned int)((now - r->start_ns) / SECOND_NS % 60), events / 1e6, threads,
@@ -213,6 +244,14 @@ static int drain(struct inline_run *r, unsigned int batches)
 	return any;
 }
 
+/* With --count only names come; but what is followed stands still until it is looked at. */
+static int pause_ms(const struct inline_run *r, bool any)
+{
+	if (r->counts && !r->follow)
+		return any ? POLL_MS : QUIET_MS;
+	return any ? 0 : POLL_MS;
+}
+
 static int loop(struct inline_run *r)
 {
 	uint64_t next = r->start_ns + SECOND_NS;
@@ -236,7 +275,7 @@ static int loop(struct inline_run *r)
 			if (err)
 				return err;
 		}
-		inline_target__signals(&r->t, any ? 0 : POLL_MS);
+		inline_target__signals(&r->t, pause_ms(r, any));
 	}
 	return 0;
 }
@@ -258,18 +297,28 @@ static void finish_members(struct inline_run *r, int err)
 static int finish(struct inline_run *r, int err)
 {
 	struct session_result *result = r->t.result;
+	struct trace_totals t;
 	int ended = 0;
 
 	finish_members(r, err);
+	if (r->counts && err == -EILSEQ)
+		return err_set(
+			r->t.e, -PYE_ETARGET,
+			"the tables were damaged, by the target itself or by two interpreters "
+			"that ran at once: what was counted cannot be trusted");
+	if (r->counts && !err && r->last_pix)
+		ended = tell_counts(r, true, r->t.e);
 	if (r->instructions) {
 		ended = inline_opcodes__finish(r->instructions);
 		ended = ended ? ended : tell_sums(r, true, r->t.e);
 	}
 	if (assembler__finish(r->as))
 		log_debug("the last events did not fit");
-	totals(r, now_ns(), &result->totals);
-	result->totals.complete = !err;
-	result->duration_ns = result->totals.end_ns - r->start_ns;
+	totals(r, now_ns(), &t);
+	t.complete = !err;
+	if (!r->counts) /* else they were told with the sums */
+		result->totals = t;
+	result->duration_ns = t.end_ns - r->start_ns;
 	result->start_unix_ns = r->start_unix_ns;
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
@@ -286,7 +335,7 @@ static int finish(struct inline_run *r, int err)
 			"at once: the capture ends before that");
 	else if (err)
 		log_warn("the capture ends early: %s", err_str(err));
-	err = capw__finish(r->capw, &result->totals) ?: ended;
+	err = capw__finish(r->capw, &t) ?: ended;
 	return r->t.opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;
 }
 
@@ -296,7 +345,7 @@ static void report_oddities(const struct inline_run *r)
 
 	run_say_odd(assembler__oddities(r->as));
 	for (const struct inline_member *m = r->members; m; m = m->next)
-		unmatched += cap_inline__unmatched(m->cap);
+		unmatched += m->cap ? cap_inline__unmatched(m->cap) : 0;
 	if (unmatched)
 		log_warn("%llu frames ended that were on no stack: each is shown as a gap",
 			 (unsigned long long)unmatched);
@@ -410,16 +459,21 @@ static void done(struct inline_run *r)
 	while (r->members)
 		inline_member__forget(r->members);
 	inline_opcodes__free(r->instructions);
+	inline_count_sum__free(r->ended);
 	assembler__free(r->as);
 	capw__free(r->capw);
 	inline_target__done(&r->t);
 }
 
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
-		   struct session_result *result, struct err *e)
+		   const struct session_counts *counts, struct session_result *result,
+		   struct err *e)
 {
-	struct inline_run r = { .fd = fd, .opcodes = opcodes };
+	struct inline_run r = { .fd = fd, .opcodes = opcodes, .counts = counts };
 	int err = check_options(opts, e);
+
+	if (!err && counts)
+		err = inline_count_sum__new(&r.ended);
 
 	if (err)
 		return err;
@@ -440,7 +494,8 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		if (!err && !r.last_pix)
 			err = inline_target__never_python(&r.t);
 	}
-	if (err)
+	if (err &&
+	    !(counts && r.t.engine.shared)) /* else it goes on, whatever became of the sums */
 		inline_target__abandon(&r.t);
 	else
 		inline_target__wait(&r.t);

@@ -3,6 +3,7 @@
 #ifndef PYEBPF_CMD_SESSION_INLINE_H
 #define PYEBPF_CMD_SESSION_INLINE_H
 
+#include "capture/inline_count.h"
 #include "capture/inline_opcodes.h"
 #include "cmd/session.h"
 #include "cpython/opcode_names.h"
@@ -27,14 +28,34 @@ struct session_opcodes {
 		    struct err *e);
 };
 
+/* Of what the sums of --count are. */
+struct session_counted {
+	bool last;
+	uint64_t start_ns;
+	int64_t start_unix_ns;
+	pid_t pid; /* of the first process, as it was given; and what it is: */
+	const char *comm, *exe, *python;
+};
+
+/* What --count wants of a run in place of events. */
+struct session_counts {
+	bool time;
+	void *ctx;
+	/* the sums of all processes, when SIGUSR1 asks and at the end. 0 or an error with its sentence */
+	int (*sums)(void *ctx, const struct inline_count_view *view,
+		    const struct session_counted *of, struct err *e);
+};
+
 /**
  * session_inline - trace until the target ends, time or events are up, or a signal comes
  * @fd: where the capture is written; borrowed
  * @opcodes: NULL: calls alone; else no capture is written
+ * @counts: NULL: events; else no capture is written either
  *
  * Return: 0 with @result filled, or a negative number with the sentence in @e.
  */
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
-		   struct session_result *result, struct err *e);
+		   const struct session_counts *counts, struct session_result *result,
+		   struct err *e);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "assemble/assemble.h"
 #include "capture/cap_inline.h"
+#include "capture/inline_count_sum.h"
 #include "cmd/inline_target.h"
 #include "cmd/session_inline.h"
 #include "inline/follow.h"
@@ -21,7 +22,9 @@ struct inline_member {
 	struct inline_engine *engine; /* the same */
 	struct interp own_in;
 	struct inline_engine own_engine;
-	struct cap_inline *cap;
+	struct cap_inline *cap; /* NULL with --count */
+	struct inline_count *count; /* NULL without */
+	bool counted; /* it has called something */
 	struct proc_mem mem;
 	bool mem_open, attached;
 	bool forked; /* it has the stubs of the one that it was forked from */
@@ -54,6 +57,10 @@ struct inline_run {
 	struct inline_opcodes *instructions;
 	uint8_t chosen[OPCODE_CNT];
 	unsigned int minor; /* of the version whose opcodes these are */
+	const struct session_counts *counts; /* NULL: events */
+	struct inline_count_sum *ended; /* with --count: of processes that are gone */
+	struct proc_info info; /* of the first process */
+	char python[16];
 	struct follow *follow; /* of the target; NULL: without -s */
 	struct inline_kin *kin;
 	unsigned int missed; /* children that could not be traced */
@@ -88,6 +95,10 @@ void inline_member__end(struct inline_member *m, uint64_t now);
  * detached: what is left in its ring, but after an error (@err). */
 void inline_member__detach(struct inline_member *m);
 void inline_member__finals(struct inline_member *m, int err);
+
+/* inline_member__sum - with --count: what was counted so far, or, when the target has scribbled there, a warning. 0 or
+ * -ENOMEM. */
+int inline_member__sum(struct inline_member *m, struct inline_count_sum *sum);
 
 /* inline_member__forget - released; what is in its process is taken out. */
 void inline_member__forget(struct inline_member *m);

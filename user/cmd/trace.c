@@ -324,7 +324,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 			    e);
 	if (err)
 		return err;
-	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, run, e)
+	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, NULL, run, e)
 		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
 		background__wait(files.background);

@@ -17,6 +17,7 @@
 #include "proc/maps.h"
 
 #define CHILD_RING (4ul << 20)
+_Static_assert(CHILD_RING >= IL_COUNT_RING, "the tables lie where the stubs expect them");
 
 /* One that shares its parent's memory is no copy: the private page is in use. */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from)
@@ -67,8 +68,9 @@ static int map_ring(struct inline_engine *e, int fd)
 		  { e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_FIXED, (uint64_t)fd, 0 } },
 		{ SYS_mmap,
-		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes, PROT_READ | PROT_WRITE,
-		    MAP_SHARED | MAP_FIXED, (uint64_t)fd, IL_SHARED_HEAD } },
+		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes + e->table_bytes,
+		    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)fd,
+		    IL_SHARED_HEAD } },
 		{ SYS_close, { (uint64_t)fd } },
 	};
 	int64_t values[REMOTE_CALLS_MAX];
@@ -120,6 +122,9 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->tsc_hz = from->tsc_hz;
 	e->locked = from->locked;
 	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;
+	e->table_bytes =
+		from->table_bytes; /* where there are some, the ring is IL_COUNT_RING long */
+	e->timed = from->timed;
 	e->lazy = true;
 	e->remote.scratch = from->header->scratch;
 	e->remote.follow = opts->follow;

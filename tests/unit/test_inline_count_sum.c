@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sums over processes: what is the same in two of them is one, what is not is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "capture/inline_count_sum.h"
+
+#define NONE INLINE_COUNT_NONE
+
+static uint32_t text(struct strpool *pool, const char *s)
+{
+	uint32_t id = 0;
+
+	assert_int_equal(strpool__add(pool, s, strlen(s), &id), 0);
+	return id;
+}
+
+static struct inline_count_func func(struct strpool *pool, const char *name, uint32_t line,
+				     uint64_t calls)
+{
+	return (struct inline_count_func){ .file = text(pool, "a.py"),
+					   .name = text(pool, name),
+					   .qualname = text(pool, name),
+					   .line = line,
+					   .calls = calls,
+					   .resumes = calls / 2 };
+}
+
+static const struct inline_count_func *find(const struct inline_count_view *v, const char *name,
+					    uint32_t line, uint32_t *index)
+{
+	for (*index = 0; *index < v->func_cnt; ++*index)
+		if (v->funcs[*index].line == line &&
+		    !strcmp(strpool__get(v->strings, v->funcs[*index].name), name))
+			return &v->funcs[*index];
+	fail();
+	return NULL;
+}
+
+static uint64_t calls_below(const struct inline_count_view *v, uint32_t caller, uint32_t func)
+{
+	uint64_t calls = 0;
+
+	for (uint32_t i = 0; i < v->node_cnt; i++) {
+		assert_true(v->nodes[i].caller == NONE || v->nodes[i].caller < i);
+		if (v->nodes[i].func == func && v->nodes[i].caller != NONE &&
+		    v->nodes[v->nodes[i].caller].func == caller)
+			calls += v->nodes[i].calls;
+	}
+	return calls;
+}
+
+static void test_inline_count_sum__two_processes(void **state)
+{
+	struct strpool one = { 0 }, two = { 0 };
+	uint64_t spans[2][IL_SPAN_BUCKETS] = { { [3] = 5 }, { [3] = 2, [95] = 1 } };
+	struct inline_count_view v;
+	struct inline_count_sum *s;
+	uint32_t f, g;
+
+	(void)state;
+	assert_int_equal(strpool__init(&one), 0);
+	assert_int_equal(strpool__init(&two), 0);
+	assert_int_equal(inline_count_sum__new(&s), 0);
+	{
+		struct inline_count_func funcs[] = { func(&one, "f", 1, 10),
+						     func(&one, "g", 2, 4) };
+		struct inline_count_node nodes[] = { { NONE, 0, 10, 0, 100 }, { 0, 1, 4, 0, 50 } };
+
+		funcs[0].spans = spans[0];
+		assert_int_equal(
+			inline_count_sum__add(s, &(struct inline_count_view){ &one, funcs, nodes, 2,
+									      2, 3, 1000 }),
+			0);
+	}
+	{ /* in another order; a second f at another line; g also from nowhere */
+		struct inline_count_func funcs[] = { func(&two, "g", 2, 100), func(&two, "f", 9, 7),
+						     func(&two, "f", 1, 20) };
+		struct inline_count_node nodes[] = { { NONE, 2, 20, 0, 1000 },
+						     { NONE, 0, 60, 0, 7 },
+						     { 0, 0, 40, 0, 500 } };
+
+		funcs[2].spans = spans[1];
+		assert_int_equal(
+			inline_count_sum__add(s, &(struct inline_count_view){ &two, funcs, nodes, 3,
+									      3, 1, 1000 }),
+			0);
+	}
+	inline_count_sum__view(s, &v);
+	assert_int_equal(v.func_cnt, 3);
+	assert_int_equal(v.node_cnt, 3);
+	assert_int_equal(v.lost, 4);
+	assert_int_equal(v.ticks_per_second, 1000);
+	assert_int_equal(find(&v, "f", 9, &f)->calls, 7);
+	assert_int_equal(find(&v, "g", 2, &g)->calls, 104);
+	assert_int_equal(find(&v, "f", 1, &f)->calls, 30);
+	assert_int_equal(v.funcs[f].resumes, 15);
+	assert_int_equal(v.funcs[f].spans[3], 7);
+	assert_int_equal(v.funcs[f].spans[95], 1);
+	assert_null(v.funcs[g].spans);
+	assert_int_equal(calls_below(&v, f, g), 44);
+	inline_count_sum__free(s);
+	strpool__done(&one);
+	strpool__done(&two);
+}
+
+static void test_inline_count_sum__many(void **state)
+{
+	struct inline_count_sum *s;
+	struct inline_count_view v;
+
+	(void)state;
+	assert_int_equal(inline_count_sum__new(&s), 0);
+	for (int round = 0; round < 3; round++) {
+		struct strpool pool = { 0 };
+		struct inline_count_func funcs[1000];
+
+		assert_int_equal(strpool__init(&pool), 0);
+		for (uint32_t i = 0; i < 1000; i++)
+			funcs[i] = func(&pool, "f", i + 1, i);
+		assert_int_equal(
+			inline_count_sum__add(s, &(struct inline_count_view){ .strings = &pool,
+									      .funcs = funcs,
+									      .func_cnt = 1000 }),
+			0);
+		strpool__done(&pool);
+	}
+	inline_count_sum__view(s, &v);
+	assert_int_equal(v.func_cnt, 1000);
+	for (uint32_t i = 0; i < 1000; i++)
+		assert_int_equal(v.funcs[i].calls, 3ul * (v.funcs[i].line - 1));
+	inline_count_sum__free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_inline_count_sum__two_processes),
+		cmocka_unit_test(test_inline_count_sum__many),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
