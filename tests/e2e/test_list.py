@@ -108,6 +108,18 @@ def test_the_user_and_where_the_interpreter_lives():
         assert line.split()[:2] == [str(process.pid), user] and " %s " % exe in line
 
 
+def test_columns_are_as_wide_as_what_stands_in_them(tmp_path):
+    """A long path in one row moves the next column of all of them."""
+    long = tmp_path / ("x" * 60)
+    long.mkdir()
+    with pythons.running([*a_python(), *WAIT]) as (one, _), pythons.running([copied(long, "python"), *WAIT]) as (two, _):
+        head, *lines = run("list", one.pid, two.pid).stdout.splitlines()
+    rows = [line for line in lines if line.split()[0] in (str(one.pid), str(two.pid))]
+    at = {name: head.index(name) for name in ("USER", "INTERPRETER", "COMMAND")}
+    assert len(rows) == 2 and head.index("COMMAND") > head.index("INTERPRETER") + 60
+    assert all(row[i - 1] == " " != row[i] for row in rows for i in at.values())
+
+
 def scope():
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as f:

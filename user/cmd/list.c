@@ -10,6 +10,7 @@
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/columns.h"
 #include "cmd/list_probes.h"
 #include "cmd/list_row.h"
 #include "cmd/options.h"
@@ -63,6 +64,7 @@ struct listing {
 	const struct list_opts *opts;
 	struct interp_cache *cache;
 	struct outbuf json;
+	FILE *rows; /* of columns_print() */
 	unsigned int shown, refused; /* refused: may not be looked at */
 	struct err refusal;
 	/* a directory service may be asked for names: once for each run of processes of one user */
@@ -88,8 +90,8 @@ static void show(struct listing *l, struct list_row *row)
 		list_row__json(row, &l->json);
 	} else {
 		if (!l->shown)
-			list_row_print_head(stdout);
-		list_row__print(row, stdout);
+			list_row_print_head(l->rows);
+		list_row__print(row, l->rows);
 	}
 	l->shown++;
 }
@@ -185,12 +187,21 @@ static void say_rest(const struct listing *l, bool all)
 static int list(const struct list_opts *opts, const struct opt_rest *rest, struct err *e)
 {
 	struct listing l = { .opts = opts };
+	auto_free char *table = NULL;
+	size_t size = 0;
 	int err = interp_cache__new(&l.cache);
 
 	if (!err)
 		err = table_begin(&l.json);
+	l.rows = err ? NULL : open_memstream(&table, &size);
+	if (!err && !l.rows)
+		err = -ENOMEM;
 	if (!err)
 		err = rest->operand_cnt ? list_given(&l, rest, e) : list_all(&l, e);
+	if (l.rows && fclose(l.rows))
+		err = err ? err : -ENOMEM;
+	else if (l.rows)
+		columns_print(table, stdout);
 	if (opts->json && l.json.mem) {
 		outbuf__puts(&l.json, l.shown ? "]\n" : "[]\n");
 		if (outbuf__flush(&l.json) && !err)

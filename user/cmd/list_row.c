@@ -18,7 +18,7 @@
 /* Of the path of an interpreter; all of it is in the JSON. */
 #define PATH_SHOWN 256
 
-#define ROW_FORMAT "%7s  %-8s  %-8s  %-20s  %-6s  %-6s  %-20s  %-24s  %s\n"
+#define ROW_FORMAT "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n"
 
 static bool is_python(int err)
 {

@@ -46,6 +46,7 @@ static inline void list_row__freep(struct list_row **row)
 	list_row__free(*row);
 }
 
+/* For columns_print(): cells with tabs between them, then lines without one. */
 void list_row_print_head(FILE *out);
 void list_row__print(const struct list_row *row, FILE *out);
 
