@@ -155,7 +155,7 @@ def test_secrets_stay_where_they_are(agent):
     for f in [agent.folder / "log", agent.folder / "store/catalogue.sqlite"]:
         assert SECRET.encode() not in f.read_bytes()
     assert SECRET not in agent.status("--json")
-    assert all(f.stat().st_mode & 0o077 == 0 for f in (agent.folder / "store").iterdir())
+    assert all(f.stat().st_mode & 0o077 == 0 for f in [agent.folder / "store", *(agent.folder / "store").iterdir()])
     # nor could a core file tell
     assert re.search(r"^Max core file size +0 +0 ", pathlib.Path("/proc/%d/limits" % agent.process.pid).read_text(), re.M)
 

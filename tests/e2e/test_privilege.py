@@ -106,6 +106,19 @@ def test_capabilities_of_the_file_suffice(run, pyebpf, public_tmp):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_environment_does_not_lead_capabilities_of_the_file(pyebpf, public_tmp):
+    """Whoever calls such a program chooses no files and servers for it by variables."""
+    env = {**os.environ, "PYEBPF_CONFIG": "/no/such/file"}
+    program = public_tmp / "pyebpf"
+    shutil.copy(pyebpf.path, program)
+    for given in (False, True):
+        if given and subprocess.run(["setcap", "cap_bpf=ep", program], stderr=subprocess.DEVNULL, check=False).returncode:
+            pytest.skip("this file system keeps no capabilities")
+        done = subprocess.run([*as_nobody(), program, "agent", "--store", "s", "--socket", "", "--listen", "", "-d", "1s"], cwd=public_tmp, env=env,
+                              stderr=subprocess.PIPE, encoding="utf-8", check=False, timeout=60)
+        assert ("/no/such/file" in done.stderr) == (not given), done.stderr
+
+
 @pytest.mark.parametrize("capabilities", [MINIMUM, MINIMUM[:2]], ids=["all", "two"])
 def test_the_command_gets_none_of_them(run, capabilities):
     code = "print(open('/proc/self/status').read(), __import__('os').listdir('/proc/self/fd'))"

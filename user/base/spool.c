@@ -16,7 +16,8 @@ enum {
 
 static int open_copy(void)
 {
-	const char *dir = getenv("TMPDIR");
+	const char *dir = geteuid() ? secure_getenv("TMPDIR")
+				    : NULL; /* root may have it of another user */
 	int fd = open(dir && *dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
 	if (fd < 0)

@@ -4,7 +4,7 @@
 #define PYEBPF_BASE_SPOOL_H
 
 /**
- * spool_copy - copy what is left of a pipe to a file without a name in $TMPDIR (or /tmp)
+ * spool_copy - copy what is left of a pipe to a file without a name in $TMPDIR (/tmp without it, and for root)
  * @fd: stays the caller's
  *
  * Return: a descriptor of the copy, the caller's; or a negative errno.

@@ -39,7 +39,7 @@ bool capr_is_capture(int fd);
 /**
  * capr__open - find the chunks
  * @fd: borrowed until capr__close(); at its beginning. What cannot seek is first copied to an
- *      unnamed file in $TMPDIR (or /tmp)
+ *      unnamed file in $TMPDIR (/tmp without it, and for root)
  * @e:  says why when this fails; may be NULL
  *
  * Return: 0 with at least one chunk; -PYE_EFORMAT; -ENOMEM; what read() returned.

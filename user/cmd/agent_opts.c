@@ -279,7 +279,7 @@ int agent_listen_parse(const char *text, char *address, size_t size, uint16_t *p
 
 const char *agent_settings_file(const struct agent_opts *given)
 {
-	const char *variable = getenv("PYEBPF_CONFIG");
+	const char *variable = secure_getenv("PYEBPF_CONFIG");
 
 	if (given->config)
 		return given->config;

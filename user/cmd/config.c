@@ -159,7 +159,7 @@ static int take_variable(const struct setting *s, void *opts, struct err *e)
 	key_of(s->row, at);
 	for (; *at; at++)
 		*at = (char)toupper((unsigned char)*at);
-	value = getenv(name);
+	value = secure_getenv(name);
 	if (!value)
 		return 0;
 	err = s->row->type == OPT_CUSTOM ? take_words(s, opts, value, &why)

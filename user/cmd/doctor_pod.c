@@ -18,7 +18,7 @@
 
 static const char *variable(const char *name, const char *fallback)
 {
-	const char *value = getenv(name);
+	const char *value = secure_getenv(name);
 
 	return value && *value ? value : fallback;
 }

@@ -13,8 +13,8 @@ static const char *given(const char *text, const char *fallback)
 bool kube_where(const struct kube_args *args, const char *node, char *url, size_t size,
 		struct kube_opts *out)
 {
-	const char *host = getenv("KUBERNETES_SERVICE_HOST");
-	const char *port = getenv("KUBERNETES_SERVICE_PORT");
+	const char *host = secure_getenv("KUBERNETES_SERVICE_HOST");
+	const char *port = secure_getenv("KUBERNETES_SERVICE_PORT");
 	bool six = host && strchr(host, ':');
 	int n;
 

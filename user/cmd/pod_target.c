@@ -136,9 +136,9 @@ static int read_name(const char *pod, struct wanted *w, struct err *e)
 static int find(const char *pod, const struct select_list *containers, struct pod_target *out,
 		struct err *e)
 {
-	const struct kube_args args = { .api = getenv("PYEBPF_KUBE_API"),
-					.ca = getenv("PYEBPF_KUBE_CA"),
-					.token = getenv("PYEBPF_KUBE_TOKEN") };
+	const struct kube_args args = { .api = secure_getenv("PYEBPF_KUBE_API"),
+					.ca = secure_getenv("PYEBPF_KUBE_CA"),
+					.token = secure_getenv("PYEBPF_KUBE_TOKEN") };
 	struct wanted w = { .containers = containers };
 	struct kube_opts opts;
 	char url[URL_MAX];
