@@ -7,6 +7,7 @@
  *   FAULT_WHAT  fail: it fails; die: we are killed; kill: the target is; signal: the target gets a SIGUSR1;
  *               call: the FAULT_AT-th system call that the target makes for us fails
  *   FAULT_PID   the target
+ *   FAULT_CHILD set: counted from the flock() on that is for another process, a child of that one; it is the target then
  *   FAULT_LOG   file for the number of calls that were counted
  */
 #include <dlfcn.h>
@@ -38,6 +39,7 @@ static struct {
 	long at, counted, calls;
 	const char *what;
 	pid_t target;
+	bool of_child;
 } f;
 
 static void in_child(void)
@@ -52,6 +54,7 @@ __attribute__((constructor)) static void begin(void)
 	f.at = at ? atol(at) : 0;
 	f.target = pid ? atoi(pid) : 0;
 	f.what = getenv("FAULT_WHAT");
+	f.of_child = getenv("FAULT_CHILD") != NULL;
 	if (!f.what)
 		f.what = "";
 	pthread_atfork(NULL, NULL, in_child);
@@ -83,9 +86,27 @@ static bool fault(void)
 	return !strcmp(f.what, "fail");
 }
 
+/* Of which process is it the memory? */
+static pid_t process_of(int fd)
+{
+	char link[40], path[40] = "";
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	if (readlink(link, path, sizeof(path) - 1) < 0 || strncmp(path, "/proc/", 6) != 0)
+		return 0;
+	return atoi(path + 6);
+}
+
 int flock(int fd, int operation)
 {
-	f.on = true;
+	pid_t pid = process_of(fd);
+
+	if (!f.of_child)
+		f.on = true;
+	else if (!f.on && pid && pid != f.target) {
+		f.on = true;
+		f.target = pid;
+	}
 	return NEXT(flock)(fd, operation);
 }
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each step of attaching and detaching goes wrong once (faults.c): the target goes on, and nothing stays behind."""
+import contextlib
+import json
+import os
 import random
 import signal
 import subprocess
@@ -8,11 +11,12 @@ import pytest
 
 import lib
 import pythons
-from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links
+from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, redirected
 from test_inline_robust import SHORT, detach, of_files, quiet
 
 FAULTS = pythons.BUILD / "tests" / "e2e" / "faults.so"
 CALLS = 13  # that the target makes: six, six, and one at the end
+CHILD_CALLS = 6  # of a forked child: two, and four
 
 
 def run(pid, tmp_path, what="", at=0):
@@ -74,6 +78,91 @@ def test_any_call_of_the_target(name, tmp_path):
             assert code == (0 if at == CALLS else 5) and (not code or "could not be changed" in said), (at, code, said)
             goes_on(target, before)
         end_well(target, tmp_path)
+
+
+# A line asks for a child: how it ended, what it calculated, and how much of the CPU it had by its first line.
+PARENT = """import json, os, signal, time
+def work(n): return n * n
+signal.signal(signal.SIGUSR1, lambda *_: work(1))
+print('up', flush=True)
+while input():
+    read, write = os.pipe()
+    pid = os.fork()
+    if not pid:
+        spent = time.process_time()
+        os.write(write, json.dumps([sum(map(work, range(1000))), spent]).encode())
+        os._exit(7)
+    os.close(write)
+    said = os.fdopen(read).read()
+    print(json.dumps([os.waitpid(pid, 0)[1], json.loads(said) if said else None]), flush=True)
+"""
+FOLLOW = [*INLINE, "--ring", "256K", "-s"]
+
+
+def with_child(target, tmp_path, what="", at=0):
+    """One trace in which the target forks, and this goes wrong with the child: what pyebpf ended with and said, how many
+    calls could have gone wrong, what the target said of its child."""
+    log = tmp_path / "faults"
+    log.write_text("0 0")
+    env = {**os.environ, "LD_PRELOAD": str(FAULTS), "FAULT_WHAT": what, "FAULT_AT": str(at), "FAULT_PID": str(target.pid),
+           "FAULT_LOG": str(log), "FAULT_CHILD": "1"}
+    with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *FOLLOW, "-p", target.pid], stderr=-1,
+                     env=env) as tracer:
+        lib.until(lambda: redirected(target.pid), "the attach")
+        target.stdin.write(b"go\n")
+        target.stdin.flush()
+        child = json.loads(target.stdout.readline())
+        if tracer.poll() is None:
+            tracer.send_signal(signal.SIGINT)
+        said = lib.text(tracer.communicate(timeout=60)[1])
+    return tracer.returncode, said, [int(n) for n in log.read_text().split()], child
+
+
+@contextlib.contextmanager
+def parent(name):
+    with lib.started(lib.command(name) + ["-c", PARENT], stdin=-1) as target:
+        assert target.stdout.readline() == b"up\n"
+        yield target
+
+
+def of_child(target, tmp_path):
+    """With nothing wrong: so many steps, so many of the calls that the child makes."""
+    code, said, steps, child = with_child(target, tmp_path)
+    assert code == 0 and child[:1] == [7 << 8] and min(steps) > 5, (said, steps, child)
+    assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["work"] == 1000
+    return of_files(target.pid), min(steps[0], 400), steps[1]
+
+
+@pytest.mark.parametrize("what", ["fail", "signal", "die", "kill"])
+def test_any_step_of_a_child(what, tmp_path):
+    """-s: as above, while a child that is born gets its ring; kill: the child is. It does all that it would, traced or not, as its
+    parent does; a dead pyebpf does not keep it waiting: it spins meanwhile, so that what it waited it has had of the CPU."""
+    right = [7 << 8, sum(n * n for n in range(1000))]
+    with parent(ONE) as target:
+        before, steps, _ = of_child(target, tmp_path)
+        for at in moments(what, steps):
+            code, said, done, child = with_child(target, tmp_path, what, at)
+            hit = done[0] >= at or code == -signal.SIGKILL
+            if what == "die" and code == -signal.SIGKILL:
+                code, said = detach(target.pid)
+            assert code in ((0, 5) if what == "fail" else (0,)), (at, code, said)
+            if what == "kill":
+                assert child[0] in (7 << 8, signal.SIGKILL) and (not hit or child[0] == signal.SIGKILL or child[1]), (at, child)
+            else:
+                assert [child[0], child[1][0]] == right, (at, child, said)
+            assert not child[1] or child[1][1] < 1, (at, child)
+            goes_on(target, before)
+
+
+def test_any_call_of_a_child(tmp_path):
+    """Those that it makes for us: it goes on without being traced, which is said."""
+    with parent(ONE) as target:
+        before, _, calls = of_child(target, tmp_path)
+        assert calls >= CHILD_CALLS  # one more if it still lives at the end
+        for at in (2, *range(4, CHILD_CALLS + 1)):  # not getpid(), which cannot
+            code, said, _, child = with_child(target, tmp_path, "call", at)
+            assert code == 0 and child[0] == 7 << 8 and child[1], (at, code, said, child)
+            goes_on(target, before)
 
 
 def test_the_target_dies_at_any_step(tmp_path):

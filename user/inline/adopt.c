@@ -137,6 +137,8 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	memcpy(e->header, from->header, IL_CODE_BYTES);
 	e->reserved = e->mapped = true;
 	ret = remote__park(&e->remote);
+	if (ret)
+		follow__go(opts->follow, pid, 0);
 	ret = ret ? ret : give_ring(e);
 	ret = ret ? ret : begin(e, opts);
 	return ret ? inline_failed(pid, ret, err) : 0;

@@ -94,11 +94,19 @@ int follow__seize(struct follow *f, pid_t tid, pid_t pid)
 	return add(f, tid, pid) ? 0 : -ENOMEM;
 }
 
+/* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
+static int ask(enum __ptrace_request request, pid_t tid, void *data)
+{
+	if (!ptrace(request, tid, 0, data))
+		return 0;
+	return errno == ESRCH || ptrace(request, tid, 0, data) ? -errno : 0;
+}
+
 void follow__go(struct follow *f, pid_t tid, int sig)
 {
 	const struct follow_tid *t = find(f, tid);
 
-	ptrace(t && t->watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, sig);
+	ask(t && t->watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, (void *)(intptr_t)sig);
 }
 
 void follow__watch(struct follow *f, pid_t pid, bool on)
@@ -120,7 +128,7 @@ static void take_new(struct follow *f, pid_t tid)
 {
 	unsigned long born = 0;
 
-	if (!ptrace(PTRACE_GETEVENTMSG, tid, 0, &born) && born)
+	if (!ask(PTRACE_GETEVENTMSG, tid, &born) && born)
 		add(f, (pid_t)born, 0);
 	follow__go(f, tid, 0);
 }
@@ -165,7 +173,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 		return true;
 	case PTRACE_EVENT_STOP:
 		if (t->pid) {
-			ptrace(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, 0, 0);
+			ask(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, NULL);
 			return false;
 		}
 		t->pid = process_of(tid);
@@ -276,7 +284,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 	case PTRACE_EVENT_CLONE: {
 		unsigned long born = 0;
 
-		if (!ptrace(PTRACE_GETEVENTMSG, tid, 0, &born) && born)
+		if (!ask(PTRACE_GETEVENTMSG, tid, &born) && born)
 			add(f, (pid_t)born, 0);
 		break;
 	}
@@ -284,7 +292,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		sig = WSTOPSIG(status) == SYSCALL_STOP ? 0 : WSTOPSIG(status);
 		break;
 	}
-	ptrace(PTRACE_DETACH, tid, 0, sig);
+	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
 	if (!t->pid && process_of(tid) == tid)
 		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
 	drop(f, t);
