@@ -452,18 +452,15 @@ static bool is_signal_frame(const uint64_t *pc, uint64_t start, uint64_t bytes)
 bool remote__is_inside(const struct remote *r, const struct remote_thread *t, uint64_t start,
 		       uint64_t bytes)
 {
-	uint64_t words[512], at = t->sp & ~7ull, step = sizeof(words) - 19UL * 8;
+	uint64_t words[STACK_BYTES / 8];
+	ssize_t got;
 
 	if (t->pc - start < bytes)
 		return true;
-	for (uint64_t end = at + STACK_BYTES; at < end; at += step) {
-		ssize_t got = pread(r->mem, words, sizeof(words), (off_t)at);
-
-		for (ssize_t i = 16; i + 2 < got / 8; i++)
-			if (is_signal_frame(words + i, start, bytes))
-				return true;
-		if (got < (ssize_t)sizeof(words))
-			break;
-	}
+	/* in one piece: all stand still, and with many threads the calls are what takes the time */
+	got = pread(r->mem, words, sizeof(words), (off_t)(t->sp & ~7ull));
+	for (ssize_t i = 16; i + 2 < got / 8; i++)
+		if (is_signal_frame(words + i, start, bytes))
+			return true;
 	return false;
 }
