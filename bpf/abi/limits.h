@@ -28,6 +28,7 @@
 #define PYE_COMM	   16
 #define PYE_NAMED_MAX	   65536 /* threads that ran before, whose names a filter wants */
 #define PYE_DEFS_BYTES	   (8 << 20) /* the ring of definitions */
+#define PYE_DEATHS_BYTES   (1 << 20) /* the same where only code that ends is defined: samples */
 #define PYE_CONTROL_BYTES  (1 << 20) /* the ring of process records */
 
 /* A string of a code object is copied whole up to this size, else its head and tail. */

@@ -109,6 +109,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	bpf_program__set_autoload(skel->progs.on_switch, opts->off_cpu);
 	bpf_program__set_autoload(skel->progs.list_waiting, opts->off_cpu);
 	bpf_program__set_autoload(skel->progs.send_kept, opts->off_cpu);
+	bpf_map__set_max_entries(skel->maps.defs, (__u32)b->defs_size);
 	skel->rodata->cfg_sample_ns = opts->sample_ns;
 	skel->rodata->cfg_gil_only = opts->gil_only;
 	skel->rodata->cfg_native = opts->native;
@@ -144,8 +145,7 @@ static void ring_sizes(struct bpf_loaded *b, size_t total)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
 	/* the small rings are part of the sum */
-	total = total > 2 * (size_t)PYE_DEFS_BYTES ? total - PYE_DEFS_BYTES - PYE_CONTROL_BYTES
-						   : total / 2;
+	total = total > 2 * b->defs_size ? total - b->defs_size - PYE_CONTROL_BYTES : total / 2;
 	b->ring_cnt = ring_count();
 	/* a small total goes to few rings: a ring must hold some walks */
 	while (b->ring_cnt > 1 && total / b->ring_cnt < RING_BYTES_MIN)
@@ -295,6 +295,7 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* before 5.11 maps count against it */
 	for (size_t i = 0; i < PYE_RINGS_MAX; i++)
 		b.ring_fds[i] = -1;
+	b.defs_size = opts->sample_ns ? PYE_DEATHS_BYTES : PYE_DEFS_BYTES;
 	ring_sizes(&b, opts->ring_bytes);
 	b.multi = !opts->force_classic && feature_uprobe_multi(&b.per_process);
 	b.sleepable = !opts->force_classic;

@@ -48,6 +48,7 @@ struct bpf_loaded {
 	bool loop; /* there is bpf_loop() */
 	uint32_t ring_cnt;
 	size_t ring_size; /* of each */
+	size_t defs_size; /* of that of definitions */
 	int ring_fds[16];
 };
 

@@ -63,7 +63,7 @@ static int open_rings(struct cap_bpf *c)
 		ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control), PYE_CONTROL_BYTES);
 
 	if (!err)
-		err = ring__open(&c->defs, bpf_map__fd(c->bpf.skel->maps.defs), PYE_DEFS_BYTES);
+		err = ring__open(&c->defs, bpf_map__fd(c->bpf.skel->maps.defs), c->bpf.defs_size);
 	for (uint32_t i = 0; !err && i < c->bpf.ring_cnt; i++)
 		err = ring__open(&c->rings[i], c->bpf.ring_fds[i], c->bpf.ring_size);
 	return err;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -107,6 +108,8 @@ static void write_window(struct agent *a, int fd)
 		log_info("window %" PRIu64 ": %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
 			 " bytes, %" PRIu64 " lost",
 			 t->windows, got.profiles, got.samples, got.bytes, got.lost);
+	/* what the start and the window took and gave back again */
+	malloc_trim(0);
 	trim(a);
 	sender__check(a->sender);
 	t->window_cpu_ns += clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;

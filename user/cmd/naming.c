@@ -14,6 +14,7 @@
 #include "proc/threads.h"
 
 #define AGAIN_NS      100000000u /* a thread that is new is not in the program's list at once */
+#define RARELY_NS     500000000u
 #define SHARE	      20 /* of the time between two looks at a process that one may take */
 #define LOOKED_MAX    4096 /* threads; of more the operating system's names do */
 
@@ -114,6 +115,14 @@ static void tell_again(struct session *s, struct target *t)
 
 void naming_look_all(struct session *s, bool last)
 {
+	/* who looks at the rings rarely has many targets, and seldom a new thread */
+	if (s->opts.poll_ms && !last) {
+		uint64_t now = now_ns();
+
+		if (now < s->names_ns)
+			return;
+		s->names_ns = now + RARELY_NS;
+	}
 	for (size_t i = 0; s->as && i < s->target_cnt; i++) {
 		struct target *t = s->targets[i];
 

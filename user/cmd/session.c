@@ -430,12 +430,12 @@ static int samples_wait_ms(struct session *s, uint64_t now)
 {
 	uint64_t news = s->control_cnt + (s->as ? assembler__codes_read(s->as) : 0);
 
-	if (s->opts.poll_ms)
-		return s->opts.poll_ms;
 	if (news != s->news) {
 		s->news = news;
 		s->news_ns = now;
 	}
+	if (s->opts.poll_ms)
+		return now - s->news_ns < KNOWN_NS ? s->opts.poll_ms : 2 * s->opts.poll_ms;
 	if (now - s->news_ns < KNOWN_NS || s->opts.sample_ns < KNOWN_RATE_NS)
 		return POLL_SAMPLES_MS;
 	return POLL_KNOWN_MS;

@@ -65,6 +65,7 @@ struct session {
 	FILE *record; /* of the rings, or NULL */
 	int signal_fd, epoll_fd;
 	uint64_t control_cnt; /* records of processes so far */
+	uint64_t names_ns; /* with poll_ms: when threads are looked at next for their names */
 	uint64_t news, news_ns; /* samples: so much was new when, to tell whether more is */
 	uint64_t start_ns;
 	int64_t start_unix_ns;
