@@ -156,6 +156,12 @@ static int mend(struct store *s, struct err *e)
 
 /* --- opening --- */
 
+/* Of one that was killed the children hold it a moment longer. */
+enum {
+	LOCK_TRIES = 20,
+	LOCK_WAIT_NS = 50000000
+};
+
 int store_lock(struct store *s, struct err *e)
 {
 	char path[PATH_MAX];
@@ -167,8 +173,11 @@ int store_lock(struct store *s, struct err *e)
 	if (s->lock_fd < 0)
 		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be written: %s", s->dir,
 			       strerror(errno));
-	if (!flock(s->lock_fd, LOCK_EX | LOCK_NB))
-		return 0;
+	for (unsigned int tries = 0; tries < LOCK_TRIES; tries++) {
+		if (!flock(s->lock_fd, LOCK_EX | LOCK_NB))
+			return 0;
+		nanosleep(&(struct timespec){ .tv_nsec = LOCK_WAIT_NS }, NULL);
+	}
 	err_set(e, -PYE_EOUTPUT, "another pyebpf writes to the store %s", s->dir);
 	err_hint(e, "give each its own folder, or stop the other one");
 	return -PYE_EOUTPUT;
