@@ -286,3 +286,20 @@ def test_a_budget(tmp_path):
 def test_a_budget_is_a_percentage(tmp_path):
     done = lib.sh([lib.BINARY, "record", "--max-cpu", "100001", "-o", tmp_path / "s.pyebpf", "-p", "1"])
     assert done.returncode == 2 and b"--max-cpu" in done.stderr
+
+
+@pytest.mark.parametrize("name", lib.families())
+def test_an_interpreter_with_structures_of_its_own_is_refused(name, tmp_path):
+    """One real stack is walked at the attach: where no code objects lie in it, all samples would be wrong."""
+    program = [*lib.command(name), PROGRAMS / "other_layout.py"]
+    with subprocess.Popen([str(w) for w in program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8") as process:
+        assert int(process.stdout.readline()) >= 2
+        lib.until(lambda: lib.sh(["grep", "-q", "State:.S", "/proc/%d/status" % process.pid]).returncode == 0, "its sleep", 20)
+        one = lib.sh([lib.BINARY, "record", "-p", process.pid, "-d", "0.2s", "-o", tmp_path / "x.folded"])
+        some = lib.sh([lib.BINARY, "record", "--comm", pathlib.Path("/proc/%d/comm" % process.pid).read_text().strip(), "-d", "0.2s",
+                       "-f", "ndjson", "-o", "-"])
+        process.stdin.close()
+    said = lib.text(one.stderr)
+    assert one.returncode == 4 and "no code object" in said and "built from changed sources" in said, said
+    assert "process %d is not traced" % process.pid in lib.text(some.stderr), lib.text(some.stderr)
+    assert '"pid":%d,' % process.pid not in lib.text(some.stdout)

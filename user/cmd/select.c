@@ -263,12 +263,14 @@ static int add_chosen(void *ctx, pid_t pid)
 		return errno == ENOMEM ? -ENOMEM : 0; /* it has ended */
 	err = interp__find_cached(t->pid.pid, s->opts.engine, s->selection->cache, &t->in, &e);
 	t->has_interp = !err;
+	if (!err)
+		err = target_vet(s, t, &e);
 	t->ended = t->settled = err != 0;
 	if (err == -ENOMEM)
 		return err;
 	if (err == -PYE_ENOTPYTHON) /* it may load Python later */
 		add_look(s->selection, pid, LATE, now_ns());
-	if (err && err != -PYE_ENOTPYTHON && err != -PYE_ETARGET)
+	if (err && err != -PYE_ENOTPYTHON && (err != -PYE_ETARGET || t->has_interp))
 		leave_out(s->selection, pid, &e);
 	return 0;
 }

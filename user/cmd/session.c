@@ -96,9 +96,11 @@ static int find_targets(struct session *s, struct err *e)
 		err = interp__find_cached(t->pid.pid, s->opts.engine, cache, &t->in, e);
 		if (err == -PYE_ENOTPYTHON) /* is one of its children? */
 			err = interp__find(t->pid.pid, s->opts.engine, &t->in, e);
+		t->has_interp = !err;
+		if (!err)
+			err = target_vet(s, t, e);
 		if (err)
 			return err;
-		t->has_interp = true;
 	}
 	return 0;
 }

@@ -112,6 +112,9 @@ int session_tell(struct session *s, const struct assembler_process *p);
 /* session_forked - a child of a process that is recorded, or what it has executed. */
 void session_forked(struct session *s, const struct assembler_child *child);
 
+/* target_vet - for samples: does a stack of it look as its interpreter is known? The reason is in @e. */
+int target_vet(const struct session *s, const struct target *t, struct err *e);
+
 /* target_start - record it: its interpreter is in t->in. target_attach - its probes, where it is known by now. */
 int target_start(struct session *s, struct target *t, struct err *e);
 int target_attach(struct session *s, struct target *t, struct err *e);

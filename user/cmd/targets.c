@@ -16,8 +16,10 @@
 #include "cmd/naming.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
+#include "cpython/stack_check.h"
 #include "cpython/wait_outside.h"
 #include "proc/info.h"
+#include "proc/mem.h"
 
 #define ALIVE_NS     (5 * 1000000000ull) /* between two looks at who has ended */
 #define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
@@ -189,6 +191,23 @@ int target_start(struct session *s, struct target *t, struct err *e)
 	err = target_attach(s, t, e);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
+	return err;
+}
+
+int target_vet(const struct session *s, const struct target *t, struct err *e)
+{
+	struct proc_mem mem;
+	struct err why = { 0 };
+	int err;
+
+	if (!s->opts.sample_ns || proc_mem__open(t->pid.pid, &mem))
+		return 0; /* who may not read it is told so elsewhere */
+	err = stack_check(&mem, &t->in, &why);
+	proc_mem__close(&mem);
+	if (err != -PYE_ETARGET)
+		return err == -ENOMEM ? err : 0;
+	err_set(e, err, "PID %d: %s", t->pid.given, why.what);
+	err_hint(e, "%s", why.hint);
 	return err;
 }
 

@@ -12,6 +12,10 @@
 
 #define INTERPRETERS_MAX 1024
 
+/* Of walk_outside_one(). */
+#define ONE_THREADS 16u
+#define ONE_FRAMES  8192u
+
 /* Frames from 3.11 on lie side by side, so memory is read by pages; a walk sees each at one moment. */
 #define PAGE_BYTES 4096u
 #define PAGE_CNT   4u
@@ -26,6 +30,8 @@ struct reader {
 	const struct pye_pylayout *l;
 	uint32_t next; /* page to be replaced next */
 	uint32_t budget; /* frames */
+	bool all;
+	uint32_t tries; /* else: threads to look at until one stands still */
 	struct page pages[PAGE_CNT];
 };
 
@@ -268,6 +274,11 @@ static int append_thread(struct outside_stacks *out, size_t *room, struct outsid
 	return 0;
 }
 
+static bool has_enough(const struct reader *r, const struct outside_stacks *out)
+{
+	return !r->all && (out->cnt || !r->tries);
+}
+
 static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks *out, size_t *room)
 {
 	struct cycle cycle = { 0 };
@@ -286,8 +297,11 @@ static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks
 			break;
 		}
 		err = walk_thread(r, &t);
-		if (!err)
+		if (!err && (r->all || t.frame_cnt))
 			err = append_thread(out, room, &t);
+		r->tries -= !r->all;
+		if (has_enough(r, out))
+			return err;
 	}
 	if (err == -EFAULT) {
 		out->truncated = true;
@@ -305,7 +319,7 @@ static int walk_all(struct reader *r, uint64_t head, struct outside_stacks *out)
 	err = proc_mem__word(r->mem, head, &is);
 	for (int i = 0; !err && is; i++) {
 		err = walk_interpreter(r, is, out, &room);
-		if (err)
+		if (err || has_enough(r, out))
 			break;
 		if (i == INTERPRETERS_MAX || proc_mem__word(r->mem, is + r->l->is_next, &is)) {
 			out->truncated = true;
@@ -315,7 +329,8 @@ static int walk_all(struct reader *r, uint64_t head, struct outside_stacks *out)
 	return err;
 }
 
-int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out)
+static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tries,
+		uint32_t budget, struct outside_stacks *out)
 {
 	auto_fn(outside_stacks__done) struct outside_stacks s = { 0 };
 	auto_free struct reader *r = calloc(1, sizeof(*r));
@@ -327,13 +342,26 @@ int walk_outside(const struct proc_mem *mem, const struct interp *in, struct out
 		return -EFAULT;
 	r->mem = mem;
 	r->l = &in->layout;
-	r->budget = OUTSIDE_FRAMES_ALL;
+	r->budget = budget;
+	r->all = !tries;
+	r->tries = tries;
 	err = walk_all(r, in->interpreters, &s);
 	if (err)
 		return err;
 	*out = s;
 	s = (struct outside_stacks){ 0 };
 	return 0;
+}
+
+int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out)
+{
+	return walk(mem, in, 0, OUTSIDE_FRAMES_ALL, out);
+}
+
+int walk_outside_one(const struct proc_mem *mem, const struct interp *in,
+		     struct outside_stacks *out)
+{
+	return walk(mem, in, ONE_THREADS, ONE_FRAMES, out);
 }
 
 void outside_stacks__done(struct outside_stacks *s)

@@ -60,6 +60,15 @@ struct outside_stacks {
  * is not known; -ENOMEM.
  */
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out);
+
+/**
+ * walk_outside_one - read one stack that stands still
+ * @out: one thread, OUTSIDE_AGREED and with frames, or none: nobody stood still, or runs Python. As above
+ *
+ * Looks at a few threads and thousands of frames at most, so that it costs the same in every process.
+ */
+int walk_outside_one(const struct proc_mem *mem, const struct interp *in,
+		     struct outside_stacks *out);
 void outside_stacks__done(struct outside_stacks *s);
 
 #endif
