@@ -204,6 +204,8 @@ while sys.stdin is not None:
         break
     except OSError:
         pass
+with open(sys.argv[1], "r+b") as f:
+    f.write(b"%012d" % 10**11)
 last_wait()
 """
 
@@ -230,7 +232,8 @@ def test_short_waits_end_in_the_kernel(tmp_path):
         assert after["waits_short_total"] - counted >= seen - 1
         assert 0 < after["waits_short_seconds_total"] < 0.25 * after["waits_short_total"]
         stop.touch()
-        time.sleep(1)  # above the threshold by then
+        lib.until(lambda: int(tally.read_text()) == 10**11, "the last wait", 60)
+        time.sleep(1.5)  # above the threshold by then
         lib.stop(process, number=signal.SIGTERM)
     top = json.loads(run("fleet", "top", "--store", tmp_path / "store", "--service", "agent_waiting", "--json").stdout)
     assert {r["function"]: r["self_ns"] for r in top["rows"]}["last_wait"] >= 250e6, top["rows"]
