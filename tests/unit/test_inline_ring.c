@@ -172,6 +172,30 @@ static void test_ring__a_definition_too_long(void **state)
 	}
 }
 
+/* Whoever waits for more has to know that there is none. */
+static void test_ring__at_end(void **state)
+{
+	struct capture_batch batch;
+
+	(void)state;
+	begin(12);
+	assert_false(cap_inline__is_at_end(t.cap));
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), 0);
+	assert_true(cap_inline__is_at_end(t.cap));
+	put(0, 0);
+	put(8, IL_MORE | (uint64_t)IL_SWITCH << 48);
+	put(16, 1);
+	put(24, (uint64_t)getpid());
+	t.engine.shared->head = 32;
+	assert_true(cap_inline_ops.next(t.cap, &batch) > 0);
+	assert_true(cap_inline__is_at_end(t.cap));
+	put(40, IL_MORE);
+	t.engine.shared->head = 64;
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), -EILSEQ);
+	assert_false(cap_inline__is_at_end(t.cap));
+	cap_inline__free(t.cap);
+}
+
 static uint64_t put_record(uint64_t at, uint64_t kind, uint64_t frame, uint64_t caller)
 {
 	put(at, at << 16 | (caller >> 3 & 0xffff));
@@ -276,6 +300,7 @@ int main(void)
 		cmocka_unit_test(test_ring__any_bytes),
 		cmocka_unit_test(test_ring__records_in_any_order),
 		cmocka_unit_test(test_ring__a_definition_too_long),
+		cmocka_unit_test(test_ring__at_end),
 		cmocka_unit_test(test_ring__an_end_of_nothing),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),
 	};

@@ -137,6 +137,11 @@ uint64_t cap_inline__unmatched(const struct cap_inline *c)
 	return c->unmatched;
 }
 
+bool cap_inline__is_at_end(const struct cap_inline *c)
+{
+	return c->at_end;
+}
+
 unsigned int cap_inline__backlog(const struct cap_inline *c)
 {
 	uint64_t used = c->e->shared->head - c->tail;
@@ -490,6 +495,7 @@ static int read_some(struct cap_inline *c)
 
 	if (head - c->tail > c->e->ring_bytes || head % 16)
 		return -EILSEQ;
+	c->at_end = false;
 	end = head - c->tail > BATCH_BYTES ? c->tail + BATCH_BYTES : head;
 	while (c->tail < end && !c->failed) {
 		const struct il_rec *r =
@@ -500,6 +506,7 @@ static int read_some(struct cap_inline *c)
 			return -EILSEQ;
 		c->tail += size;
 	}
+	c->at_end = c->tail == head;
 	__atomic_store_n(&c->e->shared->tail, c->tail, __ATOMIC_RELEASE);
 	return c->failed;
 }

@@ -118,6 +118,9 @@ uint64_t cap_inline__lost(const struct cap_inline *c);
 /* cap_inline__unmatched - ends of frames that nothing was known of; each is a loss of its thread, too. */
 uint64_t cap_inline__unmatched(const struct cap_inline *c);
 
+/* cap_inline__is_at_end - was all read that was there when next() looked last? */
+bool cap_inline__is_at_end(const struct cap_inline *c);
+
 /* cap_inline__backlog - how full the ring is, 0 to 100. */
 unsigned int cap_inline__backlog(const struct cap_inline *c);
 

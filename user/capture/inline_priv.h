@@ -46,6 +46,7 @@ struct cap_inline {
 	struct cap_inline_ids *ids;
 	pid_t pid;
 	uint64_t tail, last_tsc;
+	bool at_end; /* tail is where the head was when it was last looked at */
 	struct track *threads, *now; /* now: that of the events to come; NULL at first */
 	struct code_of *codes;
 	uint32_t slots[IL_CACHE_CNT]; /* id of the code object in each slot of the target's cache */

@@ -260,8 +260,10 @@ int inline_member__drain(struct inline_member *m, unsigned int batches)
 			r->kept.full = true;
 			break;
 		}
+		if (cap_inline__is_at_end(m->cap))
+			break; /* a few events at a time are dear, for both */
 	}
-	m->read |= !got;
+	m->read |= !got || cap_inline__is_at_end(m->cap);
 	return got < 0 ? got : any;
 }
 

@@ -20,6 +20,7 @@
 #define FOLLOW_BATCHES 4 /* of each, when others stand still until they are looked at */
 #define POLL_MS	       1
 #define QUIET_MS       20
+#define ROOMY_BYTES    (4u << 20) /* more than is written in POLL_MS */
 #define SECOND_NS      1000000000ull
 #define ADJUST_NS      2000000ull
 
@@ -244,12 +245,22 @@ static int drain(struct inline_run *r, unsigned int batches)
 	return any;
 }
 
+/* Is there more to read, or can there be soon more than fits? */
+static bool is_behind(const struct inline_run *r)
+{
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		if (!m->cap || !cap_inline__is_at_end(m->cap) ||
+		    m->engine->ring_bytes < ROOMY_BYTES)
+			return true;
+	return false;
+}
+
 /* With --count only names come; but what is followed stands still until it is looked at. */
 static int pause_ms(const struct inline_run *r, bool any)
 {
 	if (r->counts && !r->follow)
 		return any ? POLL_MS : QUIET_MS;
-	return any ? 0 : POLL_MS;
+	return any && is_behind(r) ? 0 : POLL_MS;
 }
 
 static int loop(struct inline_run *r)
