@@ -10,13 +10,20 @@
 #include "lib/select.bpf.h"
 #include "native/fp.bpf.h"
 
-/* Working memory, about 30 kB for each context. */
+/* Working memory, about 30 kB for each context, and 18 kB. A value cannot have more than 32 kB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, SAMPLE_CONTEXTS);
 	__type(key, u32);
 	__type(value, struct sample_scratch);
 } sample_scratches SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SAMPLE_CONTEXTS);
+	__type(key, u32);
+	__type(value, struct sample_parts);
+} sample_memory SEC(".maps");
 
 const volatile __u64 cfg_sample_ns; /* between two samples of a CPU */
 const volatile bool cfg_budget; /* there is a budget: the programs measure themselves */
@@ -56,9 +63,10 @@ static __always_inline u32 tstate_find(struct thread *t, struct sample_scratch *
 __noinline u32 stack_walk(u32 context, u32 layout)
 {
 	struct sample_scratch *s = bpf_map_lookup_elem(&sample_scratches, &context);
+	struct sample_parts *parts = bpf_map_lookup_elem(&sample_memory, &context);
 	const struct pye_pylayout *l = bpf_map_lookup_elem(&layouts, &layout);
 
-	return s && l ? sample_frames(s, l) : PYE_SAMPLE_FAULT;
+	return s && parts && l ? sample_frames(s, parts, l) : PYE_SAMPLE_FAULT;
 }
 
 static __always_inline u32 stack_take(struct sample_scratch *s, u32 context, u32 layout)

@@ -20,7 +20,8 @@
 #define SAMPLE_TSTATE	    192 /* first bytes of a thread state: every field used of it */
 #define SAMPLE_HOLDER_TRIES 3
 #define SAMPLE_ROUND	    4 /* frames looked at in a round of the loop */
-#define SAMPLE_GONE	    1 /* no address: `from` when the page holds nothing */
+#define SAMPLE_GONE	    1 /* no address: `from` when a part holds nothing */
+#define SAMPLE_PARTS	    4 /* of the target's memory that are kept, a power of two */
 
 #define SAMPLE_HALF	    (PYE_SAMPLE_FRAMES / 2)
 #define SAMPLE_ADDR	    0xffffffffffffULL
@@ -29,13 +30,26 @@
 
 /* Working memory, one for each kind of context: one can interrupt the other. */
 struct sample_scratch {
-	u64 from, to; /* the target's memory that `page` holds */
-	u8 page[SAMPLE_PAGE + 512]; /* verifier: room behind for a frame that begins at its end */
+	u8 page[SAMPLE_PAGE];
 	u8 tstate[512];
 	u64 top; /* address of the innermost frame */
 	u64 last; /* slot of the frame that came last */
 	struct pye_sample_rec rec;
 	struct pye_native_rec native;
+};
+
+/* The target's memory between two addresses. */
+struct sample_part {
+	u64 from, to;
+	u8 bytes[SAMPLE_PAGE + 512]; /* verifier: room behind for a frame that begins at its end */
+};
+
+/*
+ * What a walk has read, by the number of the page. To 3.10 the frames of one function lie in a few pages, and
+ * functions that call each other by turns go from one page to the other and back.
+ */
+struct sample_parts {
+	struct sample_part part[SAMPLE_PARTS];
 };
 
 /* Elements stand for rounds of a loop: every kernel from 5.13 on has that. Never written. */
@@ -153,6 +167,7 @@ static __always_inline u64 sample_tstate(struct sample_scratch *s, const struct 
 
 struct sample_walk {
 	struct sample_scratch *s;
+	struct sample_parts *parts;
 	const struct pye_pylayout *l;
 	u64 frame;
 	u32 status;
@@ -165,12 +180,13 @@ static __always_inline u64 page_of(u64 addr)
 }
 
 /*
- * How much of the target's memory to read for a frame that is not in s->page. To 3.10 frames are objects of their
+ * How much of the target's memory to read for a frame that @part, the one of its page, does not hold. To 3.10 frames are objects of their
  * own, but those of one size lie in one page if they were made one after the other, as in a recursion: where two
  * did, and for the first one, the rest of the page is read at once: each read costs more than what it brings (83 ns for
  * 8 bytes, 106 for a page, where this was measured; more than a page did not pay, it is not in the nearest cache).
  */
-static __always_inline u32 part_to_read(struct sample_walk *w, u64 *start)
+static __always_inline u32 part_to_read(struct sample_walk *w, const struct sample_part *part,
+					u64 *start)
 {
 	u64 frame = w->frame;
 	u32 in_page = frame & (SAMPLE_PAGE - 1);
@@ -180,7 +196,7 @@ static __always_inline u32 part_to_read(struct sample_walk *w, u64 *start)
 		*start = page_of(frame);
 		return in_page + PYE_FRAME_READ;
 	}
-	same = page_of(frame) == page_of(w->s->from);
+	same = page_of(frame) == page_of(part->from);
 	if (!same && !w->near) {
 		*start = frame;
 		return SAMPLE_FRAME;
@@ -190,27 +206,30 @@ static __always_inline u32 part_to_read(struct sample_walk *w, u64 *start)
 	return in_page + SAMPLE_FRAME > SAMPLE_PAGE ? in_page + SAMPLE_FRAME : SAMPLE_PAGE;
 }
 
-/* Where the frame lies in s->page, read if it is not there; negative: it cannot be. */
-static __always_inline s64 frame_at(struct sample_walk *w)
+/* The frame at w->frame, read if it was not before; NULL: it cannot be. */
+static __always_inline const u8 *frame_at(struct sample_walk *w)
 {
-	struct sample_scratch *s = w->s;
 	u64 start, frame = w->frame;
 	u32 size = w->l->flags & PYE_LAYOUT_FRAME_OBJECT ? SAMPLE_FRAME : PYE_FRAME_READ;
+	struct sample_part *part = &w->parts->part[frame / SAMPLE_PAGE & (SAMPLE_PARTS - 1)];
 
-	if (frame >= s->from && frame + size <= s->to) {
+	if (frame >= part->from && frame + size <= part->to) {
 		w->near = 1;
-		return frame - s->from;
+	} else {
+		size = part_to_read(w, part, &start);
+		part->from = SAMPLE_GONE;
+		part->to = 0;
+		if (size > SAMPLE_PAGE + SAMPLE_FRAME) /* verifier */
+			return NULL;
+		if (bpf_probe_read_user(part->bytes, size, (void *)start))
+			return NULL;
+		part->from = start;
+		part->to = start + size;
 	}
-	size = part_to_read(w, &start);
-	s->from = SAMPLE_GONE;
-	s->to = 0;
-	if (size > SAMPLE_PAGE + SAMPLE_FRAME) /* verifier */
-		return -1;
-	if (bpf_probe_read_user(s->page, size, (void *)start))
-		return -1;
-	s->from = start;
-	s->to = start + size;
-	return frame - start;
+	start = frame - part->from;
+	if (start > SAMPLE_PAGE) /* verifier */
+		return NULL;
+	return part->bytes + start;
 }
 
 static __always_inline long sample_round(void *ctx)
@@ -223,18 +242,16 @@ static __always_inline long sample_round(void *ctx)
 	/* verifier: a number that lies in a map has no value to follow from round to round */
 	u32 n = s->rec.cnt;
 	const u8 *data;
-	s64 at;
 
 	if (!frame) {
 		w->status = PYE_SAMPLE_OK;
 		return 1;
 	}
-	at = frame_at(w);
-	if (at < 0 || at > SAMPLE_PAGE) {
+	data = frame_at(w);
+	if (!data) {
 		w->status = PYE_SAMPLE_FAULT;
 		return 1;
 	}
-	data = s->page + at;
 	w->frame = *(u64 *)(data + (l->f_previous & 0xf8)) & SAMPLE_ADDR;
 	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY) {
 		/* an entry on top: the slot is written anew */
@@ -269,14 +286,21 @@ LOOP_ROUND(sample_some)
 /*
  * sample_frames - walk the stack of the thread state in s->tstate into s->rec
  *
+ * @parts: working memory; what it holds does not matter
+ *
  * Fills cnt and frames. Return: enum pye_sample_status.
  */
-static __noinline u32 sample_frames(struct sample_scratch *s, const struct pye_pylayout *l)
+static __noinline u32 sample_frames(struct sample_scratch *s, struct sample_parts *parts,
+				    const struct pye_pylayout *l)
 {
-	struct sample_walk w = { .s = s, .l = l, .status = PYE_SAMPLE_DEEP, .near = 1 };
+	struct sample_walk w = {
+		.s = s, .parts = parts, .l = l, .status = PYE_SAMPLE_DEEP, .near = 1
+	};
 
-	s->from = SAMPLE_GONE;
-	s->to = 0;
+	for (int i = 0; i < SAMPLE_PARTS; i++) {
+		parts->part[i].from = SAMPLE_GONE;
+		parts->part[i].to = 0;
+	}
 	s->last = 0;
 	s->rec.cnt = 0;
 	s->top = 0;

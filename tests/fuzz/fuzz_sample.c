@@ -204,6 +204,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static bool ready;
 	const struct pye_pylayout *l;
 	struct sample_scratch *s;
+	struct sample_parts *parts;
 	struct sample_thread who;
 	uint64_t found;
 	struct head h;
@@ -221,8 +222,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	l = &layouts_known[h.layout % LAYOUT_CNT]->py;
 	set_up(&h, data + HEAD_BYTES, size - HEAD_BYTES);
 	s = malloc(sizeof(*s)); /* the sanitizer sees its ends */
-	must(s);
+	parts = malloc(sizeof(*parts));
+	must(s && parts);
 	memset(s, 0xa5, sizeof(*s));
+	memset(parts, 0xa5, sizeof(*parts));
 	who = (struct sample_thread){ h.self, h.interpreters, h.current, h.tstate };
 	found = sample_tstate(s, l, &who);
 	must(host.reads <= 2ull * PYE_SAMPLE_THREADS + 8);
@@ -231,12 +234,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	host.reads = 0;
 	still = !h.fail_read && !(h.flags & 2);
 	if (found)
-		check_walk(s, l, sample_frames(s, l), &h, still);
+		check_walk(s, l, sample_frames(s, parts, l), &h, still);
 	host.reads = 0;
 	s->rec.holder = (struct pye_sample_frame){ 0 };
 	holder_take(s, l, h.gil);
 	must(!(s->rec.holder.code & ~(SAMPLE_ADDR & ~7ULL)));
 	must(host.reads <= 2 + 8ull * SAMPLE_HOLDER_TRIES);
+	free(parts);
 	free(s);
 	return 0;
 }

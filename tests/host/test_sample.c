@@ -22,6 +22,7 @@
 
 static struct image image;
 static struct sample_scratch scratch;
+static struct sample_parts parts;
 static uint64_t codes_made[CODE_CNT];
 
 static const struct layout *const all_layouts[] = {
@@ -39,6 +40,7 @@ static void begin(const struct layout *layout)
 	image.used = 0;
 	memset(image.bytes, 0, IMAGE_BYTES);
 	memset(&scratch, 0xa5, sizeof(scratch));
+	memset(&parts, 0xa5, sizeof(parts));
 	host_memory(IMAGE_BASE, image.bytes, IMAGE_BYTES);
 	for (uint32_t i = 0; i < CODE_CNT; i++)
 		codes_made[i] = image_code(&image, "f", 100 + i, 3);
@@ -88,7 +90,7 @@ static uint64_t interpreter(uint64_t *interp)
 static uint32_t walk(uint64_t state)
 {
 	assert_int_equal(tstate_load(&scratch, state), 0);
-	return sample_frames(&scratch, image.l);
+	return sample_frames(&scratch, &parts, image.l);
 }
 
 static void test_sample__whole_stacks(void **state)
@@ -298,7 +300,7 @@ static void test_sample__not_the_holder(void **state)
 		who.tstate_current = image_take(&image, 8);
 		image_put(&image, who.tstate_current, &holder, 8);
 		assert_int_equal(sample_tstate(&scratch, image.l, &who), mine);
-		assert_int_equal(sample_frames(&scratch, image.l), PYE_SAMPLE_OK);
+		assert_int_equal(sample_frames(&scratch, &parts, image.l), PYE_SAMPLE_OK);
 		assert_int_equal(scratch.rec.cnt, 5);
 	}
 }

@@ -8,7 +8,7 @@ DEPTH = int(sys.argv[1])
 
 
 def spin(end):
-    while time.time() < end:
+    while time.process_time() < end:
         pass
 
 
@@ -16,7 +16,7 @@ def down(n):
     if n > 1:
         down(n - 1)
     else:
-        spin(time.time() + 1)
+        spin(time.process_time() + 1)
 
 
 sys.setrecursionlimit(DEPTH + 1000)
