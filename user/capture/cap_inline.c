@@ -113,8 +113,10 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 	if (cnt)
 		memcpy(copy, frames, cnt * sizeof(*copy));
 	stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1 };
-	if (t->read_at == c->e->remote.stops + 1)
-		return track_park(t, &stack); /* it has one in another interpreter, too */
+	if (t->read_at == c->e->remote.stops + 1) { /* it has one in another interpreter, too */
+		c->guests = t->stack.guest = stack.guest = true;
+		return track_park(t, &stack);
+	}
 	t->read_at = c->e->remote.stops + 1;
 	free(t->stack.frames);
 	t->resynced = t->need_walk;

@@ -12,6 +12,7 @@ struct track_stack {
 	struct cap_inline_frame *frames; /* outermost first; owned */
 	uint32_t cnt, size;
 	bool cut; /* there are more below, which are not known */
+	bool guest; /* of one of several thread states that name the same thread */
 };
 
 struct track {
@@ -54,6 +55,7 @@ struct cap_inline {
 	struct cap_inline_frame suspended[65536];
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
+	bool guests; /* there was a stack that is one */
 	int failed; /* of memory, for the batch at hand */
 	uint64_t unmatched; /* ends of frames that are on no stack, and had to be */
 	const struct cap_inline_taker *taker; /* NULL: none */

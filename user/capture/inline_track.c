@@ -7,6 +7,7 @@
  *   a shim right below the frame  `__init__` through the specialized call (3.13 on): all right
  *   a generator that is suspended something is thrown into what it delegates to: it shows no call
  *   the top of another stack      a greenlet switch; nothing below: a new greenlet
+ *   the top of another thread's   to 3.12 what runs in an interpreter carries the thread of who made that
  *   anything else                 another stack, of which only this frame is known
  */
 #include <errno.h>
@@ -224,6 +225,56 @@ static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stac
 	unknown_now(t, PYE_WALK_SWITCH);
 }
 
+static bool is_guest(const struct track_stack *s, uint64_t frame, bool whole)
+{
+	uint64_t at = s->guest ? top(s) : 0;
+
+	return at && (whole ? at == frame : FRAME_HASH(at) == frame);
+}
+
+/* A stack of @from that may be another thread's, taken out of it; empty: it has none with this frame on top. */
+static struct track_stack give_guest(struct track *from, uint64_t frame, bool whole)
+{
+	struct track_stack found = { 0 };
+
+	if (is_guest(&from->stack, frame, whole)) {
+		found = from->stack;
+		from->stack = (struct track_stack){ 0 };
+		unknown_now(from, PYE_WALK_SWITCH);
+		return found;
+	}
+	for (uint32_t i = 0; i < from->parked_cnt; i++) {
+		if (!is_guest(&from->parked[i], frame, whole))
+			continue;
+		found = from->parked[i];
+		from->parked[i] = from->parked[--from->parked_cnt];
+		return found;
+	}
+	return found;
+}
+
+/*
+ * The stack with this frame on top, if another thread is said to have it. To 3.12 the state that runs in an
+ * interpreter is the one that was made with it, and names the thread that did.
+ */
+static bool take_guest(struct cap_inline *c, struct track *t, uint64_t frame, bool whole)
+{
+	if (!c->guests || c->e->in->layout.minor > 12)
+		return false;
+	for (struct track *other = c->threads; other; other = other->hh.next) {
+		struct track_stack found = { 0 };
+
+		if (other != t)
+			found = give_guest(other, frame, whole);
+		if (!found.cnt)
+			continue;
+		found.guest = false;
+		c->failed = track_park(t, &found) ?: c->failed;
+		return !c->failed;
+	}
+	return false;
+}
+
 /* Is a frame near the top of the stack? Then what was above it has ended unseen. */
 static bool go_down_to(struct track *t, uint64_t frame, bool whole)
 {
@@ -272,6 +323,8 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		return;
 	}
 	other = bits ? parked_by(t, bits, false) : NULL;
+	if (!other && bits && take_guest(c, t, bits, false))
+		other = parked_by(t, bits, false);
 	if (other) {
 		swap_stacks(c, t, other);
 		return;
@@ -292,6 +345,8 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 	if (top(&t->stack) == frame)
 		return true;
 	other = parked_by(t, frame, true);
+	if (!other && take_guest(c, t, frame, true))
+		other = parked_by(t, frame, true);
 	if (other) {
 		swap_stacks(c, t, other);
 		return true;
