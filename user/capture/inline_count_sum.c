@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 
 struct inline_count_sum {
 	struct strpool strings, func_keys, node_keys;
@@ -44,22 +45,6 @@ void inline_count_sum__free(struct inline_count_sum *s)
 	free(s);
 }
 
-/* Room for one more of an array. */
-static int grow(void **array, uint32_t cnt, uint32_t *cap, size_t size)
-{
-	uint32_t wanted = *cap ? 2 * *cap : 256;
-	void *more;
-
-	if (cnt < *cap)
-		return 0;
-	more = reallocarray(*array, wanted, size);
-	if (!more)
-		return -ENOMEM;
-	*array = more;
-	*cap = wanted;
-	return 0;
-}
-
 static int copy_text(struct inline_count_sum *s, const struct strpool *from, uint32_t id,
 		     uint32_t *out)
 {
@@ -78,7 +63,7 @@ static int find_func(struct inline_count_sum *s, const struct strpool *strings,
 	err = err ? err : copy_text(s, strings, f->name, &mine.name);
 	err = err ? err : copy_text(s, strings, f->qualname, &mine.qualname);
 	memcpy(key, (uint32_t[4]){ mine.file, mine.name, mine.qualname, mine.line }, sizeof(key));
-	err = err ? err : grow((void **)&s->funcs, s->func_cnt, &s->func_cap, sizeof(*s->funcs));
+	err = err ? err : GROW(s->funcs, s->func_cap, s->func_cnt);
 	err = err ? err : strpool__add(&s->func_keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;
@@ -113,7 +98,7 @@ static int add_node(struct inline_count_sum *s, const struct inline_count_node *
 	const uint32_t key[2] = { caller, func };
 	struct inline_count_node *to;
 	uint32_t id = 0;
-	int err = grow((void **)&s->nodes, s->node_cnt, &s->node_cap, sizeof(*s->nodes));
+	int err = GROW(s->nodes, s->node_cap, s->node_cnt);
 
 	err = err ? err : strpool__add(&s->node_keys, (const char *)key, sizeof(key), &id);
 	if (err)

@@ -172,14 +172,17 @@ uint32_t track_depth(const struct track *t, uint32_t bits)
 	return t->stack.cnt + (!at || FRAME_HASH(at) != bits);
 }
 
+/* @frame is a whole address, or what an entry says of its caller. */
+static bool is_frame(uint64_t at, uint64_t frame, bool whole)
+{
+	return at && (whole ? at : FRAME_HASH(at)) == frame;
+}
+
 static struct track_stack *parked_by(struct track *t, uint64_t frame, bool whole)
 {
-	for (uint32_t i = 0; i < t->parked_cnt; i++) {
-		uint64_t at = top(&t->parked[i]);
-
-		if (whole ? at == frame : at && FRAME_HASH(at) == frame)
+	for (uint32_t i = 0; i < t->parked_cnt; i++)
+		if (is_frame(top(&t->parked[i]), frame, whole))
 			return &t->parked[i];
-	}
 	return NULL;
 }
 
@@ -227,9 +230,7 @@ static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stac
 
 static bool is_guest(const struct track_stack *s, uint64_t frame, bool whole)
 {
-	uint64_t at = s->guest ? top(s) : 0;
-
-	return at && (whole ? at == frame : FRAME_HASH(at) == frame);
+	return s->guest && is_frame(top(s), frame, whole);
 }
 
 /* A stack of @from that may be another thread's, taken out of it; empty: it has none with this frame on top. */
@@ -275,15 +276,25 @@ static bool take_guest(struct cap_inline *c, struct track *t, uint64_t frame, bo
 	return false;
 }
 
+/* The stack with this frame on top that is not the running one, brought to the front. */
+static bool take_parked(struct cap_inline *c, struct track *t, uint64_t frame, bool whole)
+{
+	struct track_stack *other = parked_by(t, frame, whole);
+
+	if (!other && take_guest(c, t, frame, whole))
+		other = parked_by(t, frame, whole);
+	if (other)
+		swap_stacks(c, t, other);
+	return other;
+}
+
 /* Is a frame near the top of the stack? Then what was above it has ended unseen. */
 static bool go_down_to(struct track *t, uint64_t frame, bool whole)
 {
 	struct track_stack *s = &t->stack;
 
 	for (uint32_t i = s->cnt; i-- > 0 && s->cnt - i <= NEAR;) {
-		uint64_t at = s->frames[i].frame;
-
-		if (whole ? at != frame : FRAME_HASH(at) != frame)
+		if (!is_frame(s->frames[i].frame, frame, whole))
 			continue;
 		if (i + 1 != s->cnt) {
 			s->cnt = i + 1;
@@ -312,7 +323,7 @@ static bool is_known_shim(const struct track *t, uint32_t hash)
 /* Make the stack that of a frame whose caller has this hash. */
 static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
 {
-	struct track_stack *s = &t->stack, *other;
+	struct track_stack *s = &t->stack;
 
 	if (s->cnt ? FRAME_HASH(top(s)) == bits : !bits && !s->cut)
 		return;
@@ -322,13 +333,8 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		s->frames[s->cnt - 1].shim = bits | SHIM;
 		return;
 	}
-	other = bits ? parked_by(t, bits, false) : NULL;
-	if (!other && bits && take_guest(c, t, bits, false))
-		other = parked_by(t, bits, false);
-	if (other) {
-		swap_stacks(c, t, other);
+	if (bits && take_parked(c, t, bits, false))
 		return;
-	}
 	if (bits && c->suspended[bits].frame)
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(t, bits, false))
@@ -340,18 +346,8 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 /* Bring the stack of a frame that is left, or goes on, to the front; false: there is none. */
 static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 {
-	struct track_stack *other;
-
-	if (top(&t->stack) == frame)
-		return true;
-	other = parked_by(t, frame, true);
-	if (!other && take_guest(c, t, frame, true))
-		other = parked_by(t, frame, true);
-	if (other) {
-		swap_stacks(c, t, other);
-		return true;
-	}
-	return go_down_to(t, frame, true);
+	return top(&t->stack) == frame || take_parked(c, t, frame, true) ||
+	       go_down_to(t, frame, true);
 }
 
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)

@@ -64,20 +64,12 @@ void idle_free(struct target *t)
 	t->before = NULL;
 }
 
-static bool same(const struct outside_thread *a, const struct outside_thread *b)
-{
-	return a->tstate == b->tstate && a->thread_id == b->thread_id &&
-	       a->status == OUTSIDE_AGREED && b->status == OUTSIDE_AGREED &&
-	       a->frame_cnt == b->frame_cnt &&
-	       !memcmp(a->frames, b->frames, a->frame_cnt * sizeof(*a->frames));
-}
-
 static bool unchanged(const struct idle *idle, const struct outside_thread *thread)
 {
 	const struct outside_stacks *before = &idle->t->before->stacks;
 
 	for (size_t i = 0; i < before->cnt; i++)
-		if (same(&before->threads[i], thread))
+		if (outside_thread__same(&before->threads[i], thread))
 			return true;
 	return false;
 }

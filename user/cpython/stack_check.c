@@ -32,12 +32,6 @@ static uint32_t count_code(const struct proc_mem *mem, const struct interp *in,
 	return seen;
 }
 
-static bool same(const struct outside_thread *a, const struct outside_thread *b)
-{
-	return a->tstate == b->tstate && a->frame_cnt == b->frame_cnt &&
-	       !memcmp(a->frames, b->frames, a->frame_cnt * sizeof(*a->frames));
-}
-
 /* 1: it fits, or there is nothing to compare; 0: it does not, @frame; -EAGAIN: it moved. */
 static int look(const struct proc_mem *mem, const struct interp *in, struct outside_frame *frame)
 {
@@ -49,7 +43,7 @@ static int look(const struct proc_mem *mem, const struct interp *in, struct outs
 	if (count_code(mem, in, &before.threads[0]))
 		return 1;
 	err = walk_outside_one(mem, in, &after);
-	if (err || !after.cnt || !same(&before.threads[0], &after.threads[0]))
+	if (err || !after.cnt || !outside_thread__same(&before.threads[0], &after.threads[0]))
 		return err ? err : -EAGAIN;
 	*frame = before.threads[0].frames[0];
 	return 0;

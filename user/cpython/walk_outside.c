@@ -371,3 +371,11 @@ void outside_stacks__done(struct outside_stacks *s)
 	free(s->threads);
 	*s = (struct outside_stacks){ 0 };
 }
+
+bool outside_thread__same(const struct outside_thread *a, const struct outside_thread *b)
+{
+	return a->tstate == b->tstate && a->thread_id == b->thread_id &&
+	       a->status == OUTSIDE_AGREED && b->status == OUTSIDE_AGREED &&
+	       a->frame_cnt == b->frame_cnt &&
+	       !memcmp(a->frames, b->frames, a->frame_cnt * sizeof(*a->frames));
+}

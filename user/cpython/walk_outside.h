@@ -71,4 +71,7 @@ int walk_outside_one(const struct proc_mem *mem, const struct interp *in,
 		     struct outside_stacks *out);
 void outside_stacks__done(struct outside_stacks *s);
 
+/* Both were read, of the same thread, with the same frames: it stood still between the two. */
+bool outside_thread__same(const struct outside_thread *a, const struct outside_thread *b);
+
 #endif
