@@ -91,6 +91,8 @@ static uint64_t make(uint64_t at)
 	uint64_t kind = any() % 8, frame = 0x7f0000001000 + any() % FRAMES * 0x68;
 	uint64_t more = any() % 8, size = 16;
 
+	if (any() % 64 == 0)
+		frame = 0;
 	put(at, any() << 16 | ((frame - 0x68) >> 3 & 0xffff));
 	put(at + 8, (kind == 7 ? more : any() % 16) << 48 | frame | kind);
 	if (kind != 7)
@@ -260,6 +262,24 @@ static void test_ring__an_end_of_nothing(void **state)
 	}
 }
 
+/* A frame at no address is none: were it taken for the top of an empty stack, that would have less than nothing. */
+static void test_ring__a_frame_that_is_none(void **state)
+{
+	static const uint64_t kinds[] = { IL_UNWIND, IL_THROW, IL_CLOSE };
+	uint64_t at;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		begin(12);
+		at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+		at = put_more(at, kinds[i], 0, 0, 4096);
+		at = put_record(at, IL_CALL, OUTER, 0);
+		t.engine.shared->head = at;
+		assert_int_equal(read_all(), -EILSEQ);
+		cap_inline__free(t.cap);
+	}
+}
+
 /* That of a frame for which no recursion was left, or of the interpreter's own below `__init__`, is none. */
 static void test_ring__ends_that_show_nothing(void **state)
 {
@@ -302,6 +322,7 @@ int main(void)
 		cmocka_unit_test(test_ring__a_definition_too_long),
 		cmocka_unit_test(test_ring__at_end),
 		cmocka_unit_test(test_ring__an_end_of_nothing),
+		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),
 	};
 

@@ -427,19 +427,19 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 	case IL_LINES:
 		return on_lines(c, (const void *)r, room);
 	case IL_UNWIND:
-		if (!c->now)
+		if (!c->now || !frame)
 			return 0;
 		track_unwind(
 			c, ts, frame, bits,
 			&(struct track_end_of){ c->slots[w2 & 0xffff], w2 & IL_GENERATOR, r->w3 });
 		return sizeof(*r);
 	case IL_THROW:
-		if (!c->now)
+		if (!c->now || !frame)
 			return 0;
 		track_throw(c, ts, frame, c->slots[w2 & 0xffff], bits);
 		return sizeof(*r);
 	case IL_CLOSE:
-		if (!c->now)
+		if (!c->now || !frame)
 			return 0;
 		track_close(c, ts, frame, c->slots[w2 & 0xffff]);
 		return sizeof(*r);
