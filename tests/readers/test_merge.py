@@ -58,7 +58,9 @@ def test_pprof_has_the_sums(captures, tmp_path):
     assert "events generated: %d, written: %d" % (events, events) in strings
     # both processes are "py thon;3": one, with a thread of each name
     assert re.search(r"^events +%d in .*, 2 threads$" % events, said, re.M)
-    assert re.search(r"^wrote .*x\.pb\.gz", said, re.M) and "next: go tool pprof -top " in said
+    size = re.search(r"^wrote .*x\.pb\.gz \((\d+) (bytes|kB)\)$", said, re.M)
+    unit = {"bytes": 1, "kB": 1000}[size[2]]
+    assert abs(int(size[1]) * unit - (tmp_path / "x.pb.gz").stat().st_size) < unit and "next: go tool pprof -top " in said
 
 
 @pytest.mark.skipif(not pprof_binary(), reason="no pprof in the cache (scripts/setup)")

@@ -2,6 +2,7 @@
 #include "cmd/emit.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stddef.h>
 #include <string.h>
@@ -355,29 +356,41 @@ static void print_next(FILE *f, const char *path, const struct exporter *format)
 	fputc('\n', f);
 }
 
+#define SIZE_TEXT_MAX 32
+
+static const char *size_text(char text[SIZE_TEXT_MAX], uint64_t bytes)
+{
+	if (bytes < 1000)
+		snprintf(text, SIZE_TEXT_MAX, "%" PRIu64 " bytes", bytes);
+	else if (bytes < 999500)
+		snprintf(text, SIZE_TEXT_MAX, "%.0f kB", (double)bytes / 1e3);
+	else
+		snprintf(text, SIZE_TEXT_MAX, "%.1f MB", (double)bytes / 1e6);
+	return text;
+}
+
 void emit_report(FILE *f, const char *path, const struct exporter *format,
 		 const struct emit_result *result)
 {
-	char shown[PATH_MAX];
-	double mb = (double)result->bytes / 1e6;
+	char shown[PATH_MAX], size[SIZE_TEXT_MAX];
 
 	if (!strcmp(path, "-"))
 		return;
 	text_escape(shown, sizeof(shown), path, strlen(path));
 	if (result->part_cnt > 1)
-		fprintf(f, "wrote %s and %u more parts (%.1f MB together)\n", shown,
-			result->part_cnt - 1, mb);
+		fprintf(f, "wrote %s and %u more parts (%s together)\n", shown,
+			result->part_cnt - 1, size_text(size, result->bytes));
 	else
-		fprintf(f, "wrote %s (%.1f MB)\n", shown, mb);
+		fprintf(f, "wrote %s (%s)\n", shown, size_text(size, result->bytes));
 	print_next(f, path, format);
 }
 
 void emit_report_capture(FILE *f, const char *path, uint64_t bytes)
 {
-	char shown[PATH_MAX];
+	char shown[PATH_MAX], size[SIZE_TEXT_MAX];
 
 	text_escape(shown, sizeof(shown), path, strlen(path));
-	fprintf(f, "wrote %s (%.1f MB)\nnext: pyebpf convert ", shown, (double)bytes / 1e6);
+	fprintf(f, "wrote %s (%s)\nnext: pyebpf convert ", shown, size_text(size, bytes));
 	print_quoted(f, path);
 	fputc('\n', f);
 }

@@ -271,9 +271,10 @@ static bool pod_at(const char *path, size_t len, char uid[POD_UID_MAX + 1])
 		n++;
 	if (n < POD_UID_MIN || n > POD_UID_MAX || (n < len && path[n] != '/' && path[n] != '.'))
 		return false;
-	for (size_t i = 0; i < n; i++)
-		uid[i] = path[i] == '_' ? '-' : path[i];
+	memcpy(uid, path, n);
 	uid[n] = '\0';
+	for (char *dash = uid; (dash = strchr(dash, '_'));)
+		*dash = '-';
 	return true;
 }
 
