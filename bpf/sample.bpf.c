@@ -5,7 +5,6 @@
  * all the time that the thread was away, and only now it is known how long that was.
  */
 #include "py/sample.bpf.h"
-#include "abi/wait.h"
 #include "lib/sample.bpf.h"
 #include "lib/select.bpf.h"
 #include "native/fp.bpf.h"
@@ -228,6 +227,8 @@ static __always_inline u64 gil_of(struct thread *t, struct sample_scratch *s,
 		gil = t->interpreters - l->rt_interpreters + l->rt_gil;
 	else if (l->is_gil != PYE_NO_FIELD)
 		bpf_probe_read_user(&gil, 8, (void *)(tstate_word(s, l->ts_interp) + l->is_gil));
+	else if (l->gil_behind)
+		gil = t->tstate_current;
 	return gil;
 }
 
@@ -235,7 +236,7 @@ static __always_inline u64 gil_of(struct thread *t, struct sample_scratch *s,
 static __always_inline bool is_wanted(struct thread *t, struct sample_scratch *s,
 				      const struct pye_pylayout *l, u64 gil)
 {
-	return !cfg_gil_only || (t->tstate && gil && gil_holder(gil) == t->tstate);
+	return !cfg_gil_only || (t->tstate && gil && gil_holder(l, gil) == t->tstate);
 }
 
 __hidden bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct off_cpu *why)
@@ -275,7 +276,7 @@ __hidden bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct of
 	}
 	if (status == PYE_SAMPLE_OK)
 		status = stack_take(s, context, layout);
-	if (gil && s->rec.futex >= gil && s->rec.futex - gil < PYE_GIL_BYTES) {
+	if (gil_has(l, gil, s->rec.futex)) {
 		s->rec.reason = PYE_OFF_GIL;
 		holder_take(s, l, gil);
 	} else if (s->rec.reason == PYE_OFF_LOCK) {

@@ -106,6 +106,9 @@ struct pye_pylayout {
 	/* the interpreter's lock (struct _gil_runtime_state): a pointer to it in the interpreter state, 3.12
 	 * on; itself in _PyRuntime, 3.7 to 3.11; else none */
 	__u16 is_gil, rt_gil;
+	/* 3.6 has it in variables of its own: those of its file lie so many bytes before and behind the pointer
+	 * to the state of the thread that has the lock; else 0 */
+	__u32 gil_before, gil_behind;
 
 	/* an object and its attributes */
 	__u16 obj_head; /* bytes of its head: how many references, the type */
@@ -116,6 +119,6 @@ struct pye_pylayout {
 	__u16 obj_pad;
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 120, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 128, "struct pye_pylayout is part of the ABI");
 
 #endif

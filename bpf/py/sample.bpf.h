@@ -12,6 +12,7 @@
 #define PYEBPF_PY_SAMPLE_BPF_H
 
 #include "abi/sample.h"
+#include "abi/wait.h"
 #include "lib/core.bpf.h"
 #include "lib/loop.bpf.h"
 
@@ -322,11 +323,26 @@ struct sample_gil {
 	s32 locked, pad;
 };
 
-/* gil_holder - the thread state that holds a lock; 0: none, or not readable. */
-static __always_inline u64 gil_holder(u64 gil)
+/* Does a thread that waits for this word wait for the lock? To a lock belong several words. */
+static __always_inline bool gil_has(const struct pye_pylayout *l, u64 gil, u64 futex)
+{
+	u64 bytes = l->gil_behind ? l->gil_before + (u64)l->gil_behind : PYE_GIL_BYTES;
+
+	return gil && futex - (gil - l->gil_before) < bytes;
+}
+
+/*
+ * gil_holder - the thread state that holds a lock; 0: none, or not readable
+ *
+ * Where the lock is apart its place is that of the pointer to this state, which is NULL while nobody has it.
+ */
+static __always_inline u64 gil_holder(const struct pye_pylayout *l, u64 gil)
 {
 	struct sample_gil g;
+	u64 holder;
 
+	if (l->gil_behind)
+		return bpf_probe_read_user(&holder, 8, (void *)gil) ? 0 : holder & SAMPLE_ADDR;
 	if (bpf_probe_read_user(&g, sizeof(g), (void *)gil) || g.locked <= 0)
 		return 0;
 	return g.holder & SAMPLE_ADDR;
@@ -351,7 +367,7 @@ static __always_inline u64 current_frame(const struct pye_pylayout *l, u64 tstat
  */
 static __noinline void holder_take(struct sample_scratch *s, const struct pye_pylayout *l, u64 gil)
 {
-	u64 tstate = gil_holder(gil), frame;
+	u64 tstate = gil_holder(l, gil), frame;
 	u32 size = l->flags & PYE_LAYOUT_FRAME_OBJECT ? SAMPLE_FRAME : PYE_FRAME_READ;
 
 	if (!tstate)
@@ -360,7 +376,7 @@ static __noinline void holder_take(struct sample_scratch *s, const struct pye_py
 		frame = current_frame(l, tstate);
 		if (!frame || bpf_probe_read_user(s->page, size, (void *)frame))
 			return;
-		if (current_frame(l, tstate) != frame || gil_holder(gil) != tstate)
+		if (current_frame(l, tstate) != frame || gil_holder(l, gil) != tstate)
 			continue;
 		if (l->f_owner != PYE_NO_FIELD && s->page[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY)
 			return;

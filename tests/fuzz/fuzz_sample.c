@@ -203,6 +203,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static bool ready;
 	const struct pye_pylayout *l;
+	struct pye_pylayout apart; /* with the lock among its file's variables */
 	struct sample_scratch *s;
 	struct sample_parts *parts;
 	struct sample_thread who;
@@ -237,7 +238,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_walk(s, l, sample_frames(s, parts, l), &h, still);
 	host.reads = 0;
 	s->rec.holder = (struct pye_sample_frame){ 0 };
-	holder_take(s, l, h.gil);
+	apart = *l;
+	if (l->is_gil == PYE_NO_FIELD && l->rt_gil == PYE_NO_FIELD)
+		apart.gil_behind = 1 << 20;
+	holder_take(s, &apart, h.gil);
 	must(!(s->rec.holder.code & ~(SAMPLE_ADDR & ~7ULL)));
 	must(host.reads <= 2 + 8ull * SAMPLE_HOLDER_TRIES);
 	free(parts);

@@ -305,6 +305,42 @@ static void test_sample__not_the_holder(void **state)
 	}
 }
 
+/* Who holds the lock, where it is in _PyRuntime or the interpreter, and where it is apart (3.6). */
+static void test_sample__holder(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LAYOUT_CNT; i++) {
+		struct pye_pylayout l;
+		struct sample_gil lock = { .locked = 1 };
+		bool apart;
+		uint64_t gil;
+
+		begin(all_layouts[i]);
+		l = *image.l;
+		apart = l.is_gil == PYE_NO_FIELD && l.rt_gil == PYE_NO_FIELD;
+		l.gil_before = apart ? 4096 : 0;
+		l.gil_behind = apart ? 8192 : 0;
+		gil = image_take(&image, sizeof(lock));
+		lock.holder = tstate(1, 0, SELF + 4096, true, chain(3));
+		image_put(&image, gil, apart ? (void *)&lock.holder : (void *)&lock,
+			  apart ? sizeof(lock.holder) : sizeof(lock));
+		memset(&scratch.rec.holder, 0, sizeof(scratch.rec.holder));
+		holder_take(&scratch, &l, gil);
+		assert_int_equal(scratch.rec.holder.code, codes_made[2]);
+		assert_int_equal(scratch.rec.holder.instr, 1002);
+		/* nobody */
+		memset(&lock, 0, sizeof(lock));
+		image_put(&image, gil, &lock, apart ? 8 : sizeof(lock));
+		assert_int_equal(gil_holder(&l, gil), 0);
+		assert_int_equal(gil_holder(&l, IMAGE_BASE - 8), 0);
+		assert_true(gil_has(&l, gil, gil));
+		assert_false(gil_has(&l, 0, 0));
+		assert_int_equal(gil_has(&l, gil, gil - 4096), apart);
+		assert_false(gil_has(&l, gil, gil - 4097));
+		assert_false(gil_has(&l, gil, gil + 8192));
+	}
+}
+
 static void test_sample__endless_lists(void **state)
 {
 	struct sample_thread who = { .self = SELF };
@@ -334,6 +370,7 @@ int main(void)
 		cmocka_unit_test(test_sample__thread_state_by_its_thread),
 		cmocka_unit_test(test_sample__subinterpreters),
 		cmocka_unit_test(test_sample__not_the_holder),
+		cmocka_unit_test(test_sample__holder),
 		cmocka_unit_test(test_sample__endless_lists),
 	};
 	int failed;

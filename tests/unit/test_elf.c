@@ -129,6 +129,32 @@ static void test_elf__addresses(void **state)
 	elf_file__free(elf);
 }
 
+/* Variables lie behind what the file has bytes for, too. */
+static void test_elf__data(void **state)
+{
+	struct elf_file *elf;
+	uint64_t start, end;
+	size_t size = make_all(&made);
+
+	(void)state;
+	make_segments(&made)[1].p_memsz += 0x3000;
+	elf = open_made(size);
+	for (uint64_t at = DATA; at < DATA + 0x5000; at += 0x4fff) {
+		assert_true(elf_file__data(elf, at, &start, &end));
+		assert_int_equal(start, DATA);
+		assert_int_equal(end, DATA + 0x5000);
+	}
+	assert_false(elf_file__data(elf, DATA + 0x5000, &start, &end));
+	assert_false(elf_file__data(elf, DATA - 1, &start, &end));
+	assert_false(elf_file__data(elf, TEXT, &start, &end));
+	elf_file__free(elf);
+	make_segments(&made)[1].p_memsz = UINT64_MAX;
+	elf = open_made(size);
+	assert_true(elf_file__data(elf, DATA, &start, &end));
+	assert_int_equal(end, DATA + 0x2000);
+	elf_file__free(elf);
+}
+
 static void test_elf__pointers_are_relocated(void **state)
 {
 	struct elf_file *elf = open_made(make_all(&made));
@@ -326,6 +352,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_elf__tables),
 		cmocka_unit_test(test_elf__addresses),
+		cmocka_unit_test(test_elf__data),
 		cmocka_unit_test(test_elf__pointers_are_relocated),
 		cmocka_unit_test(test_elf__usdt),
 		cmocka_unit_test(test_elf__every_length),

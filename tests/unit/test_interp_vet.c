@@ -141,6 +141,21 @@ static void test_layouts_that_a_file_states(void **state)
 	assert_int_equal(vet(&f), -EBADMSG);
 }
 
+/* 3.6 has its lock among its file's variables; others have it elsewhere. */
+static void test_where_variables_lie(void **state)
+{
+	struct interp_file f;
+
+	(void)state;
+	good(&f, 6);
+	f.layout.gil_before = 1 << 20;
+	f.layout.gil_behind = 4096;
+	assert_int_equal(vet(&f), 0);
+	good(&f, 8);
+	f.layout.gil_behind = 4096;
+	assert_int_equal(vet(&f), -EBADMSG);
+}
+
 /* Whatever is taken is in bounds; what is not taken does no harm either. */
 static void test_any_bytes(void **state)
 {
@@ -172,6 +187,7 @@ int main(void)
 		cmocka_unit_test(test_good_ones),
 		cmocka_unit_test(test_bad_ones),
 		cmocka_unit_test(test_layouts_that_a_file_states),
+		cmocka_unit_test(test_where_variables_lie),
 		cmocka_unit_test(test_any_bytes),
 	};
 	uint8_t bytes[FILE_SIZE];

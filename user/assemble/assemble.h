@@ -34,7 +34,6 @@ struct assembler_process {
 	pid_t proc_pid; /* as /proc shows it: to read names that the kernel could not */
 	bool late; /* it ran on untraced until its probes were in place: shown as a gap */
 	struct assembler_loop loop; /* for native frames; zeroed: not known */
-	uint64_t gil_at; /* of 3.6, as waits_gil_at() has it */
 };
 
 /* What cannot go wrong unless a record or the target's memory lies. */

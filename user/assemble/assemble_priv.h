@@ -43,7 +43,6 @@ struct asm_process {
 	struct asm_codes codes_sampled;
 	uint64_t rss_bytes, rss_ns; /* as they were last put into the file */
 	struct assembler_loop loop;
-	uint64_t gil_at, gil_start, gil_end; /* of 3.6: waits_gil_data(); end 0: not known yet */
 	struct asm_natives *natives; /* NULL: no native frame was seen */
 	char *program; /* a script as it was given, or a module; NULL: not known, or not wanted */
 	bool runs_module;

@@ -119,8 +119,6 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
 	p->late = from->late;
 	p->loop = from->loop;
-	p->gil_at = from->gil_at;
-	p->gil_start = p->gil_end = 0;
 	p->known = true;
 	if (p->state != ASM_RUNS)
 		a->ended_cnt--;
@@ -143,8 +141,7 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child)
 					  .layout = &p->layout,
 					  .proc_pid = child->pid,
 					  .late = child->late,
-					  .loop = p->loop,
-					  .gil_at = p->gil_at };
+					  .loop = p->loop };
 	new.trace.id = child->pix;
 	new.trace.pid = (uint32_t)child->pid;
 	new.trace.start_ns = child->ts_ns;

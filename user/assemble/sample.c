@@ -18,7 +18,6 @@
 #include "cpython/code_read.h"
 #include "cpython/linetable.h"
 #include "cpython/lock_outside.h"
-#include "cpython/wait_outside.h"
 
 #define CODES_MAX	(1u << 18) /* of a process; past it all are read anew */
 #define LINES_CACHE	8 /* a power of two */
@@ -545,17 +544,6 @@ static void tell_lock(struct assembler *a, struct asm_process *p, const struct p
 		off->lock_type = (uint8_t)found.type;
 }
 
-/* What the kernel side could not know: it knows one place of the lock, and 3.6 has several. They are looked for now, since
- * at the beginning of a process its variables are not mapped yet. */
-static uint8_t reason_of(struct asm_process *p, const struct pye_sample_rec *rec)
-{
-	if (rec->reason != PYE_OFF_LOCK || !p->gil_at)
-		return rec->reason;
-	if (!p->gil_end && waits_gil_data(p->proc_pid, p->gil_at, &p->gil_start, &p->gil_end))
-		p->gil_at = 0; /* it has ended */
-	return rec->futex >= p->gil_start && rec->futex < p->gil_end ? PYE_OFF_GIL : rec->reason;
-}
-
 /* Named now: by the end of its wait the process may have ended, too. */
 static int keep(struct assembler *a, struct asm_thread *t, const struct pye_sample_rec *rec,
 		uint64_t ts_ns)
@@ -569,7 +557,7 @@ static int keep(struct assembler *a, struct asm_thread *t, const struct pye_samp
 		return -ENOMEM;
 	off->ts_ns = ts_ns;
 	off->shown_ns = 0;
-	off->reason = reason_of(t->process, rec);
+	off->reason = rec->reason;
 	off->lock = rec->futex;
 	off->lock_type = LOCK_UNKNOWN;
 	off->holder = (struct trace_frame){ 0 };

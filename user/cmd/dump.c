@@ -87,7 +87,7 @@ static int read_once(pid_t pid, const struct proc_mem *mem, const struct interp 
 	int err;
 
 	*out = (struct dump_reading){ 0 };
-	err = waits__before(&out->waits, pid, in);
+	err = waits__before(&out->waits, pid);
 	if (!err)
 		err = walk_outside(mem, in, &out->stacks);
 	if (!err)

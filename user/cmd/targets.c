@@ -17,7 +17,6 @@
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
 #include "cpython/stack_check.h"
-#include "cpython/wait_outside.h"
 #include "proc/info.h"
 #include "proc/mem.h"
 
@@ -87,7 +86,6 @@ void target_describe(struct session *s, const struct target *t, struct assembler
 		.layout = &t->in.layout,
 		.proc_pid = t->pid.pid,
 		.late = t->late,
-		.gil_at = waits_gil_at(&t->in),
 	};
 	native_loop(&t->in, &p->loop);
 }
@@ -119,7 +117,7 @@ void session_forked(struct session *s, const struct assembler_child *child)
 static bool tells_holder(const struct pye_pylayout *l)
 {
 	return !(l->flags & PYE_LAYOUT_FREE_THREADED) &&
-	       (l->is_gil != PYE_NO_FIELD || l->rt_gil != PYE_NO_FIELD);
+	       (l->is_gil != PYE_NO_FIELD || l->rt_gil != PYE_NO_FIELD || l->gil_behind);
 }
 
 int target_tell(struct session *s, struct target *t, struct err *e)
@@ -132,8 +130,7 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	int err;
 
 	if (s->opts.gil_only && !tells_holder(&t->in.layout)) {
-		err_set(e, 0,
-			"process %d: CPython 3.6 and free-threaded builds do not say who holds the lock",
+		err_set(e, 0, "process %d: free-threaded builds do not say who holds the lock",
 			t->pid.given);
 		err_hint(e, "use --mode wall");
 		return -PYE_EVERSION;

@@ -174,7 +174,13 @@ static void shift_objects(struct pye_pylayout *py, uint16_t by)
 		set_field(py, fields[i], (uint16_t)(get_field(py, fields[i]) + by));
 }
 
-/* Only what _Py_DebugOffsets state may differ from the table, within the rules for it. */
+/* An interpreter whose structures do not hold its lock has it among its variables. */
+static bool lock_is_apart(const struct pye_pylayout *py)
+{
+	return py->is_gil == PYE_NO_FIELD && py->rt_gil == PYE_NO_FIELD;
+}
+
+/* Only what _Py_DebugOffsets state, and where variables lie, may differ from the table, within the rules for it. */
 bool layout_vet(unsigned int minor, bool free_threaded, bool debug, const struct pye_pylayout *got)
 {
 	const struct layout *l = layout_find(minor, free_threaded);
@@ -191,6 +197,10 @@ bool layout_vet(unsigned int minor, bool free_threaded, bool debug, const struct
 		if (!plausible(find_rule(d->field), value) && value != get_field(&py, d->field))
 			return false;
 		set_field(&py, d->field, value);
+	}
+	if (lock_is_apart(&py)) {
+		py.gil_before = got->gil_before;
+		py.gil_behind = got->gil_behind;
 	}
 	return !(l->debug && any_overlap(&py)) && !memcmp(&py, got, sizeof(py));
 }
@@ -236,6 +246,18 @@ static int apply_file(const struct layout *l, const struct probe_plan *plan,
 	return 0;
 }
 
+static void find_lock(const struct probe_plan *plan, const struct elf_file *elf,
+		      struct pye_pylayout *py)
+{
+	uint64_t start, end, at = plan->tstate_current;
+
+	if (!lock_is_apart(py) || !at || !elf || !elf_file__data(elf, at, &start, &end) ||
+	    end - start > UINT32_MAX)
+		return;
+	py->gil_before = (uint32_t)(at - start);
+	py->gil_behind = (uint32_t)(end - at);
+}
+
 int interp__layout(const struct probe_plan *plan, const struct elf_file *elf,
 		   struct pye_pylayout *out, struct err *e)
 {
@@ -255,6 +277,7 @@ int interp__layout(const struct probe_plan *plan, const struct elf_file *elf,
 	err = apply_file(l, plan, elf, &py, e);
 	if (err)
 		return err;
+	find_lock(plan, elf, &py);
 	*out = py;
 	return 0;
 }

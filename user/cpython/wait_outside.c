@@ -11,7 +11,6 @@
 #include "cpython/walk_outside.h"
 #include "proc/call.h"
 #include "proc/info.h"
-#include "proc/maps.h"
 #include "proc/mem.h"
 #include "proc/threads.h"
 
@@ -59,45 +58,10 @@ static uint64_t current_at(const struct interp *in)
 
 	if (l->rt_tstate_current != PYE_NO_FIELD)
 		return in->interpreters - l->rt_interpreters + l->rt_tstate_current;
-	return l->minor < 7 && in->plan.tstate_current ? in->plan.tstate_current + in->bias : 0;
+	return l->gil_behind ? in->plan.tstate_current + in->bias : 0;
 }
 
-uint64_t waits_gil_at(const struct interp *in)
-{
-	bool told = in->layout.rt_gil != PYE_NO_FIELD || in->layout.is_gil != PYE_NO_FIELD;
-
-	return told ? 0 : current_at(in);
-}
-
-int waits_gil_data(pid_t pid, uint64_t at, uint64_t *start, uint64_t *end)
-{
-	const struct mapping *m;
-	struct maps maps;
-	int err;
-
-	*start = *end = 0;
-	if (!at)
-		return 0;
-	err = maps__read(pid, &maps);
-	if (err)
-		return err;
-	m = maps__find(&maps, at);
-	if (m && m->flags & MAPPING_WRITE) {
-		*start = m->start;
-		*end = m->end;
-		/* the part of it that the file has pages for */
-		if (m > maps.items && !m->ino && m[-1].ino && m[-1].end == m->start)
-			*start = m[-1].start;
-		/* the part that it has none for */
-		if (m + 1 < maps.items + maps.cnt && m->ino && !m[1].ino && !m[1].path[0] &&
-		    m[1].start == m->end)
-			*end = m[1].end;
-	}
-	maps__done(&maps);
-	return 0;
-}
-
-int waits__before(struct outside_waits *w, pid_t pid, const struct interp *in)
+int waits__before(struct outside_waits *w, pid_t pid)
 {
 	auto_free struct proc_thread *threads = NULL;
 	size_t cnt = 0;
@@ -111,9 +75,6 @@ int waits__before(struct outside_waits *w, pid_t pid, const struct interp *in)
 	if (!w->tasks)
 		return -ENOMEM;
 	w->task_cnt = cnt;
-	err = waits_gil_data(pid, waits_gil_at(in), &w->data_start, &w->data_end);
-	if (err)
-		return err;
 	for (size_t i = 0; i < cnt; i++) {
 		w->tasks[i].thread = threads[i];
 		w->tasks[i].err = proc_call__read(pid, threads[i].tid, &w->tasks[i].call);
@@ -130,9 +91,9 @@ static uint64_t gil_of(const struct proc_mem *mem, const struct interp *in, uint
 
 	if (l->rt_gil != PYE_NO_FIELD)
 		return in->interpreters - l->rt_interpreters + l->rt_gil;
-	if (l->is_gil == PYE_NO_FIELD || proc_mem__word(mem, is + l->is_gil, &gil))
-		return 0;
-	return gil;
+	if (l->is_gil == PYE_NO_FIELD)
+		return current_at(in);
+	return proc_mem__word(mem, is + l->is_gil, &gil) ? 0 : gil;
 }
 
 /* Who holds the lock of an interpreter: a thread state, or 0. */
@@ -149,10 +110,12 @@ static uint64_t holder_of(const struct proc_mem *mem, const struct interp *in, u
 	return head.holder;
 }
 
-static bool is_gil(const struct outside_waits *w, uint64_t gil, uint64_t futex)
+/* As gil_has() of the BPF programs. */
+static bool is_gil(const struct pye_pylayout *l, uint64_t gil, uint64_t futex)
 {
-	return (gil && futex >= gil && futex - gil < PYE_GIL_BYTES) ||
-	       (futex >= w->data_start && futex < w->data_end);
+	uint64_t bytes = l->gil_behind ? l->gil_before + (uint64_t)l->gil_behind : PYE_GIL_BYTES;
+
+	return gil && futex - (gil - l->gil_before) < bytes;
 }
 
 /* Without a call a thread that waits for memory is not to be woken; others are stopped, say. */
@@ -171,8 +134,8 @@ static bool same_call(const struct proc_call *a, const struct proc_call *b)
 	       memcmp(a->args, b->args, sizeof(a->args)) == 0;
 }
 
-static void say_why(const struct outside_waits *w, pid_t pid, uint64_t gil,
-		    const struct waits_task *task, struct outside_wait *out)
+static void say_why(const struct interp *in, pid_t pid, uint64_t gil, const struct waits_task *task,
+		    struct outside_wait *out)
 {
 	struct proc_call again;
 	enum pye_off_reason reason;
@@ -184,7 +147,7 @@ static void say_why(const struct outside_waits *w, pid_t pid, uint64_t gil,
 	if (!out->known || !again.waits)
 		return;
 	reason = pye_wait_reason(again.nr, again.args[0], again.args[1]);
-	if (reason == PYE_OFF_LOCK && is_gil(w, gil, again.args[0]))
+	if (reason == PYE_OFF_LOCK && is_gil(&in->layout, gil, again.args[0]))
 		out->reason = PYE_OFF_GIL; /* it wakes every few milliseconds to ask for it */
 	else if (same_call(&task->call, &again))
 		out->reason = reason == PYE_OFF_FAULT ? reason_without_call(pid) : reason;
@@ -286,7 +249,7 @@ int waits__after(struct outside_waits *w, pid_t pid, const struct proc_mem *mem,
 		struct waits_task *task = task_of(w, mem, t, self_offset);
 
 		if (task)
-			say_why(w, pid, gil_of(mem, in, t->interp), task, &w->threads[i]);
+			say_why(in, pid, gil_of(mem, in, t->interp), task, &w->threads[i]);
 	}
 	w->settled = mark_holders(w, mem, in, stacks);
 	return 0;

@@ -34,21 +34,7 @@ struct outside_waits {
 	bool settled; /* nobody got the interpreter's lock during the look */
 	struct waits_task *tasks; /* what the kernel lists, sorted by own_tid */
 	size_t task_cnt;
-	uint64_t data_start, data_end; /* 3.6: of the interpreter's variables, where its lock is */
 };
-
-/* waits_gil_at - 3.6 has its lock in variables of its own: an address among them; 0 for other versions, which say where
- * it is, and where it is not known */
-uint64_t waits_gil_at(const struct interp *in);
-
-/**
- * waits_gil_data - where these variables lie: any lock there is the interpreter's, or belongs to it
- * @at:    as waits_gil_at() has it
- * @start, @end: addresses; both 0: it was not found, or is not mapped yet
- *
- * Return: 0; an error of reading the mappings.
- */
-int waits_gil_data(pid_t pid, uint64_t at, uint64_t *start, uint64_t *end);
 
 /**
  * waits__before - the look before the stacks are read
@@ -57,7 +43,7 @@ int waits_gil_data(pid_t pid, uint64_t at, uint64_t *start, uint64_t *end);
  *
  * Return: 0; -ESRCH when the process is gone; -ENOMEM; another negative errno.
  */
-int waits__before(struct outside_waits *w, pid_t pid, const struct interp *in);
+int waits__before(struct outside_waits *w, pid_t pid);
 
 /**
  * waits__after - the look after it

@@ -93,7 +93,9 @@ static void add_load(struct elf_file *elf, const Elf64_Phdr *ph)
 		size = elf->size - ph->p_offset;
 	if (!size || ph->p_vaddr + size < ph->p_vaddr)
 		return;
-	*load = (struct elf_load){ ph->p_vaddr, ph->p_offset, size, ph->p_flags };
+	*load = (struct elf_load){ ph->p_vaddr, ph->p_offset, size, size, ph->p_flags };
+	if (ph->p_memsz > size && ph->p_vaddr + ph->p_memsz > ph->p_vaddr)
+		load->memory = ph->p_memsz;
 	elf->load_cnt++;
 }
 
@@ -307,6 +309,21 @@ uint16_t elf_file__machine(const struct elf_file *elf)
 bool elf_file__is_fixed(const struct elf_file *elf)
 {
 	return elf->header.e_type == ET_EXEC;
+}
+
+bool elf_file__data(const struct elf_file *elf, uint64_t vaddr, uint64_t *start, uint64_t *end)
+{
+	for (size_t i = 0; i < elf->load_cnt; i++) {
+		const struct elf_load *load = &elf->loads[i];
+
+		if (!(load->flags & PF_W) || vaddr < load->vaddr ||
+		    vaddr - load->vaddr >= load->memory)
+			continue;
+		*start = load->vaddr;
+		*end = load->vaddr + load->memory;
+		return true;
+	}
+	return false;
 }
 
 uint64_t elf_file__load_vaddr(const struct elf_file *elf)

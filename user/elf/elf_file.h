@@ -88,6 +88,10 @@ bool elf_file__symbol_at(const struct elf_file *elf, size_t index, struct elf_sy
 bool elf_file__code_segment(const struct elf_file *elf, size_t index, uint64_t *offset,
 			    uint64_t *vaddr, uint64_t *size);
 
+/* elf_file__data - the writable segment that holds a virtual address once it is loaded, with what the file has no bytes
+ * of; false if there is none. */
+bool elf_file__data(const struct elf_file *elf, uint64_t vaddr, uint64_t *start, uint64_t *end);
+
 /* elf_file__section_by_name, elf_file__section - NULL when there is none. */
 const struct elf_section *elf_file__section_by_name(const struct elf_file *elf, const char *name);
 const struct elf_section *elf_file__section(const struct elf_file *elf, size_t index);

@@ -24,6 +24,7 @@ struct elf_range {
 /* A PT_LOAD segment, cut to what the file holds. */
 struct elf_load {
 	uint64_t vaddr, offset, size;
+	uint64_t memory; /* bytes of it once it is loaded, at least size */
 	uint32_t flags;
 };
 
