@@ -207,9 +207,9 @@ def part_node(args, found, report):
 def show_samplers(block):
     table("Samplers, %s on %s; slowdown without any: %.2f (%.2f-%.2f)" % (
         block["workload"], block["python"], block["base_noise"][1], block["base_noise"][0], block["base_noise"][2]),
-          ["tool", "Hz", "its CPU", "slowdown (least-most)", "own CPU", "got of asked", "samples", "wrong", "unread"],
+          ["tool", "Hz", "its CPU", "slowdown (least-most)", "in CPU time", "own CPU", "got of asked", "samples", "wrong", "unread"],
           [[r["tool"], r["rate"], r["cpu"], "%.2f (%.2f-%.2f)" % (r["slowdown"], r["slowdowns"][0], r["slowdowns"][-1]),
-            "%.1f %%" % (100 * r["own_cpu"]), "%.0f %%" % (100 * r["got_of_asked"]), r["got"], "%.2f %%" % r["wrong_pct"],
+            "%.3f" % r["cpu_slowdown"], "%.1f %%" % (100 * r["own_cpu"]), "%.0f %%" % (100 * r["got_of_asked"]), r["got"], "%.2f %%" % r["wrong_pct"],
             "%.2f %%" % r["unread_pct"]]
            for r in block["rows"]])
 
@@ -217,15 +217,15 @@ def show_samplers(block):
 def part_record(args, found, report):
     r = report["record"] = {"blocks": []}
     bin_folder, later = samplers.peers(), choose(found, "3.15")
-    ours = samplers.Pyebpf(args.pyebpf, None)
-    here = [ours]
+    ours, clock = samplers.Pyebpf(args.pyebpf, None), samplers.Clock()
+    here = [ours, clock]
     if bin_folder:
         spy, austin = (os.path.join(bin_folder, name) for name in ("py-spy", "austin"))
         here += [samplers.PySpy(spy, None), samplers.PySpyNonblocking(spy, None), samplers.Austin(austin, None)]
     blocks = [(args.python, here, "calls", [100, 1000, 10000], [CPU_TARGET, CPU_TOOL]),
               (args.python, here, "nbody", [100, 1000], [CPU_TOOL])]
     if later:
-        there = [ours] + [t(None, later) for t in (samplers.Tachyon, samplers.TachyonBlocking)]
+        there = [ours, clock] + [t(None, later) for t in (samplers.Tachyon, samplers.TachyonBlocking)]
         blocks.append((later, there, "calls", [100, 1000, 10000], [CPU_TARGET, CPU_TOOL]))
     for argv, tools, workload, rates, cpus in blocks:
         block = samplers.measure(argv, tools, workload, rates, cpus, args.rounds, args.sample_seconds, args.work)
@@ -236,6 +236,11 @@ def part_record(args, found, report):
     r["start"] = samplers.starts(args.pyebpf, args.python, args.work, args.repeats)
     r["attach"] = samplers.attach_each(args.pyebpf, args.python, args.work, 200)
     r["own"] = samplers.own(args.pyebpf, args.python, args.work, 200, 20, args.seconds)
+    looks = {"pyebpf dump": [args.pyebpf, "dump"]}
+    if bin_folder:
+        looks["py-spy dump"] = [spy, "dump", "-p"]
+    r["dumps"] = samplers.dumps(looks, args.python, 3 * args.repeats)
+    r["top_cpu_pct"] = samplers.top_cpu_pct(args.pyebpf, args.python, args.seconds)
     targets = {30: "1.5 µs", 200: "5 µs"}
     families = {version(argv): argv for argv in (choose(found, "pyenv-3.%d." % n, "3.%d-" % n) for n in range(8, 16))
                 if argv}
@@ -250,7 +255,10 @@ def part_record(args, found, report):
         ["a process more", "%.1f ms" % r["attach"]["each_ms"], "100 ms"],
         ["own CPU, -a at 99 Hz, %d processes, %d busy" % (r["own"]["processes"], r["own"]["busy"]),
          "%.2f %% of a CPU" % r["own"]["cpu_pct"], "0.5 %"],
-        ["own memory", "%.0f MB" % r["own"]["rss_mb"], "80 MB"]])
+        ["own memory", "%.0f MB" % r["own"]["rss_mb"], "80 MB"],
+        ["own CPU of top, two processes at 99 Hz", "%.2f %% of a CPU" % r["top_cpu_pct"], "1 %"],
+        *([name, "%.0f ms (%.0f ms of CPU time)" % (elapsed, cpu), "100 ms" if name.startswith("pyebpf") else ""]
+          for name, (cpu, elapsed) in r["dumps"].items())])
 
 
 def parse():

@@ -93,6 +93,17 @@ class Pyebpf:
                 yield [f["name"] for f in e["stack"]], 1
 
 
+class Clock:
+    """The tick alone, with nobody to look: what no sampler in the kernel can go below."""
+    name = "(only the clock)"
+
+    def command(self, _pid, rate, _out):
+        return [sys.executable, os.path.join(HERE, "only_clock.py"), str(rate)]
+
+    def stacks(self, _out):
+        return ()
+
+
 class PySpy:
     name = "py-spy"
     options = []
@@ -197,7 +208,7 @@ def run(python, workload, rounds, tool, rate, cpu, work):
             with open(os.path.join(work, "said"), "wb") as said:
                 sampler = subprocess.Popen(tool.command(pid, rate, out), stdin=subprocess.DEVNULL, stdout=said,
                                            stderr=said, preexec_fn=interruptible(cpu))
-            if isinstance(tool, Pyebpf):
+            if isinstance(tool, (Pyebpf, Clock)):
                 until(lambda: clocks(sampler.pid))
             time.sleep(ATTACH_S)
         before = cpu_s(sampler.pid) if sampler else 0
@@ -238,16 +249,17 @@ def measure(python, tools, workload, rates, cpus, rounds, seconds, work):
     kept = {}
     for n in range(rounds):
         order = cells[n % len(cells):] + cells[:n % len(cells)]
-        base = run(python, workload, size, None, 0, 0, work)["elapsed_s"]
+        base = run(python, workload, size, None, 0, 0, work)
         for tool, rate, cpu in order:
             r = run(python, workload, size, tool, rate, cpu, work)
-            after = run(python, workload, size, None, 0, 0, work)["elapsed_s"]
+            after = run(python, workload, size, None, 0, 0, work)
             if "failed" in r:
                 say("%s at %d Hz: %s" % (tool.name, rate, r["failed"]))
             else:
-                r["slowdown"] = 2 * r["elapsed_s"] / (base + after)
+                r["slowdown"] = 2 * r["elapsed_s"] / (base["elapsed_s"] + after["elapsed_s"])
+                r["cpu_slowdown"] = 2 * r["cpu_s"] / (base["cpu_s"] + after["cpu_s"])
                 kept.setdefault((tool.name, rate, cpu), []).append(r)
-            kept.setdefault(("base", 0, 0), []).append({"slowdown": after / base})
+            kept.setdefault(("base", 0, 0), []).append({"slowdown": after["elapsed_s"] / base["elapsed_s"]})
             base = after
     rows = []
     for tool, rate, cpu in [(t.name, r, c) for t, r, c in cells]:
@@ -256,6 +268,7 @@ def measure(python, tools, workload, rates, cpus, rounds, seconds, work):
             got = sum(r["got"] for r in runs)
             rows.append({"tool": tool, "rate": rate, "cpu": "same" if cpu == CPU_TARGET else "other",
                          "slowdown": median([r["slowdown"] for r in runs]), "slowdowns": sorted(r["slowdown"] for r in runs),
+                         "cpu_slowdown": median([r["cpu_slowdown"] for r in runs]),
                          "own_cpu": median([r["own_cpu_s"] / r["elapsed_s"] for r in runs]),
                          "asked_hz": rate, "got_of_asked": median([r["got"] / r["asked"] for r in runs]), "got": got,
                          "wrong_pct": 100.0 * sum(r["wrong"] for r in runs) / max(1, got),
@@ -281,7 +294,8 @@ def stop(made):
         p.kill()
     for p in made:
         p.wait()
-        p.stdout.close()
+        if p.stdout:
+            p.stdout.close()
 
 
 def starts(pyebpf, python, work, repeats):
@@ -330,6 +344,43 @@ def attach_each(pyebpf, python, work, cnt):
     finally:
         stop(made)
     return {"one_s": took[1], "all_s": took[cnt], "each_ms": 1e3 * (took[cnt] - took[1]) / (cnt - 1), "processes": cnt}
+
+
+def dumps(tools, python, repeats):
+    """{tool: (CPU time, elapsed)} in ms of one look at a process, medians; @tools: name to command before the pid. In turns."""
+    made = busy_ones(python, 0, 1)
+    took = {name: [] for name in tools}
+    try:
+        for _ in range(repeats):
+            for name, command in tools.items():
+                before, begin = os.times(), time.monotonic()
+                subprocess.run(command + [str(made[0].pid)], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                after = os.times()
+                took[name].append((sum(after[2:4]) - sum(before[2:4]), time.monotonic() - begin))
+    finally:
+        stop(made)
+    return {name: [1e3 * median([x[i] for x in all_of_them]) for i in (0, 1)] for name, all_of_them in took.items()}
+
+
+def top_cpu_pct(pyebpf, python, seconds):
+    """Of one CPU, for `top` at 99 Hz with a table each second, as the scheduler counts it."""
+    made = busy_ones(python, 1, 1)
+    top = subprocess.Popen([pyebpf, "top", "-p", ",".join(str(p.pid) for p in made)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: clocks(top.pid))
+        time.sleep(2)
+        before, begin = schedstat(top.pid), time.monotonic_ns()
+        time.sleep(seconds)
+        return 100 * (schedstat(top.pid) - before) / (time.monotonic_ns() - begin)
+    finally:
+        stop([top])
+        stop(made)
+
+
+def schedstat(pid):
+    """CPU time in ns of a process of one thread."""
+    with open("/proc/%d/schedstat" % pid) as f:
+        return int(f.read().split()[0])
 
 
 def rss_mb(pid):

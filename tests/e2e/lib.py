@@ -183,6 +183,12 @@ def until(condition, what, seconds=30):
     raise AssertionError("waited in vain for " + what)
 
 
+def schedstat(path):
+    """CPU time in ns of the thread whose /proc/.../schedstat this is."""
+    with open(path, encoding="ascii") as f:
+        return int(f.read().split()[0])
+
+
 def probes(tracer):
     """[(pid, file, offset)] of the probes that a pyebpf has placed with uprobe_multi links."""
     out = []

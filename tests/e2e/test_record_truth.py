@@ -30,7 +30,9 @@ def own(sample, program):
 
 @pytest.mark.parametrize("name", lib.families())
 def test_threads_in_interpreters_of_their_own(name, tmp_path):
-    samples, _, said, _ = record(name, "interpreters.py", tmp_path, "-r", "499", args=["0.3"])
+    """At a rate far above that of the scheduler's tick: where threads take turns at every tick, a clock half as fast as it sees
+    the same one of them again and again (499 Hz at 250: 0.92 to 1.16 times the time that each had; 1997: 0.98 to 1.03)."""
+    samples, _, said, _ = record(name, "interpreters.py", tmp_path, "-r", "1997", args=["0.3"])
     if said == ["0"]:
         pytest.skip("%s has no subinterpreters" % name)
     cpu, threads = collections.Counter(), collections.defaultdict(set)
@@ -46,7 +48,8 @@ def test_threads_in_interpreters_of_their_own(name, tmp_path):
         cpu[sub] += sample["weight_ns"] if sample["state"] == "on" else 0
     assert set(threads) == {"sub_0", "sub_1"} and all(len(t) == 1 for t in threads.values()), threads
     assert threads["sub_0"] != threads["sub_1"]
-    assert all(0.6 * 3e8 < ns < 1.2 * 3e8 for ns in cpu.values()), cpu
+    # a machine that is itself descheduled loses ticks, of both
+    assert 0.5 * 6e8 < sum(cpu.values()) < 1.1 * 6e8 and 0.35 < cpu["sub_0"] / sum(cpu.values()) < 0.65, cpu
 
 
 @pytest.mark.parametrize("name", lib.families())

@@ -275,14 +275,15 @@ def test_what_cannot_be_is_said():
 
 
 def test_it_costs_little(tmp_path):
-    """CPU time of pyebpf as the kernel counts it; measured it is 0.7 % of one CPU."""
+    """At most 1 % of a CPU, its CPU time as the scheduler counts it; measured it is 0.6 % with both CPUs taken by others. The least
+    of some spans of time: what others do to the caches is not what is asked."""
     with target() as process, terminal(tmp_path) as t:
         top_of(t, process)
-        pid = pid_of(t)
+        schedstat = "/proc/%d/schedstat" % pid_of(t)
 
-        def used():
-            with open("/proc/%d/stat" % pid, encoding="ascii") as f:
-                return sum(map(int, f.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-        before, began = used(), time.monotonic()
-        time.sleep(5)
-        assert used() - before <= 0.04 * (time.monotonic() - began)
+        def share(seconds):
+            before, began = lib.schedstat(schedstat), time.monotonic_ns()
+            time.sleep(seconds)
+            return (lib.schedstat(schedstat) - before) / (time.monotonic_ns() - began)
+        shares = [share(7) for _ in range(3)]
+    assert min(shares) <= 0.01, shares
