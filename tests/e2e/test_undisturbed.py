@@ -16,6 +16,7 @@ import time
 import pytest
 
 import lib
+import machine
 
 pytestmark = lib.needs_root
 STEADY = lib.PROGRAMS / "steady.py"
@@ -79,6 +80,57 @@ def test_killed_at_any_moment(name, tmp_path):
                 done = lib.sh([lib.BINARY, "convert", capture, "--format", "ndjson", "-o", "-"])
                 readable += done.returncode == 0
         assert seen_probes and readable == seen_probes
+
+
+def placed_at(pid):
+    """Addresses of what lib.code_differs() tells."""
+    code = lib.mapped_code(pid)
+    return [start + offset - begin for file, offset in lib.code_differs(pid) for start, end, begin, name in code
+            if name == file and begin <= offset < begin + end - start]
+
+
+def wait_for_traps(mem, places, some):
+    """Until some of the places have a breakpoint, or some have none; looks as often as it can."""
+    end = time.monotonic() + 60
+    while not any((os.pread(mem, 1, at) == b"\xcc") == some for at in places):
+        assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("moment, killed", [("places", "it"), ("takes out", "it"), ("takes out", "its group")])
+@pytest.mark.parametrize("name", lib.pick("3.12"))
+def test_killed_while_it_places_probes_or_takes_them_out(name, moment, killed, tmp_path):
+    """The kernel gives a probe up half-way when who asks for it is killed, and leaves its breakpoint: a process of its own asks.
+    When that is killed as well, the target goes on, and the next trace takes the breakpoints out."""
+    chance = random.Random(3)
+    command, env = machine.private(name, tmp_path)
+    with lib.started(command + [STEADY], env=env) as process:
+        target = Steady(process)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            places = placed_at(target.pid)
+            lib.stop(tracer)
+        assert len(places) > 4
+        mem = os.open("/proc/%d/mem" % target.pid, os.O_RDONLY)
+        for _ in range(KILLS // 4 + 2):
+            with lib.attach(target.pid, tmp_path / "t.pyebpf", "--force", stderr=subprocess.DEVNULL,
+                            start_new_session=True) as tracer:
+                if moment == "takes out":
+                    lib.wait_attached(tracer, target.pid)
+                    tracer.send_signal(signal.SIGINT)
+                wait_for_traps(mem, places, moment == "places")
+                time.sleep(chance.choice((0, 0.001, 0.004)) * chance.random())
+                (tracer.kill if killed == "it" else lambda: os.killpg(tracer.pid, signal.SIGKILL))()
+                tracer.wait(60)
+            if killed == "it":
+                lib.until(lambda: lib.left_in_code(target.pid) == [], "the code as it was", 10)
+            target.goes_on()
+        os.close(mem)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf", "--force") as tracer:
+            lib.wait_attached(tracer, target.pid)
+            lib.stop(tracer)
+        assert lib.left_in_code(target.pid) == []
+        target.goes_on()
+        lib.nothing_left()
 
 
 @pytest.mark.parametrize("name", lib.pick("3.11"))

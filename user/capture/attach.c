@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "capture/apart.h"
 #include "capture/feature.h"
 #include "trace.skel.h"
 
@@ -140,6 +141,30 @@ static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in,
 	return 0;
 }
 
+struct placing {
+	const struct bpf_loaded *bpf;
+	const struct interp *in;
+	struct attached *a;
+	uint32_t pid;
+	bool again; /* those that stay are there */
+	int err;
+};
+
+static void place(void *arg)
+{
+	struct placing *p = arg;
+
+	if (!p->bpf->multi) {
+		p->err = attach_classic(p->bpf, p->in, p->a);
+		return;
+	}
+	if (!p->again)
+		p->err = attach_multi(p->bpf, p->in, p->pid, true, p->a);
+	if (!p->again)
+		p->a->stay_cnt = p->a->fd_cnt;
+	p->err = p->err ? p->err : attach_multi(p->bpf, p->in, p->pid, false, p->a);
+}
+
 uint64_t attach_needs(const struct bpf_loaded *bpf)
 {
 	return bpf->multi ? CAPS_BPF | CAPS_PROC : CAPS(CAP_SYS_ADMIN);
@@ -161,18 +186,12 @@ int attach_plan(const struct bpf_loaded *bpf, const struct interp *in, uint32_t 
 		struct attached *out, struct err *e)
 {
 	struct attached a = { .dev = in->dev, .ino = in->ino, .pid = pid, .file = file };
-	int err;
+	struct placing p = { bpf, in, &a, bpf->per_process ? pid : 0, false, 0 };
 
-	if (bpf->multi) {
-		err = attach_multi(bpf, in, bpf->per_process ? pid : 0, true, &a);
-		a.stay_cnt = a.fd_cnt;
-		err = err ? err : attach_multi(bpf, in, bpf->per_process ? pid : 0, false, &a);
-	} else {
-		err = attach_classic(bpf, in, &a);
-	}
-	if (err) {
+	apart(place, &p);
+	if (p.err) {
 		attach_close(&a);
-		return refused(bpf, in, err, e);
+		return refused(bpf, in, p.err, e);
 	}
 	a.placed_ns = now_ns();
 	log_debug("%u probes in %s, pid %u", in->plan.site_cnt, in->open_path, pid);
@@ -188,15 +207,16 @@ void attach_pause(struct attached *a)
 
 int attach_resume(const struct bpf_loaded *bpf, const struct interp *in, struct attached *a)
 {
-	int err = attach_multi(bpf, in, a->pid, false, a);
+	struct placing p = { bpf, in, a, a->pid, true, 0 };
 
+	apart(place, &p);
 	a->placed_ns = now_ns();
-	if (err) {
+	if (p.err) {
 		attach_pause(a);
 		closing_end(a->closing);
 		a->closing = NULL;
 	}
-	return err;
+	return p.err;
 }
 
 struct closing *attach_closing(struct attached *a)

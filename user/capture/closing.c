@@ -7,13 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/apart.h"
+
 #define THREADS_MAX 64
 #define STACK_BYTES ((size_t)64 << 10)
 
 struct closing {
 	pthread_mutex_t lock;
 	pthread_cond_t ended;
-	size_t next, cnt; /* descriptors */
+	size_t next,
+		cnt; /* descriptors; next without the lock, which somebody who is killed can hold */
 	size_t running; /* threads */
 	bool left; /* the last thread frees this */
 	int fds[];
@@ -26,19 +29,22 @@ static void closing_free(struct closing *c)
 	free(c);
 }
 
+static void close_next(void *arg)
+{
+	struct closing *c = arg;
+	size_t i;
+
+	while ((i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->cnt)
+		close(c->fds[i]);
+}
+
 static void *close_some(void *arg)
 {
 	struct closing *c = arg;
 	bool last;
 
+	apart(close_next, c);
 	pthread_mutex_lock(&c->lock);
-	while (c->next < c->cnt) {
-		int fd = c->fds[c->next++];
-
-		pthread_mutex_unlock(&c->lock);
-		close(fd);
-		pthread_mutex_lock(&c->lock);
-	}
 	last = !--c->running && c->left;
 	pthread_cond_signal(&c->ended);
 	pthread_mutex_unlock(&c->lock);
@@ -90,7 +96,7 @@ struct closing *closing_begin(const int *fds, size_t cnt)
 	c->cnt = cnt;
 	start_threads(c);
 	pthread_mutex_lock(&c->lock);
-	alone = !c->running && c->next < c->cnt;
+	alone = !c->running && __atomic_load_n(&c->next, __ATOMIC_RELAXED) < c->cnt;
 	c->running += alone;
 	pthread_mutex_unlock(&c->lock);
 	if (alone)

@@ -2,7 +2,7 @@
 /*
  * Links that are taken out. The kernel takes a probe's instruction out at once, but lets whoever closes the
  * link wait, some 50 ms, until nobody can be in it; those who wait at the same time wait together. So each
- * link is closed in a thread of its own, up to a number of threads.
+ * link is closed in a thread of its own, up to a number of threads, and there apart (apart.h).
  */
 #ifndef PYEBPF_CAPTURE_CLOSING_H
 #define PYEBPF_CAPTURE_CLOSING_H
