@@ -93,12 +93,23 @@ __hidden u32 task_tgid(struct task_struct *task)
 	return pid_number((u64)BPF_CORE_READ(task, group_leader, thread_pid));
 }
 
-static __always_inline bool announce(struct thread *t, struct task_struct *task)
+/* A thread can live as long as others fill its ring: so that its losses have a place, it is told beside the
+ * definitions then, which are read before events. Not where samples are taken: there are none. */
+static __always_inline struct pye_thread_rec *announce_reserve(struct thread *t)
 {
 	struct pye_thread_rec *rec;
 	void *ring = ring_of(t);
 
 	rec = ring ? bpf_ringbuf_reserve(ring, sizeof(*rec), 0) : NULL;
+	if (!rec && !cfg_sample_ns)
+		rec = bpf_ringbuf_reserve(&defs, sizeof(*rec), 0);
+	return rec;
+}
+
+static __always_inline bool announce(struct thread *t, struct task_struct *task)
+{
+	struct pye_thread_rec *rec = announce_reserve(t);
+
 	if (!rec)
 		return false;
 	rec->head.ts_ns = bpf_ktime_get_ns();

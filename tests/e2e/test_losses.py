@@ -3,6 +3,7 @@
 import collections
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -30,6 +31,29 @@ def test_a_small_ring(name, threads, tmp_path):
     seen = lib.Trace(capture)
     assert seen.lost > 0 and len(seen.gaps) >= threads
     check_exact(seen, counted(out))
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_threads_that_live_while_nothing_is_read(name, tmp_path):
+    """None of their events has room, nor what begins and ends them: each has a gap with its number all the same."""
+    out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "brief.py", out, 3], stdin=subprocess.PIPE) as target:
+        pid = int(target.stdout.readline())
+        with lib.attach(pid, capture, "--ring", "64K") as tracer:
+            lib.wait_attached(tracer, pid)
+            tracer.send_signal(signal.SIGSTOP)
+            target.stdin.write(b"go\n")
+            target.stdin.flush()
+            assert target.stdout.readline() == b"done\n"
+            tracer.send_signal(signal.SIGCONT)
+            target.stdin.close()
+            assert target.wait(60) == 0
+            lib.finish(tracer, 0, 120)
+    seen, counts, gaps = lib.Trace(capture), counted(out), collections.Counter()
+    for g in seen.gaps:
+        gaps[g["tid"]] += g["n"]
+    assert sum(gaps.values()) == seen.lost and seen.meta["generated"] == seen.meta["written"] + seen.lost
+    assert len(counts) == 3 and all(n <= gaps[tid] <= n + 60 for tid, n in counts.items()), (counts, gaps)
 
 
 @pytest.mark.parametrize("name", lib.pick("3.9", "3.14"))
