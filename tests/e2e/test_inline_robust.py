@@ -20,10 +20,11 @@ QUIET = ("import sys, time\n"
          "print('up', flush=True)\n"
          "while 1: f()\n")
 # one for each way in which words are replaced
-SOME = FAMILIES if lib.LONG else [n for n in FAMILIES if lib.family(n) in ("3.9", "3.11", "3.12", "3.14")]
+SOME = FAMILIES if lib.LONG else [n for n in FAMILIES if lib.family(n) in ("3.9", "3.11", "3.12", "3.13t", "3.14")]
 SHORT = ["--ring", "256K"]
 # user/inline/region.h
 LOST_MODE, WAITS = 128, 128 + 32
+HEAD, LANE_SHARED, LANE_HEAD, LANE_SLACK, LANES = 0x21000, 0x1400, 0x82000, 32768, 32
 PARTS = 0x20000, 0x21000 + 2 * (256 << 10)
 
 
@@ -45,19 +46,22 @@ def quiet(name):
 
 
 def shared(pid):
-    """Where a target has the memory that it shares with pyebpf; None: it has none."""
+    """Where a target has the memory that it shares with pyebpf: of all its threads, then of each one that may have its own."""
     found = [line for line in maps(pid).splitlines() if " rw-s " in line and "/memfd:" in line]
-    return int(found[0].split("-")[0], 16) if found else None
+    if not found:
+        return []
+    places = [int(line.split("-")[0], 16) for line in found]
+    ring = size(found[0]) - HEAD
+    if len(found) < 2 or size(found[1]) != ring + LANES * (LANE_HEAD + ring + LANE_SLACK):
+        return places[:1]
+    return places[:1] + [places[1] + ring + i * (LANE_HEAD + ring + LANE_SLACK) + LANE_SHARED for i in range(LANES)]
 
 
 def word(pid, offset):
-    """One of struct il_shared (user/inline/region.h); the first one is how many bytes the stubs have written."""
-    at = shared(pid)
-    if at is None:
-        return 0
+    """The sum of a word of each struct il_shared (user/inline/region.h); the first one is how many bytes the stubs have written."""
+    places = shared(pid)
     with open("/proc/%d/mem" % pid, "rb") as f:
-        f.seek(at + offset)
-        return int.from_bytes(f.read(8), "little")
+        return sum(int.from_bytes(os.pread(f.fileno(), 8, at + offset), "little") for at in places)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include "cpython/layouts.h"
 #include "elf_make.h"
 #include "inline/engine.h"
+#include "inline/region_count.h"
 #include "inline/slow.h"
 #include "inline/stub.h"
 
@@ -796,6 +798,192 @@ static void test_count__times(void **state)
 	assert_int_equal(runs, 1);
 }
 
+/* --- threads that run at once --- */
+
+static struct inline_lane lane_no(uint32_t i)
+{
+	const struct inline_engine e = { .ring = t.base + IL_RING,
+					 .ring_bytes = RING_BYTES,
+					 .lane_ring = RING_BYTES };
+
+	return inline__lane(&e, i);
+}
+
+/* The only one that has been written to since it was cleared. */
+static struct inline_lane only_lane(void)
+{
+	struct inline_lane found = { 0 };
+
+	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
+		if (!lane_no(i).shared->head)
+			continue;
+		assert_null(found.shared);
+		found = lane_no(i);
+	}
+	assert_non_null(found.shared);
+	return found;
+}
+
+static void fresh_lanes(void)
+{
+	assert_true(IL_RING + 2 * RING_BYTES + IL_LANE_CNT * IL_LANE_BYTES(RING_BYTES) <=
+		    REGION_BYTES);
+	t.layout = layout_find(13, true)->py;
+	make_objects();
+	fresh();
+	for (uint32_t i = 0; i < IL_LANE_CNT; i++)
+		memset(t.base + IL_RING + 2 * RING_BYTES + i * IL_LANE_BYTES(RING_BYTES), 0,
+		       IL_LANE_BYTES(RING_BYTES));
+	inline_describe_lanes(address(t.base), RING_BYTES, RING_BYTES, t.private);
+	t.private->locked = 1;
+	t.private->limit = 0;
+	t.instr[1] = 0;
+}
+
+static void *enter(void *arg)
+{
+	(void)arg;
+	pye_inline_slow(t.private, address(t.frame), 0, INLINE_ENTRY);
+	return NULL;
+}
+
+static void enter_in_a_thread(void)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, enter, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void test_lanes__one_for_each_thread(void **state)
+{
+	struct inline_lane mine, other;
+	const struct il_def *d;
+	uint64_t head;
+
+	(void)state;
+	fresh_lanes();
+	enter(NULL);
+	mine = only_lane();
+	d = (const void *)(mine.ring + 32);
+	expect_definition(d);
+	expect_event((const void *)((const uint8_t *)d + d->total), INLINE_ENTRY, 0);
+	head = mine.shared->head;
+	assert_int_equal(head, 32 + d->total + 16);
+	enter(NULL);
+	assert_int_equal(mine.shared->head, head + 16);
+
+	mine.shared->head = 0; /* to find the other one */
+	enter_in_a_thread();
+	other = only_lane();
+	assert_int_equal(other.shared->head, head);
+	assert_int_not_equal(other.thread->tid, mine.thread->tid);
+
+	/* one more, which gets the memory of the one before: it says that it is another one, and knows what that knew */
+	enter_in_a_thread();
+	if (other.shared->head != head) {
+		const struct il_more_rec *r = (const void *)(other.ring + head);
+
+		assert_int_equal(r->head.what >> 48, IL_SWITCH);
+		assert_int_equal(r->w3, other.thread->tid);
+		assert_int_equal(other.shared->head, head + 48);
+	}
+	assert_int_equal(t.shared->head | t.private->lock, 0);
+}
+
+/* What is freed leaves all caches; the one that frees it says so. */
+static void test_lanes__a_code_object_that_is_freed(void **state)
+{
+	struct inline_lane mine, other;
+	uint64_t head;
+
+	(void)state;
+	fresh_lanes();
+	enter_in_a_thread();
+	other = only_lane();
+	head = other.shared->head;
+	other.shared->head = 0;
+	enter(NULL);
+	mine = only_lane();
+	assert_int_equal(mine.shared->head, head);
+	pye_inline_slow(t.private, address(t.code), 0, INLINE_DEALLOC);
+	expect_event((const void *)(mine.ring + head), INLINE_DEALLOC, 0);
+	assert_int_equal(((const uint64_t *)(uintptr_t)mine.state->cache)[slot_of_code()], 0);
+	assert_int_equal(((const uint64_t *)(uintptr_t)other.state->cache)[slot_of_code()], 0);
+	enter(NULL);
+	expect_definition((const void *)(mine.ring + head + 32));
+}
+
+/* Without one a thread shares the ring; when one is free, it is taken. */
+static void test_lanes__none_is_free(void **state)
+{
+	struct inline_lane lane = lane_no(5);
+	uint64_t head;
+
+	(void)state;
+	fresh_lanes();
+	t.private->tid_at = 0x2d0;
+	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
+		t.private->selves[i] = 1 + i;
+		lane_no(i).state->owner = 1000 + i;
+		lane_no(i).state->shared = address(lane_no(i).shared);
+		lane_no(i).state->threads = address(lane_no(i).thread);
+	}
+	enter(NULL);
+	enter(NULL);
+	head = t.shared->head;
+	assert_int_equal(((const struct il_more_rec *)at(0))->head.what >> 48, IL_SWITCH);
+	expect_event(at(head - 16), INLINE_ENTRY, 0);
+	enter_in_a_thread();
+	assert_int_equal(((const struct il_more_rec *)at(head))->head.what >> 48, IL_SWITCH);
+	assert_int_equal(t.shared->head, head + 48);
+
+	lane.shared->gone = 1005;
+	lane.thread->lost = 1; /* not yet known */
+	t.shared->freed = 1;
+	enter(NULL);
+	assert_int_equal(lane.shared->head, 0);
+	lane.thread->lost = 0;
+	t.shared->freed = 2;
+	head = t.shared->head;
+	enter(NULL);
+	assert_int_not_equal(lane.shared->head, 0);
+	assert_int_equal(t.shared->head, head);
+	assert_int_equal(lane.shared->gone | t.private->lock, 0);
+}
+
+/* A full one loses its own thread's events, and no other's. */
+static void test_lanes__losses(void **state)
+{
+	struct inline_lane mine;
+
+	(void)state;
+	fresh_lanes();
+	enter(NULL);
+	mine = only_lane();
+	mine.state->head = mine.state->limit = RING_BYTES;
+	enter(NULL);
+	enter(NULL);
+	pye_inline_slow(t.private, address(t.code), 0, INLINE_DEALLOC);
+	assert_int_equal(mine.thread->lost, 2);
+	assert_int_equal(mine.shared->lost_mode & mine.shared->retire_lost, 1);
+	assert_int_equal(t.shared->lost_mode | t.shared->retire_lost, 0);
+	mine.shared->head = 0;
+	enter_in_a_thread();
+	assert_int_equal(only_lane().shared->lost_mode, 0);
+
+	/* as inline__restart() has it: what the cache holds cannot be trusted */
+	memset(&mine.shared->lost_mode, 0, 16);
+	mine.shared->tail = RING_BYTES;
+	mine.state->wipe = 1;
+	mine.state->lost_mode = mine.state->limit = mine.state->thread = 0;
+	memset((uint8_t *)(uintptr_t)mine.state->cache, 0xff, 8UL * IL_CACHE_CNT);
+	((uint64_t *)(uintptr_t)mine.state->cache)[slot_of_code()] = address(t.code);
+	enter(NULL);
+	expect_definition((const void *)(mine.ring + 32));
+	assert_int_equal(((const uint64_t *)(uintptr_t)mine.state->cache)[slot_of_code() ^ 1], 0);
+}
+
 /* --- detours: every register and flag is live --- */
 
 #define ALL_FLAGS  0x8d5ull /* OF SF ZF AF PF CF */
@@ -973,6 +1161,10 @@ int main(void)
 		cmocka_unit_test(test_count__every_register),
 		cmocka_unit_test(test_count__neighbours),
 		cmocka_unit_test(test_count__times),
+		cmocka_unit_test(test_lanes__one_for_each_thread),
+		cmocka_unit_test(test_lanes__a_code_object_that_is_freed),
+		cmocka_unit_test(test_lanes__none_is_free),
+		cmocka_unit_test(test_lanes__losses),
 		cmocka_unit_test(test_detours__leave_all_as_it_is),
 		cmocka_unit_test(test_slow__stands_alone),
 	};

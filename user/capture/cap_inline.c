@@ -24,6 +24,7 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap
 	c->pix = pix;
 	c->pid = pid;
 	c->ids = ids;
+	c->slots = c->common;
 	if (like)
 		c->clock = like->clock;
 	else
@@ -53,6 +54,7 @@ void cap_inline__free(struct cap_inline *c)
 	HASH_ITER(hh, c->threads, t, next)
 	track_free(c, t);
 	codes_free(c);
+	lanes_free(c);
 	free(c->out);
 	free(c);
 }
@@ -110,6 +112,10 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 		free(copy);
 		return -ENOMEM;
 	}
+	if (c->e->lane_ring && t->read_at && t->read_at <= c->e->remote.stops && !t->need_walk) {
+		free(copy);
+		return 0; /* it lost nothing, and may be in the middle of an event */
+	}
 	if (cnt)
 		memcpy(copy, frames, cnt * sizeof(*copy));
 	stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1 };
@@ -126,12 +132,21 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 
 bool cap_inline__is_lossy(const struct cap_inline *c)
 {
-	return __atomic_load_n(&c->e->shared->lost_mode, __ATOMIC_ACQUIRE) != 0;
+	bool lossy = __atomic_load_n(&c->e->shared->lost_mode, __ATOMIC_ACQUIRE) != 0;
+
+	for (uint32_t i = 0; c->e->lane_ring && i < IL_LANE_CNT; i++)
+		lossy |= __atomic_load_n(&inline__lane(c->e, i).shared->lost_mode,
+					 __ATOMIC_ACQUIRE) != 0;
+	return lossy;
 }
 
 uint64_t cap_inline__lost(const struct cap_inline *c)
 {
-	return c->e->shared->lost_other;
+	uint64_t lost = c->e->shared->lost_other;
+
+	for (uint32_t i = 0; c->e->lane_ring && i < IL_LANE_CNT; i++)
+		lost += inline__lane(c->e, i).shared->lost_other;
+	return lost;
 }
 
 uint64_t cap_inline__unmatched(const struct cap_inline *c)
@@ -148,6 +163,8 @@ unsigned int cap_inline__backlog(const struct cap_inline *c)
 {
 	uint64_t used = c->e->shared->head - c->tail;
 
+	if (c->lanes)
+		return lanes_backlog(c);
 	return used >= c->e->ring_bytes ? 100 : (unsigned int)(used * 100 / c->e->ring_bytes);
 }
 
@@ -156,33 +173,45 @@ void cap_inline__adjust(struct cap_inline *c, const struct clock_pair *now)
 	inline_clock__add(&c->clock, now);
 }
 
+static void recount(struct cap_inline *c, struct il_thread *slot)
+{
+	struct track *t;
+
+	if (!slot->lost)
+		return;
+	if (c->taker)
+		c->taker->lost(c->taker->ctx, slot->lost);
+	t = track_get(c, slot->self, slot->tid);
+	if (!t)
+		return;
+	t->seq += (uint32_t)slot->lost;
+	t->stack.cnt = 0;
+	while (t->parked_cnt)
+		free(t->parked[--t->parked_cnt].frames);
+	t->need_walk = true;
+	t->reason = PYE_WALK_UNKNOWN;
+	slot->lost = 0;
+}
+
 void cap_inline__recount(struct cap_inline *c)
 {
 	struct il_thread *slots = (struct il_thread *)(uintptr_t)c->e->threads;
+	bool retired = c->e->shared->retire_lost;
 
-	for (uint32_t i = 0; i < IL_THREAD_CNT; i++) {
-		struct track *t;
+	for (uint32_t i = 0; i < IL_THREAD_CNT; i++)
+		recount(c, &slots[i]);
+	for (uint32_t i = 0; c->e->lane_ring && i < IL_LANE_CNT; i++) {
+		struct inline_lane lane = inline__lane(c->e, i);
 
-		if (!slots[i].lost)
-			continue;
-		if (c->taker)
-			c->taker->lost(c->taker->ctx, slots[i].lost);
-		t = track_get(c, slots[i].self, slots[i].tid);
-		if (!t)
-			continue;
-		t->seq += (uint32_t)slots[i].lost;
-		t->stack.cnt = 0;
-		while (t->parked_cnt)
-			free(t->parked[--t->parked_cnt].frames);
-		t->need_walk = true;
-		t->reason = PYE_WALK_UNKNOWN;
-		slots[i].lost = 0;
+		recount(c, lane.thread);
+		retired |= lane.shared->retire_lost != 0;
 	}
 	/* a code object that was freed meanwhile may have another one's address by now */
-	if (c->e->shared->retire_lost)
+	if (retired)
 		codes_free(c);
 	memset(c->suspended, 0, sizeof(c->suspended));
 	c->now = NULL;
+	lanes_recounted(c);
 }
 
 /* Its instructions and code objects end with it. */
@@ -222,18 +251,25 @@ void cap_inline__finals(struct cap_inline *c, void (*cb)(void *ctx, uint32_t tix
 			cb(ctx, t->tix, t->seq);
 }
 
+/* All that came before a thread was seen to be gone? */
+static bool is_read_to(const struct cap_inline *c, uint64_t at)
+{
+	return (c->e->lane_ring ? c->settled : c->tail) >= at;
+}
+
 void cap_inline__reap(struct cap_inline *c)
 {
 	struct track *t, *next;
 
 	HASH_ITER(hh, c->threads, t, next)
 	{
-		if (t->ended_at && c->tail >= t->ended_at) {
+		if (t->ended_at && is_read_to(c, t->ended_at)) {
 			track_end(c, t, now_ns());
+			lanes_gone(c, t);
 			track_free(c, t);
 		} else if (!t->ended_at && t->announced && t->key.tid <= INT32_MAX &&
 			   syscall(SYS_tgkill, c->pid, (pid_t)t->key.tid, 0) && errno == ESRCH) {
-			t->ended_at = c->e->shared->head + 1;
+			t->ended_at = c->e->lane_ring ? tsc_now() : c->e->shared->head + 1;
 		}
 	}
 }
@@ -457,7 +493,7 @@ static uint64_t time_of(struct cap_inline *c, uint64_t time)
 	return inline_clock__ns(&c->clock, c->last_tsc);
 }
 
-static uint32_t on_record(struct cap_inline *c, const struct il_rec *r, uint64_t room)
+uint32_t inline_record(struct cap_inline *c, const struct il_rec *r, uint64_t room)
 {
 	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull;
 	uint64_t ts = time_of(c, time);
@@ -502,7 +538,7 @@ static int read_some(struct cap_inline *c)
 	while (c->tail < end && !c->failed) {
 		const struct il_rec *r =
 			(const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1)));
-		uint32_t size = on_record(c, r, head - c->tail);
+		uint32_t size = inline_record(c, r, head - c->tail);
 
 		if (!size)
 			return -EILSEQ;
@@ -517,9 +553,10 @@ static int next(void *self, struct capture_batch *batch)
 {
 	struct cap_inline *c = self;
 	uint64_t begun = c->tail;
-	int err;
+	int err = 0;
 
-	err = c->e && c->e->shared ? read_some(c) : 0;
+	if (c->e && c->e->shared)
+		err = c->e->lane_ring ? lanes_read(c) : read_some(c);
 	if (err)
 		return err;
 	*batch = (struct capture_batch){ .data = c->out, .len = c->out_len, .round = ++c->round };

@@ -58,6 +58,13 @@ void inline_clock__add(struct inline_clock *c, const struct clock_pair *now)
 		c->rate = rate_between(&c->from, now);
 }
 
+uint64_t inline_clock__until(struct inline_clock *c, uint64_t tsc)
+{
+	while (c->cnt && tsc >= c->to[c->first].tsc)
+		inline_clock__next(c);
+	return c->cnt ? c->to[c->first].tsc - 1 : UINT64_MAX;
+}
+
 void inline_clock__next(struct inline_clock *c)
 {
 	c->from = c->to[c->first];

@@ -34,6 +34,9 @@ void inline_clock__add(struct inline_clock *c, const struct clock_pair *now);
 /* inline_clock__next - for inline_clock__ns(): the next line */
 void inline_clock__next(struct inline_clock *c);
 
+/* inline_clock__until - up to where what is to come from @tsc on may be converted in any order */
+uint64_t inline_clock__until(struct inline_clock *c, uint64_t tsc);
+
 /* inline_clock__ns - rising arguments, but for a few microseconds; none before begin() */
 static inline uint64_t inline_clock__ns(struct inline_clock *c, uint64_t tsc)
 {

@@ -10,6 +10,7 @@
 
 #include "base/strpool.h"
 #include "inline/engine.h"
+#include "inline/region_count.h"
 
 #define INLINE_COUNT_NONE UINT32_MAX
 

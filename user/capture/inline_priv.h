@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by cap_inline.c (the ring, code objects, records) and inline_track.c (threads and stacks). */
+/* Shared by cap_inline.c (the ring, code objects, records), inline_lanes.c (several rings) and inline_track.c (threads and
+ * stacks). */
 #ifndef PYEBPF_CAPTURE_INLINE_PRIV_H
 #define PYEBPF_CAPTURE_INLINE_PRIV_H
 
@@ -30,7 +31,7 @@ struct track {
 	struct track_stack stack;
 	struct track_stack *parked; /* of greenlets that do not run */
 	uint32_t parked_cnt;
-	uint64_t ended_at; /* position in the ring when it was seen to be gone; 0: alive */
+	uint64_t ended_at; /* position in the ring, or with lanes tsc, when it was seen to be gone; 0: alive */
 	UT_hash_handle hh;
 };
 
@@ -50,7 +51,10 @@ struct cap_inline {
 	bool at_end; /* tail is where the head was when it was last looked at */
 	struct track *threads, *now; /* now: that of the events to come; NULL at first */
 	struct code_of *codes;
-	uint32_t slots[IL_CACHE_CNT]; /* id of the code object in each slot of the target's cache */
+	uint32_t *slots; /* id of the code object in each slot of the target's cache; that of the lane at hand, or common[] */
+	uint32_t common[IL_CACHE_CNT];
+	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
+	uint64_t settled; /* tsc: what came before it is read in all lanes */
 	/* a generator's frame with this hash that has yielded; .frame 0: none */
 	struct cap_inline_frame suspended[65536];
 	uint8_t *out; /* records of the batch at hand */
@@ -60,6 +64,19 @@ struct cap_inline {
 	uint64_t unmatched; /* ends of frames that are on no stack, and had to be */
 	const struct cap_inline_taker *taker; /* NULL: none */
 };
+
+/* inline_record - take one; its size, 0: it is none. @room: bytes from it on that can be read */
+uint32_t inline_record(struct cap_inline *c, const struct il_rec *r, uint64_t room);
+
+/* lanes_read - some of what the lanes hold, in the order in which one can depend on another. 0; -EILSEQ; -ENOMEM */
+int lanes_read(struct cap_inline *c);
+unsigned int lanes_backlog(const struct cap_inline *c); /* of the fullest one, 0 to 100 */
+void lanes_recounted(
+	struct cap_inline *c); /* whose events come is to be said anew where some were lost */
+void lanes_gone(struct cap_inline *c,
+		const struct track *t); /* its thread has ended: another one may have its lane */
+void lanes_forget(struct cap_inline *c, const struct track *t); /* it is freed */
+void lanes_free(struct cap_inline *c);
 
 struct inline_def_copy {
 	_Alignas(8) uint8_t bytes[sizeof(struct il_def) + 3UL * IL_STR_MAX + 16];

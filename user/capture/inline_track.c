@@ -493,6 +493,7 @@ void track_free(struct cap_inline *c, struct track *t)
 {
 	if (c->now == t)
 		c->now = NULL;
+	lanes_forget(c, t);
 	HASH_DEL(c->threads, t);
 	free(t->stack.frames);
 	while (t->parked_cnt)

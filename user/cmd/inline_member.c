@@ -323,6 +323,8 @@ int inline_member__tend(struct inline_member *m, bool idle)
 
 	if (m->count)
 		return err;
+	/* other lanes may never be idle */
+	idle |= m->engine->lane_ring && cap_inline__is_at_end(m->cap);
 	if (!err && idle && cap_inline__is_lossy(m->cap))
 		err = recover_from_loss(m);
 	if (!err)

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
+#include "inline/region_count.h"
 #include "proc/maps.h"
 
 #define CHILD_RING (4ul << 20)
@@ -124,7 +125,12 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;
 	e->table_bytes =
 		from->table_bytes; /* where there are some, the ring is IL_COUNT_RING long */
+	if (from->lane_ring) {
+		e->lane_ring = e->ring_bytes;
+		e->table_bytes = IL_LANE_CNT * IL_LANE_BYTES(e->lane_ring);
+	}
 	e->timed = from->timed;
+	e->counted = from->counted;
 	e->lazy = true;
 	e->remote.scratch = from->header->scratch;
 	e->remote.follow = opts->follow;

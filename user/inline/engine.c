@@ -20,6 +20,7 @@
 #include "cpython/inline_plan.h"
 #include "inline/detour.h"
 #include "inline/engine_priv.h"
+#include "inline/region_count.h"
 #include "inline/stub.h"
 #include "proc/info.h"
 #include "proc/maps.h"
@@ -337,6 +338,7 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.wait = wait,
 		.shared = base + IL_SHARED,
 		.threads = base + IL_THREADS,
+		.thread_mask = IL_THREAD_CNT - 1,
 		.cache = base + IL_CACHE,
 		.f_code = l->f_code,
 		.f_previous = l->f_previous,
@@ -373,6 +375,23 @@ void inline_describe_opcodes(const struct pye_pylayout *l, struct il_private *p)
 	p->co_linetable = l->co_linetable;
 	p->bytes_size = l->bytes_size;
 	p->bytes_data = l->bytes_data;
+}
+
+void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring, struct il_private *p)
+{
+	p->lanes = base + IL_RING + 2 * ring_bytes;
+	p->lane_ring = lane_ring;
+}
+
+struct inline_lane inline__lane(const struct inline_engine *e, uint32_t i)
+{
+	uint8_t *at =
+		(uint8_t *)(uintptr_t)e->ring + 2 * e->ring_bytes + i * IL_LANE_BYTES(e->lane_ring);
+
+	return (struct inline_lane){ .state = (void *)at,
+				     .shared = (void *)(at + IL_LANE_SHARED),
+				     .thread = (void *)(at + IL_LANE_THREAD),
+				     .ring = at + IL_LANE_RING };
 }
 
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
@@ -437,7 +456,7 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 static void touch(struct inline_engine *e)
 {
 	volatile const uint8_t *tables = e->ring + 2 * e->ring_bytes;
-	uint64_t used = e->table_bytes ? IL_NODES - IL_FUNCS : 0;
+	uint64_t used = e->counted ? IL_NODES - IL_FUNCS : 0;
 
 	if (e->timed)
 		used = IL_SPANS - IL_FUNCS;
@@ -447,10 +466,24 @@ static void touch(struct inline_engine *e)
 	remote__touch(&e->remote, e->base + IL_RING + 2 * e->ring_bytes, used);
 }
 
+void inline__touch_lane(const struct inline_engine *e, uint32_t i)
+{
+	volatile const uint8_t *ring = inline__lane(e, i).ring;
+
+	if (e->lazy || !e->mapped)
+		return;
+	for (uint64_t at = 0; at < e->lane_ring; at += PAGE_BYTES)
+		(void)ring[at];
+	remote__touch(&e->remote,
+		      e->base + IL_RING + 2 * e->ring_bytes + i * IL_LANE_BYTES(e->lane_ring) +
+			      IL_LANE_RING,
+		      e->lane_ring);
+}
+
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
-	const struct stub_how how = { e->table_bytes != 0, e->timed, e->locked, opts->opcodes };
+	const struct stub_how how = { e->counted, e->timed, e->locked, opts->opcodes };
 	auto_close int code = -1, ring = -1;
 	uint64_t empty;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
@@ -513,10 +546,30 @@ uint64_t inline_park_ticks(const struct inline_engine *e)
 	return e->tsc_hz / 10 * 8;
 }
 
+static void plan_region(struct inline_engine *e, const struct inline_opts *opts)
+{
+	size_t ring = IL_RING_MIN;
+
+	while (ring < (opts->count ? IL_COUNT_RING : opts->ring_bytes) ||
+	       (opts->opcodes && ring < OPCODE_RING))
+		ring *= 2;
+	e->counted = opts->count;
+	e->timed = opts->time;
+	/* the instructions of all threads are numbered in their order: they share one ring */
+	if (e->locked && !opts->count && !opts->opcodes) {
+		ring = ring / 2 > IL_RING_MIN ? ring / 2 : IL_RING_MIN;
+		e->lane_ring = ring;
+		e->table_bytes = IL_LANE_CNT * IL_LANE_BYTES(ring);
+	}
+	if (opts->count)
+		e->table_bytes = (IL_COUNT_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
+	e->ring_bytes = ring;
+	e->region_bytes = IL_RING + 2 * ring + e->table_bytes;
+}
+
 static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts *opts,
 		   struct inline_plan *plan, struct err *err)
 {
-	size_t ring = IL_RING_MIN;
 	int ret = check_process(pid, opts->held || opts->parked, err);
 
 	if (!ret)
@@ -534,17 +587,11 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		if (ret)
 			return ret;
 	}
-	while (ring < (opts->count ? IL_COUNT_RING : opts->ring_bytes) ||
-	       (opts->opcodes && ring < OPCODE_RING))
-		ring *= 2;
-	e->ring_bytes = ring;
-	e->table_bytes = opts->count ? (IL_COUNT_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1) : 0;
-	e->timed = opts->time;
-	e->region_bytes = IL_RING + 2 * ring + e->table_bytes;
 	e->header = calloc(1, IL_CODE_BYTES);
 	if (!e->header)
 		return -ENOMEM;
 	e->locked = e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || inline__is_shared(e);
+	plan_region(e, opts);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
 	if (!ret && check_words(e, plan))
@@ -569,7 +616,9 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 	private.locked = e->locked;
 	/* all take the way where the lock is */
 	private.limit = e->locked ? 0 : private.limit;
-	if (e->table_bytes)
+	if (e->lane_ring)
+		inline_describe_lanes(e->base, e->ring_bytes, e->lane_ring, &private);
+	if (e->counted)
 		inline_describe_tables(e->base, e->timed, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
 	inline__alive(e);
@@ -603,9 +652,13 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 
 void inline__alive(struct inline_engine *e)
 {
-	if (e->shared)
-		__atomic_store_n(&e->shared->deadline, tsc_now() + DEADLINE_SEC * e->tsc_hz,
-				 __ATOMIC_RELAXED);
+	uint64_t until = tsc_now() + DEADLINE_SEC * e->tsc_hz;
+
+	if (!e->shared)
+		return;
+	__atomic_store_n(&e->shared->deadline, until, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; e->lane_ring && i < IL_LANE_CNT; i++)
+		__atomic_store_n(&inline__lane(e, i).shared->deadline, until, __ATOMIC_RELAXED);
 }
 
 int inline__stop_outside(struct inline_engine *e)
@@ -625,6 +678,30 @@ int inline__stop_outside(struct inline_engine *e)
 	}
 }
 
+/*
+ * Those that lost something, as all of it; the others write all the time, perhaps in the middle of an event. What a cache
+ * holds is wiped when there is room again, by whose it is.
+ */
+static bool restart_lanes(struct inline_engine *e)
+{
+	bool retired = e->shared->retire_lost;
+
+	for (uint32_t i = 0; e->lane_ring && i < IL_LANE_CNT; i++)
+		retired |= inline__lane(e, i).shared->retire_lost != 0;
+	for (uint32_t i = 0; e->lane_ring && i < IL_LANE_CNT; i++) {
+		struct inline_lane lane = inline__lane(e, i);
+
+		if (lane.state->lost_mode)
+			lane.state->thread = lane.state->limit = 0;
+		if (retired) {
+			lane.state->wipe = 1;
+			lane.state->limit = 0;
+		}
+		lane.shared->retire_lost = lane.shared->lost_mode = lane.state->lost_mode = 0;
+	}
+	return retired;
+}
+
 int inline__restart(struct inline_engine *e)
 {
 	uint64_t at = e->base + IL_PRIVATE, zero = 0, head, limit;
@@ -634,7 +711,7 @@ int inline__restart(struct inline_engine *e)
 	int err = remote__read(&e->remote, at + offsetof(struct il_private, head), &head, 8);
 
 	limit = head + e->ring_bytes - e->slack;
-	if (!err && e->shared->retire_lost) {
+	if (restart_lanes(e) && !err) {
 		empty = calloc(IL_CACHE_CNT, 8);
 		err = empty ? remote__write(&e->remote, e->base + IL_CACHE, empty,
 					    8UL * IL_CACHE_CNT)

@@ -32,7 +32,9 @@ struct inline_engine {
 	const struct il_thread *threads;
 	const uint8_t *ring; /* ring_bytes, twice in a row */
 	size_t ring_bytes;
-	size_t table_bytes; /* of --count, behind the ring */
+	size_t table_bytes; /* behind the ring: of --count, or the lanes */
+	size_t lane_ring; /* bytes of the ring of each lane; 0: there are none */
+	bool counted; /* no events: calls are counted */
 	bool timed;
 	uint32_t slack; /* bytes of the ring that are kept for one long record */
 	double opcode_cost; /* ticks between two instructions that are the probe's */
@@ -45,7 +47,7 @@ struct inline_engine {
 };
 
 struct inline_opts {
-	size_t ring_bytes; /* rounded up to a power of two */
+	size_t ring_bytes; /* rounded up to a power of two; where there are lanes, the sum of two */
 	bool wait; /* a full ring makes the target wait */
 	bool count, time; /* no events: calls are counted, with durations */
 	const uint8_t *opcodes; /* 256 enum stub_opcode: with events; NULL: none */
@@ -97,6 +99,19 @@ int inline__stop_outside(struct inline_engine *e);
  * what the ring holds cannot be trusted. */
 bool inline__is_shared(struct inline_engine *e);
 
+/* inline__lane - our view of what a thread has for itself: its ring does not come twice, but goes on for IL_SLACK; @i: below
+ * IL_LANE_CNT, if there are lanes. */
+struct inline_lane {
+	struct il_private *state;
+	struct il_shared *shared;
+	struct il_thread *thread;
+	const uint8_t *ring;
+};
+struct inline_lane inline__lane(const struct inline_engine *e, uint32_t i);
+
+/* inline__touch_lane - it is written to from now on: give all of its ring memory, once, as at the attach that of the others. */
+void inline__touch_lane(const struct inline_engine *e, uint32_t i);
+
 /* inline__restart - after losses, with all threads stopped and the ring read to its head: write again. */
 int inline__restart(struct inline_engine *e);
 
@@ -130,6 +145,10 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 
 /* inline_describe_opcodes - the same of what --opcodes has in it. */
 void inline_describe_opcodes(const struct pye_pylayout *l, struct il_private *p);
+
+/* inline_describe_lanes - the same where several threads run at once, and each may have a ring of its own. */
+void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring,
+			   struct il_private *p);
 
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);

@@ -6,9 +6,10 @@
  *   IL_PRIVATE  struct il_private, then the cache of known code objects; wiped in a forked child
  *   IL_SHARED   struct il_shared, then the threads' counters: shared with pyebpf
  *   IL_RING     the ring, shared, mapped twice in a row so that no record wraps
+ *   lanes       where threads run at once: for each of the first ones all of it anew, shared, behind the ring
  *
- * One thread at a time writes: the one that holds the GIL, or a lock in the private page. A record is 16 bytes, or more where its kind
- * says so; it is complete before `head` says that it is there. Whatever pyebpf reads here can be
+ * One thread at a time writes: the one that holds the GIL, that whose lane it is, or who has a lock in the private page. A record is
+ * 16 bytes, or more where its kind says so; it is complete before `head` says that it is there. Whatever pyebpf reads here can be
  * scribbled on by the target.
  */
 #ifndef PYEBPF_INLINE_REGION_H
@@ -28,18 +29,17 @@
 #define IL_RING	       (IL_THREADS + 32ull * IL_THREAD_CNT)
 #define IL_SHARED_HEAD (IL_RING - IL_SHARED) /* bytes of the shared memory before the ring */
 
-/* With --count, behind the second mapping of the ring, which is IL_COUNT_RING long; shared too. */
-#define IL_COUNT_RING	(4ull << 20) /* names come fast where code is made again and again */
-#define IL_FUNCS	(IL_RING + 2 * IL_COUNT_RING)
-#define IL_FUNC_CNT	65536u
-#define IL_NODES	(IL_FUNCS + 32ull * IL_FUNC_CNT) /* these only with --time */
-#define IL_NODE_CNT	65536u
-#define IL_ACTIVE	(IL_NODES + 32ull * IL_NODE_CNT)
-#define IL_ACTIVE_CNT	65536u
-#define IL_SPANS	(IL_ACTIVE + 48ull * IL_ACTIVE_CNT)
-#define IL_SPAN_CNT	16384u
-#define IL_SPAN_BUCKETS 96u /* two for each power of two of ticks */
-#define IL_COUNT_BYTES	(IL_SPANS + 8ull * IL_SPAN_BUCKETS * IL_SPAN_CNT - IL_FUNCS)
+/*
+ * A lane: what a thread has for itself where several run at once, so that they need not wait for each other. It is never mapped
+ * twice: a record that begins before the end of its ring may reach past it, and the next one begins as far behind its start.
+ */
+#define IL_LANE_CNT    32u
+#define IL_LANE_SHARED 0x1400ull /* behind its struct il_private */
+#define IL_LANE_THREAD 0x1c00ull /* the one struct il_thread */
+#define IL_LANE_CACHE  0x2000ull
+#define IL_LANE_RING   (IL_LANE_CACHE + 8ull * IL_CACHE_CNT)
+/* bytes of one whose ring has so many */
+#define IL_LANE_BYTES(ring) (IL_LANE_RING + (ring) + IL_SLACK)
 
 /* In the private page, behind the struct: the calls that the target made, {result, six arguments} each; those
  * of the first stop stay there, so that whoever comes later knows what there is to take out. */
@@ -161,57 +161,24 @@ struct il_private {
 	uint32_t slack; /* IL_SLACK, and what a table of lines needs */
 	uint32_t co_linetable, bytes_size, bytes_data; /* co_linetable 0: lines are not wanted */
 	uint32_t co_code, pad2;
+	/* threads that run at once */
+	uint64_t lanes,
+		lane_ring; /* address of the first one; 0: there are none. Bytes of the ring of each */
+	uint64_t thread_mask; /* of their numbers, for their place in `threads` */
+	uint64_t tid_at; /* where a thread has its tid behind pthread_self(); 0: not looked for */
+	uint64_t freed; /* il_shared.freed when a lane was last looked for */
+	uint64_t owner; /* tid of whose lane it is, or of who wrote last; 0: nobody's yet */
+	uint64_t wipe; /* in a lane: its cache is to be emptied, when there is room again */
+	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };
-
-/* --count: a code object. In its slot, code >> 5, or one of the next ones. */
-struct il_func {
-	uint64_t code; /* 0: free; IL_FREED: pyebpf has to read the counts, and to free it */
-	uint64_t calls, resumes; /* without --time */
-	uint32_t id; /* from 1 on, never given again */
-	uint32_t span; /* number of its durations, from 1 on; stays with the slot */
-};
-
-#define IL_FREED 1u
-
-/* --time: a function as called from another node. Number 0 is the outermost one. */
-struct il_node {
-	uint64_t key; /* number of the caller's node << 32 | il_func.id; 0: free */
-	uint64_t calls, resumes;
-	uint64_t self; /* ticks in it, and in nothing that it called */
-};
-
-/* --time: a frame that runs, or waits for one that it called. */
-struct il_active {
-	uint64_t frame; /* 0: free */
-	uint64_t caller; /* frame, which was active as number caller_at; 0: none */
-	uint64_t start, inner; /* ticks; inner: in what it called, and that has ended */
-	uint32_t node, caller_at, func; /* func: slot */
-	uint16_t depth;
-	uint16_t again; /* its function called itself */
-};
-
-/* --count: what a code object that was freed had; IL_RETIRE without --count is a struct il_more_rec. */
-struct il_retired {
-	struct il_rec head;
-	uint32_t slot, total; /* bytes of the record */
-	uint64_t calls, resumes;
-	uint64_t spans[]; /* IL_SPAN_BUCKETS, or none */
-};
-
-/* Of a number of ticks. */
-static inline uint32_t il_span_bucket(uint64_t ticks)
-{
-	uint32_t log = ticks ? 63 - (uint32_t)__builtin_clzll(ticks) : 0;
-	uint32_t half = log ? (uint32_t)(ticks >> (log - 1) & 1) : 0, bucket = 2 * log + half;
-
-	return bucket < IL_SPAN_BUCKETS ? bucket : IL_SPAN_BUCKETS - 1;
-}
 
 struct il_shared {
 	uint64_t head; /* written by the target */
 	uint64_t pad0[7];
 	uint64_t tail, deadline; /* by pyebpf; deadline in tsc */
-	uint64_t pad1[6];
+	uint64_t gone; /* of a lane: tid of a thread that has ended, if it was that one's */
+	uint64_t freed; /* how often that was said */
+	uint64_t pad1[4];
 	uint64_t lost_mode, retire_lost, lost_other, slow, waits; /* by the target, rarely */
 	uint64_t pad2[3];
 };
@@ -241,10 +208,8 @@ struct il_header {
 
 _Static_assert(sizeof(struct il_private) <= IL_RESULTS - IL_PRIVATE, "layout");
 _Static_assert(sizeof(struct il_shared) <= 0x1000, "layout");
+_Static_assert(sizeof(struct il_shared) <= IL_LANE_THREAD - IL_LANE_SHARED, "layout");
 _Static_assert(sizeof(struct il_thread) == 32, "layout");
-_Static_assert(sizeof(struct il_func) == 32 && sizeof(struct il_node) == 32 &&
-		       sizeof(struct il_active) == 48,
-	       "layout");
 _Static_assert(sizeof(struct il_def) + 3UL * IL_STR_MAX + 256 < IL_SLACK, "fits");
 
 #endif

@@ -2,11 +2,18 @@
 /*
  * The slow path of the stubs. It runs in the target: compiled to stand alone (general registers only, no
  * call and no data outside its own section, tests/unit/test_inline.c looks), it is copied into the code
- * page. Everything that it reads is alive: it runs in the thread that holds the GIL. Where there is none,
- * every event comes here, and one at a time.
+ * page. Everything that it reads is alive: it runs in the thread that holds the GIL. Where there is none, or
+ * several, every event comes here. The first threads have a lane each, a region of their own; the others
+ * take turns in the ring that would be everybody's.
  */
 #include "inline/slow.h"
+
+#include <stddef.h>
+
 #include "inline/slow_parts.h"
+
+#define GLIBC_TID 0x2d0 /* of struct pthread */
+#define MUSL_TID  0x30
 
 PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 {
@@ -17,7 +24,7 @@ PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 	if (p->slot_self == self)
 		return (void *)(uintptr_t)p->slot;
 	tid = (uint64_t)call0(NR_gettid);
-	t = (struct il_thread *)(uintptr_t)p->threads + (tid & (IL_THREAD_CNT - 1));
+	t = (struct il_thread *)(uintptr_t)p->threads + (tid & p->thread_mask);
 	if (t->tid != tid) {
 		h->lost_other += t->lost;
 		t->lost = 0;
@@ -97,7 +104,8 @@ PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 	uint64_t *known = (uint64_t *)(uintptr_t)p->cache + slot;
 
 	if (*known != code) {
-		put_definition(p, code, slot, time);
+		/* between the end of what had its address before, and the next one's beginning */
+		put_definition(p, code, slot, p->lane_ring ? tsc_behind() << 16 : time);
 		if (p->co_linetable)
 			put_lines(p, code, slot, time);
 		*known = code;
@@ -178,10 +186,18 @@ PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, 
 	t->timed = 1;
 }
 
+/* What another thread can have to do with: it comes behind what that has done. */
+PART uint64_t time_of(const struct il_private *p, uint64_t arg, uint32_t kind)
+{
+	int own = kind == INLINE_RETURN || (kind == INLINE_ENTRY && !(arg & p->resume_mask));
+
+	return (p->lane_ring && !own ? tsc_behind() : tsc()) << 16;
+}
+
 PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, uint64_t arg,
 		    uint32_t kind)
 {
-	uint64_t time = tsc() << 16, slot;
+	uint64_t time = time_of(p, arg, kind), slot;
 
 	switch (kind & 0xff) {
 	case INLINE_OPCODE:
@@ -232,20 +248,22 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 	}
 }
 
+PART void forget_in(uint64_t cache, uint64_t code)
+{
+	uint64_t *known = (uint64_t *)(uintptr_t)cache + (code >> 5 & (IL_CACHE_CNT - 1)),
+		 was = code;
+
+	__atomic_compare_exchange_n(known, &was, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 		uint32_t kind)
 {
 	struct il_thread *t;
 	uint64_t self;
 
-	h->slow++;
-	if (kind == INLINE_DEALLOC) {
-		uint64_t *known =
-			(uint64_t *)(uintptr_t)p->cache + (object >> 5 & (IL_CACHE_CNT - 1));
-
-		if (*known == object)
-			*known = 0;
-	}
+	if (!p->lane_ring)
+		h->slow++; /* else every event is one */
 	__asm__("mov %%fs:0, %0" : "=r"(self));
 	if (!make_room(p, h)) {
 		if (kind == INLINE_DEALLOC)
@@ -264,15 +282,156 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 }
 
+/* --- lanes --- */
+
+PART struct il_private *lane_at(const struct il_private *p, uint32_t i)
+{
+	return (struct il_private *)(uintptr_t)(p->lanes + i * IL_LANE_BYTES(p->lane_ring));
+}
+
+PART uint32_t hash_of(uint64_t self)
+{
+	return (uint32_t)(self * 0x9e3779b97f4a7c15ull >> 32) & (IL_LANE_CNT - 1);
+}
+
+/* Its thread has ended, and what it lost is known. */
+PART int is_free(const struct il_private *q, uint64_t self, uint64_t selves)
+{
+	const struct il_shared *h = (const void *)(uintptr_t)q->shared;
+
+	if (!selves)
+		return 1;
+	return (selves == self || __atomic_load_n(&h->gone, __ATOMIC_ACQUIRE) == q->owner) &&
+	       !q->lost_mode && !AT(struct il_thread, q->threads).lost;
+}
+
+PART struct il_private *take(struct il_private *p, uint32_t i, uint64_t self, uint64_t tid)
+{
+	struct il_private *q = lane_at(p, i);
+	uint64_t at = (uint64_t)(uintptr_t)q, head = q->head, wipe = q->wipe;
+
+	copy(q, (uint64_t)(uintptr_t)p, offsetof(struct il_private, selves));
+	q->head = head;
+	q->wipe = wipe;
+	q->limit = q->thread = q->turn = q->slot_self = 0;
+	q->locked = q->lock = q->lanes = q->lost_mode = 0;
+	q->size = p->lane_ring;
+	q->mask = p->lane_ring - 1;
+	q->ring = at + IL_LANE_RING;
+	q->shared = at + IL_LANE_SHARED;
+	q->threads = at + IL_LANE_THREAD;
+	q->thread_mask = 0;
+	q->cache = at + IL_LANE_CACHE;
+	q->owner = tid;
+	((struct il_shared *)(uintptr_t)q->shared)->gone = 0;
+	__atomic_store_n(&p->selves[i], self, __ATOMIC_RELEASE);
+	return q;
+}
+
+/*
+ * Where the C library has it. pthread_self() alone does not tell a thread from the one whose memory it
+ * got; where its tid is not found, there are no lanes.
+ */
+PART void find_tid(struct il_private *p, uint64_t self, uint64_t tid)
+{
+	if (AT(uint32_t, self + MUSL_TID) == tid)
+		p->tid_at = MUSL_TID;
+	else if (AT(uint32_t, self + GLIBC_TID) == tid)
+		p->tid_at = GLIBC_TID;
+	else
+		p->lanes = 0;
+}
+
+/* Under the lock. 0: none is free. */
+PART struct il_private *claim(struct il_private *p, uint64_t self)
+{
+	const struct il_shared *h = (const void *)(uintptr_t)p->shared;
+	uint64_t tid = (uint64_t)call0(NR_gettid);
+	uint32_t found = IL_LANE_CNT;
+
+	p->freed = __atomic_load_n(&h->freed, __ATOMIC_ACQUIRE);
+	if (p->lanes && !p->tid_at)
+		find_tid(p, self, tid);
+	for (uint32_t i = 0; p->lanes && i < IL_LANE_CNT; i++) {
+		uint32_t n = (hash_of(self) + i) & (IL_LANE_CNT - 1);
+
+		if (p->selves[n] == self ||
+		    (found == IL_LANE_CNT && is_free(lane_at(p, n), self, p->selves[n])))
+			found = n;
+		if (p->selves[n] == self || !p->selves[n])
+			break;
+	}
+	if (found == IL_LANE_CNT || !is_free(lane_at(p, found), self, p->selves[found]))
+		return 0;
+	return take(p, found, self, tid);
+}
+
+/* That of the running thread; 0: it has none. */
+PART struct il_private *lane_of(struct il_private *p)
+{
+	const struct il_shared *h = (const void *)(uintptr_t)p->shared;
+	struct il_private *q;
+	uint64_t self;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
+		uint32_t n = (hash_of(self) + i) & (IL_LANE_CNT - 1);
+
+		q = lane_at(p, n);
+		if (p->selves[n] == self && q->owner == AT(uint32_t, self + p->tid_at))
+			return q;
+		if (p->selves[n] == self || !p->selves[n])
+			break;
+		if (i == IL_LANE_CNT - 1 && h->freed == p->freed)
+			return 0;
+	}
+	lock(p);
+	q = claim(p, self);
+	unlock(p);
+	return q;
+}
+
+/* Who comes now may have the memory of who was here last. */
+PART void check_turn(struct il_private *p)
+{
+	uint64_t self, tid;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	tid = p->tid_at ? AT(uint32_t, self + p->tid_at) : 0;
+	if (tid == p->owner)
+		return;
+	p->thread = p->slot_self = 0;
+	p->owner = tid;
+}
+
+/* No cache has it any more. */
+PART void forget(struct il_private *p, uint64_t code)
+{
+	forget_in(p->cache, code);
+	for (uint32_t i = 0; p->lanes && i < IL_LANE_CNT; i++)
+		if (p->selves[i])
+			forget_in((uint64_t)(uintptr_t)lane_at(p, i) + IL_LANE_CACHE, code);
+}
+
 STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind)
 {
+	struct il_private *q = 0;
+
 	if (!p->active)
 		return; /* a forked child */
 	if ((kind == INLINE_UNWIND || kind == INLINE_RETURN) && is_hidden(p, object))
 		return;
 	if (kind == INLINE_CLOSE && !is_closed_running(p, object))
 		return;
-	lock(p);
-	event(p, (void *)(uintptr_t)p->shared, object, arg, kind);
-	unlock(p);
+	if (kind == INLINE_DEALLOC)
+		forget(p, object);
+	if (p->locked && p->lanes)
+		q = lane_of(p);
+	if (!q)
+		lock(p);
+	if (!q && p->lanes)
+		check_turn(p);
+	event(q ? q : p, (void *)(uintptr_t)(q ? q->shared : p->shared), object, arg, kind);
+	if (!q)
+		unlock(p);
 }

@@ -4,6 +4,7 @@
  * defined in the ring and gets its place in the tables that pyebpf shares; with --time every event comes
  * here. As slow.c it runs in the target, and stands alone.
  */
+#include "inline/region_count.h"
 #include "inline/slow.h"
 #include "inline/slow_parts.h"
 

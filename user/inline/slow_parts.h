@@ -23,6 +23,13 @@ PART uint64_t tsc(void)
 	return (uint64_t)high << 32 | low;
 }
 
+/* Not before what this thread has seen of others. */
+PART uint64_t tsc_behind(void)
+{
+	__asm__ volatile("lfence" : : : "memory");
+	return tsc();
+}
+
 PART long call0(long nr)
 {
 	long result;
@@ -59,6 +66,15 @@ PART uint64_t *limit_of(struct il_private *p)
 	return p->locked ? &p->room : &p->limit;
 }
 
+/* Retired code objects went unseen. */
+PART void wipe_cache(struct il_private *p)
+{
+	uint64_t to = p->cache, n = IL_CACHE_CNT;
+
+	__asm__ volatile("rep stosq" : "+D"(to), "+c"(n) : "a"(0ull) : "memory");
+	p->wipe = 0;
+}
+
 /* Is there room again? */
 PART int refill(struct il_private *p, struct il_shared *h)
 {
@@ -66,6 +82,8 @@ PART int refill(struct il_private *p, struct il_shared *h)
 
 	if (used > p->size || used + 2 * (uint64_t)p->slack > p->size)
 		return 0;
+	if (p->wipe)
+		wipe_cache(p);
 	*limit_of(p) = p->head - used + p->size - p->slack;
 	return 1;
 }

@@ -18,6 +18,7 @@
 
 #include "cpython/plan.h"
 #include "inline/emit_x86_64.h"
+#include "inline/region_count.h"
 #include "inline/slow.h"
 
 /* rax = tsc << 16; changes rdx */
