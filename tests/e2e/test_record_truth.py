@@ -56,7 +56,7 @@ def test_threads_in_interpreters_of_their_own(name, tmp_path):
 def test_how_the_time_is_split(name, tmp_path):
     """As the program's own clock says, which is not the same with every interpreter. (A machine that is itself descheduled loses
     ticks.)"""
-    samples, _, said, _ = record(name, "split.py", tmp_path, "--mode", "cpu", "-r", "1997", args=["1.5"])
+    samples, _, said, _ = record(name, "split.py", tmp_path, "--mode", "cpu", "-r", "1997", args=["20" if lib.LONG else "1.5"])
     want, got = json.loads(said[0]), collections.Counter()
     for sample in samples:
         for function in set(own(sample, "split.py")) & set(want):
