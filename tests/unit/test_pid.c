@@ -214,6 +214,40 @@ static void test_mem__reads(void **state)
 	munmap(two, page);
 }
 
+static void test_mem__what_is_near_is_read_once(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *two =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t end = (uint64_t)(uintptr_t)two + page;
+	struct proc_near near;
+	struct proc_mem mem;
+	char out[512];
+
+	(void)state;
+	assert_int_equal(munmap(two + page, page), 0);
+	assert_int_equal(proc_mem__open(getpid(), &mem), 0);
+	memset(two, 'x', page);
+	memcpy(two + page - 8, "abcdefgh", 8);
+	proc_near__look(&near, &mem, end - 8);
+	two[page - 1] = '!';
+	assert_int_equal(proc_near__read(&near, end - 8, out, 8), 0);
+	assert_memory_equal(out, "abcdefgh", 8); /* as it was */
+	assert_int_equal(proc_near__read(&near, end - 9, out, 9), 0);
+	assert_memory_equal(out, "xabcdefg!", 9); /* reaches out of it: read now */
+	assert_int_equal(proc_near__read(&near, end - 8, out, 9), -EFAULT);
+	assert_int_equal(proc_near__read(&near, end - 512, out, 512), 0);
+	assert_int_equal(proc_near__read(&near, UINT64_MAX - 3, out, 8), -EFAULT);
+	proc_near__look(&near, &mem, end); /* nothing there */
+	assert_int_equal(proc_near__read(&near, end, out, 1), -EFAULT);
+	assert_int_equal(proc_near__read(&near, end - 1, out, 1), 0);
+	proc_near__look(&near, &mem, end - sizeof(near.bytes) - 16);
+	assert_int_equal(proc_near__read(&near, end - 17, out, 2), 0);
+	assert_memory_equal(out, "xx", 2);
+	proc_mem__close(&mem);
+	munmap(two, page);
+}
+
 static void test_mem__a_dead_process(void **state)
 {
 	pid_t pid = start("dies");
@@ -322,6 +356,7 @@ int main(void)
 		cmocka_unit_test(test_file__fields),
 		cmocka_unit_test(test_file__the_cap_holds),
 		cmocka_unit_test(test_mem__reads),
+		cmocka_unit_test(test_mem__what_is_near_is_read_once),
 		cmocka_unit_test(test_mem__a_dead_process),
 		cmocka_unit_test(test_mapped_file__is_the_mapped_inode),
 		cmocka_unit_test(test_mapped_file__only_regular_files),

@@ -14,20 +14,24 @@
 int linetable__read(struct linetable *out, const struct proc_mem *mem, const struct pye_pylayout *l,
 		    uint64_t code)
 {
+	struct proc_near near;
 	uint64_t bytes, size;
 	uint8_t *data;
 
 	*out = (struct linetable){ 0 };
-	if (proc_mem__read(mem, code + l->co_firstlineno, &out->first, sizeof(out->first)) ||
-	    proc_mem__word(mem, code + l->co_linetable, &bytes) ||
-	    proc_mem__word(mem, bytes + l->bytes_size, &size))
+	proc_near__look(&near, mem, code);
+	if (proc_near__read(&near, code + l->co_firstlineno, &out->first, sizeof(out->first)) ||
+	    proc_near__read(&near, code + l->co_linetable, &bytes, sizeof(bytes)))
+		return -EFAULT;
+	proc_near__look(&near, mem, bytes);
+	if (proc_near__read(&near, bytes + l->bytes_size, &size, sizeof(size)))
 		return -EFAULT;
 	if (size > LINETABLE_MAX)
 		size = LINETABLE_MAX;
 	data = malloc(size + 1);
 	if (!data)
 		return -ENOMEM;
-	if (proc_mem__read(mem, bytes + l->bytes_data, data, size)) {
+	if (proc_near__read(&near, bytes + l->bytes_data, data, size)) {
 		free(data);
 		return -EFAULT;
 	}

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -88,4 +89,23 @@ int proc_mem__read(const struct proc_mem *m, uint64_t addr, void *buf, size_t si
 int proc_mem__word(const struct proc_mem *m, uint64_t addr, uint64_t *out)
 {
 	return proc_mem__read(m, addr, out, sizeof(*out));
+}
+
+void proc_near__look(struct proc_near *n, const struct proc_mem *mem, uint64_t addr)
+{
+	ssize_t len = proc_mem__read_some(mem, addr, n->bytes, sizeof(n->bytes));
+
+	n->mem = mem;
+	n->addr = addr;
+	n->len = len > 0 ? (size_t)len : 0;
+}
+
+int proc_near__read(const struct proc_near *n, uint64_t addr, void *buf, size_t size)
+{
+	uint64_t at = addr - n->addr;
+
+	if (addr < n->addr || at > n->len || n->len - at < size)
+		return proc_mem__read(n->mem, addr, buf, size);
+	memcpy(buf, n->bytes + at, size);
+	return 0;
 }

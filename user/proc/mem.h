@@ -42,4 +42,18 @@ ssize_t proc_mem__read_some(const struct proc_mem *m, uint64_t addr, void *buf, 
 /* proc_mem__word - a pointer or another 8 bytes; as proc_mem__read(). */
 int proc_mem__word(const struct proc_mem *m, uint64_t addr, uint64_t *out);
 
+/* What lies at an address, as much of it as is read by one call. */
+struct proc_near {
+	const struct proc_mem *mem;
+	uint64_t addr;
+	size_t len;
+	uint8_t bytes[256];
+};
+
+/* proc_near__look - nothing at all, where nothing can be read: then each read is one of its own. @mem is borrowed. */
+void proc_near__look(struct proc_near *n, const struct proc_mem *mem, uint64_t addr);
+
+/* proc_near__read - as proc_mem__read(), without a call for what is at hand. */
+int proc_near__read(const struct proc_near *n, uint64_t addr, void *buf, size_t size);
+
 #endif
