@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "cmd/naming.h"
 #include "cmd/select.h"
@@ -417,7 +418,7 @@ static void forget_ended(struct session *s)
 	s->target_cnt = kept;
 }
 
-/* Four system calls each: where the run does not end with them, now and then does for hundreds of them. */
+/* Where the run does not end with them, now and then does. */
 static bool is_time_to_look(struct session *s)
 {
 	uint64_t now;
@@ -431,16 +432,30 @@ static bool is_time_to_look(struct session *s)
 	return true;
 }
 
+/* All in one call: asked one by one, hundreds of them cost more than their samples. */
+static void look_who_ended(struct session *s)
+{
+	auto_free struct pollfd *ended = calloc(s->target_cnt, sizeof(*ended));
+
+	for (size_t i = 0; ended && i < s->target_cnt; i++)
+		ended[i] = (struct pollfd){ .fd = s->targets[i]->pid.fd, .events = POLLIN };
+	if (!ended || poll(ended, s->target_cnt, 0) <= 0)
+		return;
+	for (size_t i = 0; i < s->target_cnt; i++)
+		if (ended[i].revents)
+			s->targets[i]->ended = true;
+}
+
 bool targets_alive(struct session *s)
 {
-	bool alive = select_is_open(s), look = is_time_to_look(s);
+	bool alive = select_is_open(s);
 
 	forget_ended(s);
-	for (size_t i = 0; i < s->target_cnt; i++) {
-		struct target *t = s->targets[i];
+	if (is_time_to_look(s))
+		look_who_ended(s);
+	for (size_t i = 0; !alive && i < s->target_cnt; i++) {
+		const struct target *t = s->targets[i];
 
-		if (look && !t->ended && !proc_pid__alive(&t->pid))
-			t->ended = true;
 		if (t->asked && !t->ended)
 			alive = true;
 		if (s->opts.subprocesses && !t->ended)
