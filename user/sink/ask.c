@@ -301,7 +301,7 @@ struct totals {
 	struct total *v;
 	uint32_t cnt, cap;
 	struct idmap by_stack;
-	uint64_t profiles, period;
+	uint64_t profiles, period, rows;
 	bool twice; /* rows are there that came twice, or it is not known */
 	int64_t first_ns, last_ns;
 	bool any[VALUE_CNT];
@@ -313,9 +313,35 @@ static void totals_done(struct totals *t)
 	idmap__done(&t->by_stack);
 }
 
+/* What a shard has of a type. */
+struct kind {
+	struct text type;
+	uint64_t rows, distinct; /* distinct: of those that count, one for each window */
+	int64_t first_ns, last_ns;
+	uint64_t period;
+};
+
+static void add_kind(struct totals *t, const struct kind *k)
+{
+	bool counts = is_text(&k->type, value_types[VALUE_SAMPLES]) ||
+		      is_text(&k->type, value_types[VALUE_CALLS]);
+
+	for (unsigned int i = 0; i < VALUE_CNT; i++)
+		t->any[i] |= is_text(&k->type, value_types[i]);
+	t->rows += k->rows;
+	if (counts) {
+		t->profiles += k->distinct;
+		t->twice |= k->distinct != k->rows;
+	}
+	t->first_ns = k->first_ns < t->first_ns ? k->first_ns : t->first_ns;
+	t->last_ns = k->last_ns > t->last_ns ? k->last_ns : t->last_ns;
+	t->period = k->period > t->period ? k->period : t->period;
+}
+
 /*
  * Which types of values there are, of how many profiles, and whether rows are there twice. A window's rows come in one block, so those
- * that count (one for each window) tell it for all; they are a third of what there is to look at.
+ * that count (one for each window) tell it for all; they are a third of what there is to look at. Each shard answers for itself, as all of
+ * a node is in one of them: what they would have to hand over for one answer is each profile's number.
  */
 static int ask_kinds(const struct ask *a, struct totals *t, struct err *e)
 {
@@ -324,36 +350,43 @@ static int ask_kinds(const struct ask *a, struct totals *t, struct err *e)
 			  "SELECT type, count(), uniqExact(if(type IN ('samples/count', "
 			  "'calls/count'), profile, 0)), min(start_ns), max(end_ns), max(period) "
 			  "FROM profiles",
-			  " GROUP BY type", e);
+			  " GROUP BY type SETTINGS distributed_group_by_no_merge = 1", e);
 
-	t->profiles = t->period = 0;
-	t->twice = true; /* unless it is known */
+	t->profiles = t->period = t->rows = 0;
+	t->twice = false;
 	t->first_ns = INT64_MAX;
 	t->last_ns = INT64_MIN;
 	while (!err && x.at < x.end && !x.bad) {
-		struct text type = take_text(&x);
-		uint64_t rows = take_u64(&x), distinct = take_u64(&x), period;
-		int64_t first_ns = (int64_t)take_u64(&x), last_ns = (int64_t)take_u64(&x);
-		bool counts;
+		struct kind k = { .type = take_text(&x) };
 
-		period = take_u64(&x);
-		for (unsigned int i = 0; i < VALUE_CNT && !x.bad; i++)
-			t->any[i] |= is_text(&type, value_types[i]);
-		counts = is_text(&type, value_types[VALUE_SAMPLES]) ||
-			 is_text(&type, value_types[VALUE_CALLS]);
-		if (counts)
-			t->twice = distinct != rows;
-		t->profiles = counts ? distinct : t->profiles ? t->profiles : rows;
-		t->first_ns = first_ns < t->first_ns ? first_ns : t->first_ns;
-		t->last_ns = last_ns > t->last_ns ? last_ns : t->last_ns;
-		t->period = period > t->period ? period : t->period;
+		k.rows = take_u64(&x);
+		k.distinct = take_u64(&x);
+		k.first_ns = (int64_t)take_u64(&x);
+		k.last_ns = (int64_t)take_u64(&x);
+		k.period = take_u64(&x);
+		if (!x.bad)
+			add_kind(t, &k);
 	}
 	if (err || x.bad)
 		return err ? err : not_understood(e);
+	/* a row that counts is in each window of ours: without one nothing is known of these */
+	t->twice |= t->rows && !t->profiles;
+	t->profiles = t->profiles ? t->profiles : t->rows;
 	if (t->any[VALUE_CALLS] && t->any[VALUE_SAMPLES])
 		return err_set(e, -PYE_EFORMAT,
 			       "there are profiles of samples and of calls: they do not add up");
 	return 0;
+}
+
+/* How many rows there are now. */
+static int ask_rows(const struct ask *a, uint64_t *rows, struct err *e)
+{
+	auto_fn(answer_done) struct answer x = { 0 };
+	int err = ask_for(&x, a, "SELECT count() FROM profiles", "", e);
+
+	/* of none there is no answer in old versions */
+	*rows = !err && x.at < x.end ? take_u64(&x) : 0;
+	return err || !x.bad ? err : not_understood(e);
 }
 
 static int add_total(struct totals *t, uint64_t stack, enum value which, int64_t value)
@@ -420,14 +453,18 @@ static int ask_values(const struct ask *a, struct totals *t, bool final, struct 
 
 /*
  * FINAL counts a row once that came twice, and takes several times as long. So it is left out where no row did; one that comes while
- * we add up is seen afterwards.
+ * we add up is seen afterwards: then there are more rows.
  */
 static int ask_totals(const struct ask *a, struct totals *t, struct err *e)
 {
+	uint64_t rows;
 	bool final = t->twice;
 	int err = ask_values(a, t, final, e);
 
 	if (err || final)
+		return err;
+	err = ask_rows(a, &rows, e);
+	if (err || rows == t->rows)
 		return err;
 	err = ask_kinds(a, t, e);
 	return err || !t->twice ? err : ask_values(a, t, true, e);
