@@ -242,3 +242,35 @@ def test_each_label_once(names, tmp_path):
     text = gzip.decompress(windows(tmp_path / "store", service)[0].read_bytes())
     assert b"label: node=mine" in text and b"label: profile_type=cpu" in text and not re.search(rb"label: \w+=no", text)
     assert text.count(b"label: service_name=") == text.count(b"label: node=") == 1
+
+
+MAKER = """
+import sys, time
+for i in range(10**6):
+    space = {"cpu": time.thread_time}
+    exec("def made_%d(end):\\n    while cpu() < end:\\n        pass\\n" % i, space)
+    space["made_%d" % i](time.thread_time() + 0.1)
+"""
+
+
+def test_code_objects_that_come_and_go(names, tmp_path):
+    """A name that was read is believed as long as nobody says that its code object died: each has its own 0.1 s of CPU."""
+    makers, services = [], ["agent_maker_%d" % i for i in range(len(names))]
+    try:
+        for service, (_, _, name) in zip(services, names):
+            path = tmp_path / (service + ".py")
+            path.write_text(MAKER)
+            makers.append(subprocess.Popen([*map(str, pythons.found()[name]), path]))
+        with lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--socket", tmp_path / "socket", "--listen", "", "--include",
+                          "agent_maker*", "--window", "10s", "-r", "99"], stderr=subprocess.PIPE) as agent:
+            lib.until(lambda: all(len(windows(tmp_path / "store", s)) > 1 for s in services), "two windows", 60)
+            lib.stop(agent, number=signal.SIGTERM)
+    finally:
+        for maker in makers:
+            maker.kill()
+            maker.wait(30)
+    for service in services:
+        top = json.loads(ok("fleet", "top", "--store", tmp_path / "store", "--service", service, "-n", "1000", "--json"))
+        made = [r["calls"] for r in top["rows"] if r["function"].startswith("made_")]
+        assert len(made) > 3 and sum(made) > 0.8 * top["calls"], top["rows"][:3]
+        assert max(made) <= 20, sorted(made)[-5:]

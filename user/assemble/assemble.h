@@ -33,6 +33,7 @@ struct assembler_process {
 	const struct pye_pylayout *layout; /* copied */
 	pid_t proc_pid; /* as /proc shows it: to read names that the kernel could not */
 	bool late; /* it ran on untraced until its probes were in place: shown as a gap */
+	bool deaths_told; /* of samples: its code objects say when they die */
 	struct assembler_loop loop; /* for native frames; zeroed: not known */
 };
 
@@ -57,6 +58,8 @@ int assembler__new(struct assembler **out, struct capw *w);
  * asked for when a name has been read: it may be of a later one at this address; NULL: there is nobody to ask. */
 void assembler__sampling(struct assembler *a,
 			 bool (*deaths)(void *ctx, struct capture_batch *batch), void *ctx);
+/* assembler__suspect - of code objects that died some may not have said so: what is known of addresses is compared anew. */
+void assembler__suspect(struct assembler *a);
 /* assembler__native - samples have native frames. @symbols: borrowed, must outlive @a */
 void assembler__native(struct assembler *a, struct symbols *symbols);
 void assembler__free(struct assembler *a);
@@ -222,7 +225,7 @@ uint32_t assembler__unnamed(struct assembler *a, uint32_t pix);
 int assembler__name_threads(struct assembler *a, uint32_t pix,
 			    const char *(*name_of)(void *ctx, uint32_t tid), void *ctx);
 
-/* assembler__codes_read - samples: code objects that were read so far. */
+/* assembler__codes_read - samples: code objects that were read, or were heard to die, so far. */
 uint64_t assembler__codes_read(const struct assembler *a);
 
 /* assembler__threads - threads alive; assembler__oddities - for the log and the tests. */

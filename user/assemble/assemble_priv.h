@@ -23,6 +23,7 @@ struct asm_process {
 	pid_t proc_pid;
 	bool known; /* false: seen in a record before anybody defined it */
 	bool late; /* ran untraced at first */
+	bool deaths_told;
 	bool frames_refused; /* an entry can be taken back by the next record (to 3.10) */
 	struct pye_pylayout layout;
 	struct proc_mem mem;
@@ -133,6 +134,7 @@ struct assembler {
 	uint64_t fold_ns; /* of the filter: calls that take less are folded into their callers */
 	struct assembler_folded folded;
 	bool sampling;
+	uint64_t suspected; /* so often: see assembler__suspect() */
 	bool (*deaths)(void *ctx, struct capture_batch *batch); /* may be NULL */
 	void *deaths_ctx;
 	struct symbols *symbols; /* NULL: native frames are not expected */

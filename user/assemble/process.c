@@ -118,6 +118,7 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	p->layout = *from->layout;
 	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
 	p->late = from->late;
+	p->deaths_told = from->deaths_told;
 	p->loop = from->loop;
 	p->known = true;
 	if (p->state != ASM_RUNS)
@@ -141,6 +142,7 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child)
 					  .layout = &p->layout,
 					  .proc_pid = child->pid,
 					  .late = child->late,
+					  .deaths_told = p->deaths_told,
 					  .loop = p->loop };
 	new.trace.id = child->pix;
 	new.trace.pid = (uint32_t)child->pid;

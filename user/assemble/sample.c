@@ -19,8 +19,10 @@
 #include "cpython/linetable.h"
 #include "cpython/lock_outside.h"
 
-#define CODES_MAX	(1u << 18) /* of a process; past it all are read anew */
-#define LINES_CACHE	8 /* a power of two */
+#define CODES_MAX   (1u << 18) /* of a process; past it all are read anew */
+#define LINES_CACHE 8 /* a power of two */
+/* What lies at an address is compared as often, where a code object that dies says so: there it is for those that could not. */
+#define CHECK_NS	(60 * 1000000000ull)
 
 #define MEMORY_STEP	(64u << 10)
 #define MEMORY_EVERY_NS 10000000u
@@ -42,6 +44,8 @@ struct asm_code {
 	struct asm_code *older; /* that died at the same address before */
 	char *text[PYE_STR_CNT]; /* of one that was dead when it was first heard of */
 	uint64_t checked; /* number of the batch in which it was compared */
+	uint64_t checked_ns,
+		suspected; /* for a sample of that time; assembler__suspect() was called so often */
 	struct asm_code_mark mark;
 	struct linetable lines;
 	struct {
@@ -252,6 +256,7 @@ void asm_code_died(struct assembler *a, struct asm_process *p, const struct pye_
 		memcpy(c->text, text, sizeof(c->text));
 		memset(text, 0, sizeof(c->text));
 	}
+	a->codes_read++;
 	c->died_ns = rec->head.ts_ns;
 	c->died_round = a->round;
 	a->dead_cnt++;
@@ -283,6 +288,25 @@ static void hear_of_deaths(struct assembler *a)
 			asm_dispatch(a, rec, len);
 }
 
+void assembler__suspect(struct assembler *a)
+{
+	a->suspected++;
+}
+
+static bool is_checked(const struct assembler *a, const struct asm_process *p,
+		       const struct asm_code *c, uint64_t ts_ns)
+{
+	return c->checked == a->batches ||
+	       (p->deaths_told && c->suspected == a->suspected && ts_ns < c->checked_ns + CHECK_NS);
+}
+
+static void set_checked(const struct assembler *a, struct asm_code *c, uint64_t ts_ns)
+{
+	c->checked = a->batches;
+	c->checked_ns = ts_ns;
+	c->suspected = a->suspected;
+}
+
 /* The code object that lies at an address; NULL: not readable. */
 static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address,
 				 uint64_t ts_ns)
@@ -295,10 +319,10 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 	if (c)
 		return define_dead(a, p, c) ? NULL : c;
 	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
-	if (!p->mem_open || (c && c->checked == a->batches))
+	if (!p->mem_open || (c && is_checked(a, p, c, ts_ns)))
 		return c;
 	if (c) {
-		c->checked = a->batches;
+		set_checked(a, c, ts_ns);
 		if (read_mark(p, address, &mark) || same(&mark, &c->mark))
 			return c;
 	}
@@ -325,7 +349,7 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 		code_free(c);
 	}
 	HASH_ADD(hh, codes->by_address, address, sizeof(now->address), now);
-	now->checked = a->batches;
+	set_checked(a, now, ts_ns);
 	return now;
 }
 

@@ -523,6 +523,11 @@ int cap_bpf__control_fd(const struct cap_bpf *c)
 	return bpf_map__fd(c->bpf.skel->maps.control);
 }
 
+bool cap_bpf__crowded(const struct cap_bpf *c)
+{
+	return c->sample_ns && ring__used(&c->defs) > c->bpf.defs_size / 2;
+}
+
 unsigned int cap_bpf__backlog(const struct cap_bpf *c)
 {
 	unsigned int most = 0;

@@ -175,8 +175,7 @@ int cap_bpf__chosen(struct cap_bpf *c, int (*cb)(void *ctx, pid_t pid), void *ct
 /* cap_bpf__probed - a file has its probes for everybody. */
 bool cap_bpf__probed(const struct cap_bpf *c, const struct interp *in);
 
-/* cap_bpf__waiting - the threads of all sampled processes, with off_cpu; @cb may return a negative
- * number to stop. */
+/* cap_bpf__waiting - the threads of all sampled processes, with off_cpu; @cb may return a negative number to stop. */
 int cap_bpf__waiting(struct cap_bpf *c, int (*cb)(void *ctx, const struct pye_waiter *wait),
 		     void *ctx);
 
@@ -214,8 +213,9 @@ const struct pye_proc_rec *cap_bpf__control(struct cap_bpf *c);
 /* cap_bpf__control_fd - readable (epoll) when a control record is there. */
 int cap_bpf__control_fd(const struct cap_bpf *c);
 
-/* cap_bpf__backlog - how full the fullest ring is, 0 to 100. */
+/* cap_bpf__backlog - how full the fullest ring is, 0 to 100. cap_bpf__crowded - that of definitions, with samples: some may have found no room. */
 unsigned int cap_bpf__backlog(const struct cap_bpf *c);
+bool cap_bpf__crowded(const struct cap_bpf *c);
 
 /**
  * cap_bpf__finals - the final sequence number of every thread whose end was not recorded

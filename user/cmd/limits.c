@@ -13,10 +13,12 @@
 #include "base/text.h"
 #include "capfile/writer.h"
 
-#define KEEP_MIN_NS	  100000000ull
-#define KEEP_MAX_NS	  (24ull * 3600 * 1000000000)
-#define BYTES_MIN	  (1u << 20)
-#define FLUSH_NS	  1000000000ull
+#define KEEP_MIN_NS 100000000ull
+#define KEEP_MAX_NS (24ull * 3600 * 1000000000)
+#define BYTES_MIN   (1u << 20)
+#define FLUSH_NS    1000000000ull
+#define FLUSH_PART_NS \
+	(10 * FLUSH_NS) /* such parts are in memory: nothing of them is there after a SIGKILL */
 #define TRIGGER_FILES_MAX 100u /* of a run: more are a way to fill a disk */
 #define BYTES_MARGIN	  (64u << 10) /* of a file: a batch of records, its end */
 #define RECORDS_PER_BYTE  8u /* a record takes so many times less in a capture, at least */
@@ -349,5 +351,7 @@ uint64_t limits_flush_ns(const struct limits_run *r)
 {
 	uint64_t keep_ns = r->opts->keep_ns;
 
+	if (r->opts->split.every_ns)
+		return FLUSH_PART_NS;
 	return keep_ns && keep_ns / 8 < FLUSH_NS ? keep_ns / 8 : FLUSH_NS;
 }

@@ -412,6 +412,7 @@ void select_taken(struct session *s, const struct pye_proc_rec *rec)
 	p.layout = &f->in.layout;
 	p.proc_pid = pid.pid;
 	p.late = rec->head.sub & PYE_TAKEN_LATE && !s->opts.sample_ns;
+	p.deaths_told = cap_bpf__probed(s->cap, &f->in);
 	native_loop(&f->in, &p.loop);
 	if (!s->comm[0])
 		memcpy(s->comm, comm, sizeof(comm));

@@ -30,6 +30,7 @@
 #define POLL_SAMPLES_MS	 10 /* code objects are named by then, before most that die are gone */
 #define POLL_KNOWN_MS	 50 /* when all that is sampled has been seen before, for so long: */
 #define KNOWN_NS	 (500 * 1000000ull)
+#define KNOWN_POLLS	 4 /* so many times rarer, where another time is asked for */
 #define KNOWN_RATE_NS	 1000000u /* and samples are not nearer to one another than this */
 #define BUSY_PCT	 5 /* of a ring full: read on at once */
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
@@ -353,6 +354,8 @@ static int drain(struct session *s, size_t batches)
 	struct capture_batch batch;
 	int any = 0;
 
+	if (cap_bpf__crowded(s->cap))
+		assembler__suspect(s->as);
 	while (batches-- && cap_bpf_ops.next(s->cap, &batch) > 0) {
 		/* a process that has records here was announced before them */
 		int err = targets_control(s);
@@ -437,7 +440,8 @@ static int samples_wait_ms(struct session *s, uint64_t now)
 		s->news_ns = now;
 	}
 	if (s->opts.poll_ms)
-		return now - s->news_ns < KNOWN_NS ? s->opts.poll_ms : 2 * s->opts.poll_ms;
+		return now - s->news_ns < KNOWN_NS ? s->opts.poll_ms
+						   : KNOWN_POLLS * s->opts.poll_ms;
 	if (now - s->news_ns < KNOWN_NS || s->opts.sample_ns < KNOWN_RATE_NS)
 		return POLL_SAMPLES_MS;
 	return POLL_KNOWN_MS;
@@ -446,7 +450,7 @@ static int samples_wait_ms(struct session *s, uint64_t now)
 /* Records wait in their rings while we sleep: that costs less than looking all the time. */
 static int wait_ms(struct session *s, uint64_t now)
 {
-	if (s->as && cap_bpf__backlog(s->cap) >= BUSY_PCT)
+	if (s->as && (cap_bpf__backlog(s->cap) >= BUSY_PCT || cap_bpf__crowded(s->cap)))
 		return 0;
 	return s->opts.sample_ns ? samples_wait_ms(s, now) : POLL_MS;
 }

@@ -87,6 +87,7 @@ void target_describe(struct session *s, const struct target *t, struct assembler
 		.layout = &t->in.layout,
 		.proc_pid = t->pid.pid,
 		.late = t->late,
+		.deaths_told = cap_bpf__probed(s->cap, &t->in),
 	};
 	native_loop(&t->in, &p->loop);
 }
