@@ -14,11 +14,13 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-WINDOW_S = 10
+WINDOW_S = 60  # the agent's default
 RATES = (19, 99)
 RIVAL_RATES = {19: 20, 99: 99}  # its default is 20
-RIVAL_START_S = 15  # after it has attached: it looks at the processes that there are
+START_S = 15  # of both: they look at the processes that there are, and first hear of functions
 STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
+# In a mount namespace of its own: what comes behind is executed in the same process.
+WITH_TRACEFS = ["unshare", "-m", "sh", "-c", 'mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null; exec "$@"', "sh"]
 COLLECTOR = """receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:%d", max_recv_msg_size_mib: 64}}}}
 exporters: {file: {path: profiles.json}}
 service: {telemetry: {metrics: {level: none}}, pipelines: {profiles: {receivers: [otlp], exporters: [file]}}}
@@ -29,7 +31,7 @@ def start(argv, processes, busy):
     running = []
     for i in range(processes):
         running.append(subprocess.Popen([*argv, os.path.join(HERE, "agent_target.py"), "busy" if i < busy else "idle", str(i)],
-                                        stdout=subprocess.PIPE))
+                                        stdout=subprocess.PIPE, start_new_session=True))  # as services are: each has its share of the CPUs
     for process in running:
         assert process.stdout.readline() == b"ready\n"
     return running
@@ -41,11 +43,12 @@ def status(pyebpf, socket):
 
 
 def wait_for(pyebpf, socket, windows):
+    """Seldom asked: each time a program is executed, which the agent looks at, and an answer is made."""
     while True:
         got = status(pyebpf, socket)
         if got and got["windows_total"] >= windows:
             return got
-        time.sleep(0.2)
+        time.sleep(2)
 
 
 def memory_of(pid):
@@ -54,15 +57,17 @@ def memory_of(pid):
 
 
 def measure(pyebpf, rate, windows, folder):
-    """From the end of the first window on: what went before is the start."""
+    """From some time after the first window, which ends early, on: what went before is the start. Nobody asks meanwhile."""
     socket, store = os.path.join(folder, "socket%d" % rate), os.path.join(folder, "store%d" % rate)
     agent = subprocess.Popen([pyebpf, "agent", "-q", "--store", store, "--socket", socket, "--listen", "", "--window", "%ds" % WINDOW_S,
                               "-r", str(rate)])
     try:
-        first = wait_for(pyebpf, socket, 2)
-        begin = time.monotonic()
-        last = wait_for(pyebpf, socket, 2 + windows)
-        elapsed, memory = time.monotonic() - begin, memory_of(agent.pid)
+        launched = time.monotonic()
+        wait_for(pyebpf, socket, 1)
+        time.sleep(max(0, launched + START_S - time.monotonic()))
+        begin, first = time.monotonic(), status(pyebpf, socket)
+        time.sleep(windows * WINDOW_S)
+        elapsed, last, memory = time.monotonic() - begin, status(pyebpf, socket), memory_of(agent.pid)
     finally:
         agent.terminate()
         agent.wait(60)
@@ -121,13 +126,13 @@ def rival(rate, seconds):
         with served.running([found["otelcol"][0], "--config", "c.yaml", "--feature-gates=service.profilesSupport"], port, folder):
             launched = time.monotonic()
             with (folder / "log").open("wb") as log:
-                process = subprocess.Popen([found["otel-ebpf-profiler"][0], "-collection-agent", "127.0.0.1:%d" % port, "-disable-tls",
-                                            "-samples-per-second", str(rate)], stdout=log, stderr=log)
+                process = subprocess.Popen([*WITH_TRACEFS, found["otel-ebpf-profiler"][0], "-collection-agent", "127.0.0.1:%d" % port,
+                                            "-disable-tls", "-samples-per-second", str(rate)], stdout=log, stderr=log)
             try:
                 while process.poll() is None and "Attached tracer program" not in (folder / "log").read_text("utf-8", "replace"):
                     time.sleep(0.2)
                 started = time.monotonic() - launched
-                time.sleep(RIVAL_START_S)
+                time.sleep(START_S)
                 if process.poll() is not None:
                     return {"rate": rate, "why": (folder / "log").read_text("utf-8", "replace").strip()[-300:]}
                 begin, cpu, bpf, sent = time.monotonic(), cpu_s(process.pid), bpf_s(process.pid), (folder / "profiles.json").stat().st_size
@@ -164,7 +169,7 @@ def ordinary():
     os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
-def run(pyebpf, argv, processes=200, busy=20, windows=6):
+def run(pyebpf, argv, processes=200, busy=20, windows=1):
     """([ours], [the rival's]), by rates."""
     ours, theirs = [], []
     with subprocess.Popen(["unshare", "-pf", "--mount-proc", "--kill-child", sys.executable, os.path.abspath(__file__), pyebpf,

@@ -152,7 +152,7 @@ def part_agent(args, found, report):
     os.sched_setaffinity(0, ALLOWED)
     r, theirs = report["agent"], report["otel"] = agent.run(args.pyebpf, args.python)
     pin(CPU_TOOL)()
-    table("The agent beside 200 Python processes, 20 of them busy; windows of 10 s",
+    table("The agent beside 200 Python processes, 20 of them busy; windows of 60 s",
           ["Hz", "processes", "CPU %", "of it in the kernel %", "CPU ms a window", "RSS MB", "its own MB", "kB a minute", "samples", "left out",
            "lost", "start: CPU s"],
           [[m["rate"], m["targets"], "%.2f" % (m["cpu_pct"] + m["bpf_pct"]), "%.2f" % m["bpf_pct"], "%.1f" % m["window_cpu_ms"],
