@@ -23,7 +23,7 @@ function(pye_bpf name)
     add_custom_command(
       OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/bpf
-      COMMAND ${BPF_CLANG} -target bpf -mcpu=v3 -g -O2 -std=gnu17 -Wall -Wextra -Wno-unused-parameter -Werror
+      COMMAND ${BPF_CLANG} -target bpf -mcpu=v3 -g -O2 -std=gnu17 -Wall -Wextra -Wno-unused-parameter -Werror ${PYE_PLACE}
               -D__TARGET_ARCH_${BPF_ARCH} -I${CMAKE_SOURCE_DIR}/bpf -I${CMAKE_SOURCE_DIR}/vmlinux
               -MD -MT ${object} -MF ${object}.d -c ${file} -o ${object}
       DEPENDS ${file}

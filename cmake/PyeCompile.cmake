@@ -7,9 +7,12 @@ if(PYEBPF_WERROR)
   list(APPEND PYE_WARNINGS -Werror)
 endif()
 
+# Where the checkout lies is in no file that is built: two builds are the same bytes.
+set(PYE_PLACE -ffile-prefix-map=${CMAKE_BINARY_DIR}=build -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+
 function(pye_flags target)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE PYEBPF_VERSION="${PROJECT_VERSION}")
-  target_compile_options(${target} PRIVATE ${PYE_WARNINGS})
+  target_compile_options(${target} PRIVATE ${PYE_WARNINGS} ${PYE_PLACE})
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/user ${CMAKE_SOURCE_DIR}/bpf)
   if(PYEBPF_ASAN)
     target_compile_options(${target} PRIVATE -fsanitize=address,undefined

@@ -60,6 +60,28 @@ def test_install_honours_destdir_and_prefix(pyebpf, tmp_path, prefix):
     assert run(tmp_path / prefix[1:] / "bin/pyebpf", "version").startswith("pyebpf ")
 
 
+def built_at(folder, target):
+    """A build of a copy of the checkout in that folder, under another umask; the folder it was built in."""
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
+    for name in (n for n in names if n and (ROOT / n).is_file()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "out", "-DCMAKE_BUILD_TYPE=Release", "-DPYEBPF_TESTS=OFF")
+    run("cmake", "--build", folder / "out", "--target", target, umask=0o077)
+    return folder / "out"
+
+
+# PYEBPF_LONG has the whole program
+BUILT = [("bpf_trace", "bpf/trace.skel.h"), ("pye_proc", "user/proc/libpye_proc.a"), *[("pyebpf", "pyebpf")] * lib.LONG]
+
+
+@pytest.mark.parametrize("target, name", BUILT, ids=[target for target, _ in BUILT])
+def test_two_builds_are_the_same_bytes(target, name, tmp_path):
+    """Wherever the checkout lies and whenever it was built."""
+    one, other = (built_at(tmp_path / place, target) / name for place in ("here", "at/another/place"))
+    assert one.read_bytes() == other.read_bytes() and str(tmp_path).encode() not in one.read_bytes()
+
+
 def hardening(program):
     """What the ELF file says of itself; readelf is foreign to us."""
     dynamic, segments, names = (run("readelf", flag, program) for flag in ("-dW", "-lW", "-sW"))
