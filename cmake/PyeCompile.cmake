@@ -7,8 +7,9 @@ if(PYEBPF_WERROR)
   list(APPEND PYE_WARNINGS -Werror)
 endif()
 
-# Where the checkout lies is in no file that is built: two builds are the same bytes.
-set(PYE_PLACE -ffile-prefix-map=${CMAKE_BINARY_DIR}=build -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+# Where the checkout lies is in no file that is built: two builds are the same bytes. A debugger finds the sources when
+# it is started there.
+set(PYE_PLACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}=. -ffile-prefix-map=${CMAKE_BINARY_DIR}=.)
 
 function(pye_flags target)
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE PYEBPF_VERSION="${PROJECT_VERSION}")

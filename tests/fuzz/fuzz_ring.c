@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The inline engine's ring: the target can write into it, so any bytes are read, as the events of a trace or of
- * --opcodes. The first byte says of which version and for whom, the second what the threads' counters hold. Whatever
- * comes in: batches are whole, instructions come with a number, and a ring that holds what no stub writes is an error.
+ * The inline engine's rings: the target can write into them, so any bytes are read, as the events of a trace, of
+ * --opcodes, or of threads with a ring each. The first byte says of which version and which of these, the second what
+ * the threads' counters hold. Whatever comes in: batches are whole, each instruction ends, and a ring that holds what
+ * no stub writes is an error.
  */
 #include <errno.h>
 
@@ -15,11 +16,14 @@
 enum {
 	RING_BYTES = 65536,
 	PID = 4194305, /* more than there can be */
-	OPCODES = 0x80
+	OPCODES = 0x80,
+	LANES = 0x40,
+	USED = 2 /* lanes, and the ring of all */
 };
+#define MEMORY_BYTES (IL_SHARED_HEAD + 2 * RING_BYTES + IL_LANE_CNT * IL_LANE_BYTES(RING_BYTES))
 
 static struct {
-	uint8_t memory[IL_SHARED_HEAD + 2 * RING_BYTES] __attribute__((aligned(64)));
+	uint8_t *memory; /* as from IL_SHARED on */
 	struct inline_engine engine;
 	struct interp in;
 	uint64_t ended;
@@ -30,6 +34,11 @@ static struct {
 uint64_t tsc_now(void)
 {
 	return 1u << 20;
+}
+
+void inline__touch_lane(const struct inline_engine *e, uint32_t i)
+{
+	demand(e && i < IL_LANE_CNT);
 }
 
 static int on_end(void *ctx, const struct inline_opcode_event *event)
@@ -54,17 +63,36 @@ static void check_batch(const struct capture_batch *batch)
 	demand(at == end);
 }
 
-/* As the two mappings show it. */
+/* As the two mappings show it; what the input before this one wrote is wiped. */
 static void fill(const uint8_t *data, size_t size, uint8_t counters)
 {
 	struct il_thread *threads = (void *)(f.memory + (IL_THREADS - IL_SHARED));
 
-	memset(f.memory, 0, sizeof(f.memory));
+	memset(f.memory, 0, IL_SHARED_HEAD + 2 * RING_BYTES);
 	memcpy(f.memory + IL_SHARED_HEAD, data, size);
 	memcpy(f.memory + IL_SHARED_HEAD + RING_BYTES, data, size);
 	f.engine.shared->head = size & ~15ull;
 	for (uint32_t i = 0; i < counters; i++)
 		threads[i * 7 % IL_THREAD_CNT] = (struct il_thread){ i % 4, i % 5, i * i, 0 };
+}
+
+/* An equal share for each. */
+static void fill_lanes(const uint8_t *data, size_t size, uint8_t counters)
+{
+	size_t share = size / (USED + 1) & ~15ull;
+
+	f.engine.lane_ring = RING_BYTES;
+	for (uint32_t i = 0; i < USED; i++) {
+		struct inline_lane lane = inline__lane(&f.engine, i);
+
+		memset(lane.state, 0, IL_LANE_CACHE);
+		memset((void *)(uintptr_t)lane.ring, 0, RING_BYTES + IL_SLACK);
+		memcpy((void *)(uintptr_t)lane.ring, data + i * share, share);
+		lane.shared->head = share;
+		*lane.thread =
+			(struct il_thread){ counters & 3, counters >> 2 & 3, counters >> 4, 0 };
+	}
+	fill(data + USED * share, size - USED * share, counters);
 }
 
 static void read_all(struct cap_inline *c, uint8_t counters)
@@ -75,7 +103,8 @@ static void read_all(struct cap_inline *c, uint8_t counters)
 	while ((got = cap_inline_ops.next(c, &batch)) > 0)
 		check_batch(&batch);
 	demand(!got || got == -EILSEQ || got == -ENOMEM);
-	demand(got || cap_inline__is_at_end(c));
+	/* what is said to have been written after now waits */
+	demand(got || f.engine.lane_ring || cap_inline__is_at_end(c));
 	if (counters)
 		cap_inline__recount(c);
 	cap_inline__reap(c);
@@ -106,17 +135,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < 2 || size > RING_BYTES)
 		return 0;
-	minor = 6 + data[0] % 10;
+	minor = 6 + (data[0] & 15) % 10;
+	if (!f.memory)
+		f.memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	demand(f.memory != MAP_FAILED);
 	f.in.layout = layout_find(minor, false)->py;
 	f.engine = (struct inline_engine){ .in = &f.in,
 					   .shared = (void *)f.memory,
 					   .threads = (void *)(f.memory + (IL_THREADS - IL_SHARED)),
 					   .ring = f.memory + IL_SHARED_HEAD,
-					   .ring_bytes = RING_BYTES };
+					   .ring_bytes = RING_BYTES,
+					   .tsc_hz = 1u << 19 };
 	demand(f.first || !cap_inline__new(&f.first, 1, PID, &ids, NULL));
 	demand(!cap_inline__new(&c, 1, PID, &ids, f.first));
 	cap_inline__use(c, &f.engine);
-	fill(data + 2, size - 2, data[1]);
+	if (data[0] & LANES)
+		fill_lanes(data + 2, size - 2, data[1]);
+	else
+		fill(data + 2, size - 2, data[1]);
 	if (data[0] & OPCODES && opcode_names(minor))
 		read_opcodes(c, minor);
 	else

@@ -383,17 +383,6 @@ void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring, s
 	p->lane_ring = lane_ring;
 }
 
-struct inline_lane inline__lane(const struct inline_engine *e, uint32_t i)
-{
-	uint8_t *at =
-		(uint8_t *)(uintptr_t)e->ring + 2 * e->ring_bytes + i * IL_LANE_BYTES(e->lane_ring);
-
-	return (struct inline_lane){ .state = (void *)at,
-				     .shared = (void *)(at + IL_LANE_SHARED),
-				     .thread = (void *)(at + IL_LANE_THREAD),
-				     .ring = at + IL_LANE_RING };
-}
-
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
 {
 	p->funcs = base + IL_FUNCS;

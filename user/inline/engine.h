@@ -107,7 +107,16 @@ struct inline_lane {
 	struct il_thread *thread;
 	const uint8_t *ring;
 };
-struct inline_lane inline__lane(const struct inline_engine *e, uint32_t i);
+static inline struct inline_lane inline__lane(const struct inline_engine *e, uint32_t i)
+{
+	uint8_t *at =
+		(uint8_t *)(uintptr_t)e->ring + 2 * e->ring_bytes + i * IL_LANE_BYTES(e->lane_ring);
+
+	return (struct inline_lane){ .state = (void *)at,
+				     .shared = (void *)(at + IL_LANE_SHARED),
+				     .thread = (void *)(at + IL_LANE_THREAD),
+				     .ring = at + IL_LANE_RING };
+}
 
 /* inline__touch_lane - it is written to from now on: give all of its ring memory, once, as at the attach that of the others. */
 void inline__touch_lane(const struct inline_engine *e, uint32_t i);
