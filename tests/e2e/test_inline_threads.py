@@ -46,6 +46,32 @@ def test_threads_that_come_and_go(name, tmp_path):
     assert got == collections.Counter({tid: cnt for tid, cnt in want}) and len(want) == 225
 
 
+@pytest.mark.parametrize("name", lib.every())
+def test_a_thread_in_the_memory_of_the_last_one(name, tmp_path):
+    """Who starts them calls nothing meanwhile, so the one that wrote last is the one that had this pthread_self() before."""
+    _, own, want = traced(name, tmp_path, (
+        "import _thread, time\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "done, sleep, tid = [], time.sleep, getattr(threading, 'get_native_id', lambda: None)\n"
+        "append, cnt = done.append, done.__len__\n"
+        "def call(): pass\n"
+        "def thread():\n"
+        "    call()\n"
+        "    sleep(0)\n"
+        "    call()\n"
+        "    append(tid())\n"
+        "for i in range(60):\n"
+        "    _thread.start_new_thread(thread, ())\n"
+        "    while cnt() <= i: sleep(0)\n"
+        "    if i % 3 == 0: call()\n"
+        "sleep(0.1)\n"
+        "json.dump(done, open(sys.argv[1], 'w'))\n"))
+    got = collections.Counter((e["tid"], e["name"]) for e in own if e["ev"] == "call")
+    threads = [tid for tid, name in got if name == "thread"]
+    assert len(threads) == 60 and {got[tid, what] for tid in threads for what in ("thread", "call")} == {1, 2}
+    assert want[0] is None or set(threads) == set(want)
+
+
 @pytest.mark.parametrize("name", THREADS)
 def test_rings_are_given_on(name, tmp_path):
     """Those that have ended are seen to, in a second: others can have their rings."""

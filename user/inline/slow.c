@@ -69,14 +69,19 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 }
 
 /* The frame below, entries from C left out: two in a row where a frame that C has called is cleared, and what it held has
- * a finalizer. */
-PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
+ * a finalizer. 0: it is the thread's first one. */
+PART uint64_t caller_frame(const struct il_private *p, uint64_t frame)
 {
 	uint64_t previous = AT(uint64_t, frame + p->f_previous);
 
 	while (previous && is_from_c(p, previous))
 		previous = AT(uint64_t, previous + p->f_previous);
-	return previous >> 3 & 0xffff;
+	return previous;
+}
+
+PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
+{
+	return caller_frame(p, frame) >> 3 & 0xffff;
 }
 
 /* With --opcodes: where its instructions' lines are. */
@@ -256,6 +261,13 @@ PART void forget_in(uint64_t cache, uint64_t code)
 	__atomic_compare_exchange_n(known, &was, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
+/* A thread can have the memory, and so the pthread_self(), of the one that wrote last: that shows in its first frame. */
+PART int may_be_another(const struct il_private *p, uint64_t frame, uint32_t kind)
+{
+	return !p->tid_at && (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY) &&
+	       !caller_frame(p, frame);
+}
+
 PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 		uint32_t kind)
 {
@@ -264,6 +276,8 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 
 	if (!p->lane_ring)
 		h->slow++; /* else every event is one */
+	if (may_be_another(p, object, kind))
+		p->thread = p->slot_self = 0;
 	__asm__("mov %%fs:0, %0" : "=r"(self));
 	if (!make_room(p, h)) {
 		if (kind == INLINE_DEALLOC)

@@ -9,8 +9,8 @@
  * slow path, which returns.
  *
  * An event of the fast path: is there room (one comparison, which also catches a forked child and a full
- * ring), is it the thread that wrote last, is the code object known; then time stamp and record, and last
- * the head, which makes it visible (stores stay in order).
+ * ring), is it the thread that wrote last, is the code object known, has the frame a caller; then time stamp
+ * and record, and last the head, which makes it visible (stores stay in order).
  */
 #include "inline/stub.h"
 
@@ -140,8 +140,9 @@ static void slow_in_table(struct out *o, const struct frame *f, unsigned int kin
 		pop(o, volatile_regs[i]);
 }
 
-/* rax |= bits of the caller's frame, as caller_bits() of slow.c has them; changes rdx */
-static void caller_bits(struct out *o, const struct frame *f)
+/* rax |= bits of the caller's frame, as caller_bits() of slow.c has them; changes rdx. Returned: a jump for a frame that
+ * has none. */
+static uint32_t caller_bits(struct out *o, const struct frame *f)
 {
 	uint32_t none, python, again;
 
@@ -155,10 +156,10 @@ static void caller_bits(struct out *o, const struct frame *f)
 	LOAD(o, PREG_RDX, PREG_RDX, f->l->f_previous);
 	back(o, again);
 	land(o, python);
-	land(o, none);
 	B(o, "\x48\xc1\xea\x03" /* shr rdx, 3 */
 	     "\x0f\xb7\xd2" /* movzx edx, dx */
 	     "\x48\x09\xd0" /* or rax, rdx */);
+	return none;
 }
 
 /* other = code, rdx = its slot; changes rax */
@@ -193,7 +194,7 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
 	const struct pye_pylayout *l = f->l;
-	uint32_t slow[2], unknown, skip = 0, done;
+	uint32_t slow[2], unknown, first, skip = 0, done;
 	bool entry = kind == INLINE_ENTRY;
 
 	enter(o, f, entry);
@@ -219,7 +220,7 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 		one(o, 0x83, 0, f->other, IL_CAUGHT); /* add */
 	}
 	time_stamp(o);
-	caller_bits(o, f);
+	first = caller_bits(o, f);
 	publish(o, f->head, f->other);
 	done = o->at;
 	if (skip)
@@ -228,6 +229,7 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	land(o, slow[0]);
 	land(o, slow[1]);
 	land(o, unknown);
+	land(o, first);
 	slow_in_table(o, f, kind);
 	back(o, done);
 }
