@@ -16,11 +16,12 @@ import limits
 import rows
 import samplers
 import stack_cost
-from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, table, version
+from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, slowdown_text, table, version
 
-PARTS = ["event", "rows", "rate", "start", "file", "formats", "growth", "agent", "fleet", "node", "record"]
+PARTS = ["event", "rows", "slices", "rate", "start", "file", "formats", "growth", "agent", "fleet", "node", "record"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 INLINE_TOOLS = [t for t in rows.TRACERS if t.startswith("pyebpf inline")]
+SLICED_TOOLS = ["pyebpf inline", "pyebpf inline --count", "pyebpf inline --count --time"]
 
 
 def part_event(args, found, report):
@@ -53,6 +54,17 @@ def part_rows(args, found, report):
         block.measure(args.rounds)
         report["rows"].append(block.results())
         rows.show(report["rows"][-1])
+
+
+def part_slices(args, found, report):
+    """The inline engine on the given interpreter, the newest and the one without a GIL."""
+    report["slices"] = []
+    for argv in [args.python] + [a for a in (choose(found, "3.15"), choose(found, "3.13t")) if a and a != args.python]:
+        columns = [c for c in args.columns if c != "django" or argv is args.python]
+        block = rows.Block(argv, list(SLICED_TOOLS), columns, args.pyebpf, args.work)
+        r = {"python": block.version, "slices": block.slices(3 * args.repeats)}
+        report["slices"].append(r)
+        rows.show_slices(r["python"], r["slices"])
 
 
 def part_rate(args, found, report):
@@ -232,6 +244,10 @@ def part_record(args, found, report):
         block["python"] = version(argv)
         r["blocks"].append(block)
         show_samplers(block)
+    r["slices"] = samplers.sliced(args.python, [ours, clock] + here[2:3], "calls", [100, 1000, 10000], 3 * args.repeats, args.work)
+    table("Slices of one run of calls, with a sampler on the other CPU and without",
+          ["tool", "Hz", "slowdown (middle half)", "slices"],
+          [[s["tool"], s["rate"], slowdown_text(s), s["slices"]] for s in r["slices"]])
     os.sched_setaffinity(0, ALLOWED)
     r["start"] = samplers.starts(args.pyebpf, args.python, args.work, args.repeats)
     r["attach"] = samplers.attach_each(args.pyebpf, args.python, args.work, 200)

@@ -56,6 +56,15 @@ def median(values):
     return statistics.median(values)
 
 
+def middle_half(ratios):
+    """What of slices of one run is told: the median, and the bounds of the half around it."""
+    return {"slowdown": median(ratios), "least": quantile(ratios, 0.25), "most": quantile(ratios, 0.75), "slices": len(ratios)}
+
+
+def slowdown_text(cell):
+    return "%.3f (%.3f-%.3f)" % (cell["slowdown"], cell["least"], cell["most"])
+
+
 def table(title, header, rows):
     widths = [max(len(str(row[i])) for row in [header] + rows) for i in range(len(header))]
     print("\n%s" % title)

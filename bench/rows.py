@@ -7,8 +7,9 @@ import subprocess
 import tempfile
 import time
 
-from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, packages, pin, quantile, say, \
-    summary_counts, table, version
+import slices
+from common import CPU_TARGET, CPU_TOOL, Failed, HERE, Target, Tracer, load, median, middle_half, packages, pin, quantile, say, \
+    slowdown_text, summary_counts, table, version
 
 COLUMNS = ["add", "fib", "json", "template", "parser", "asyncio", "django"]
 WORKLOADS = os.path.join(HERE, "workloads.py")
@@ -49,6 +50,7 @@ class Block:
             self.skip("sys.monitoring", "Python %s has none" % self.version)
         self.runs = []
         self.events = {}
+        self.lost = {}
 
     def skip(self, what, why):
         self.skipped.append("%s: %s" % (what, why))
@@ -148,6 +150,32 @@ class Block:
                     self.run(self.tools[(i + number) % len(self.tools)], column, number)
             say("python %s: round %d of %d" % (self.version, number + 1, rounds))
 
+    def start(self, tool, column):
+        """What slices.py calls to let a tool begin."""
+        def begin(pid):
+            tracer = Tracer(self.pyebpf, TRACERS[tool][0] + ["-p", str(pid), "-o", os.path.join(self.work, "slice.pyebpf"), "--force"])
+            tracer.wait_attached(pid)
+
+            def stop():
+                tracer.interrupt()
+                self.lost[tool, column] = self.lost.get((tool, column), 0) + (summary_counts(tracer.finish())[1] or 0)
+            return stop
+        return begin
+
+    def slices(self, repeats):
+        """[{tool, column, slowdown, least, most, slices, ns added per event, lost}] of slices of one run of each program."""
+        found = []
+        for column in self.columns:
+            starts = {tool: self.start(tool, column) for tool in self.tools}
+            pairs, events = slices.measure(self.argv, column, starts, repeats, self.work, env=self.env, preexec_fn=pin(CPU_TARGET))
+            for tool in self.tools:
+                if pairs[tool]:
+                    found.append(dict(middle_half([during / base for base, during in pairs[tool]]), tool=tool, column=column,
+                                      added_ns=median([(during - base) / events for base, during in pairs[tool]]),
+                                      lost=self.lost.get((tool, column), 0)))
+            say("python %s: slices of %s" % (self.version, column))
+        return found
+
     def cell(self, tool, column):
         """Ratios inside a round; ns per event from the target's CPU time; None: no run."""
         mine = [r for r in self.runs if r["tool"] == tool and r["column"] == column]
@@ -174,6 +202,17 @@ class Block:
     def results(self):
         return {"python": self.version, "events": self.events, "skipped": self.skipped, "runs": self.runs,
                 "cells": {t: {c: self.cell(t, c) for c in self.columns} for t in self.tools}}
+
+
+def show_slices(python, found):
+    columns = [c for c in COLUMNS if any(s["column"] == c for s in found)]
+    by = {(s["tool"], s["column"]): s for s in found}
+
+    def text(s):
+        return "%s +%.1f" % (slowdown_text(s), s["added_ns"]) + ("; lost %d" % s["lost"] if s["lost"] else "") if s else "-"
+
+    table("Python %s: slices of one run with a tool and without: slowdown (middle half), and ns added per event" % python,
+          [""] + columns, [[tool] + [text(by.get((tool, c))) for c in columns] for tool in dict.fromkeys(s["tool"] for s in found)])
 
 
 def show(results):

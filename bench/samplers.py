@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 
-from common import CACHE, CPU_TARGET, CPU_TOOL, HERE, Failed, median, pin, say
+import slices
+from common import CACHE, CPU_TARGET, CPU_TOOL, HERE, Failed, median, middle_half, pin, say
 from sampled import CHAINS
 
 # The newest that run with glibc 2.36.
@@ -198,6 +199,16 @@ def judge(stacks, workload):
     return got, wrong, unread
 
 
+def begin_sampling(tool, pid, rate, cpu, work):
+    """The tool's process, once it samples."""
+    with open(os.path.join(work, "said"), "wb") as said:
+        sampler = subprocess.Popen(tool.command(pid, rate, os.path.join(work, "out")), stdin=subprocess.DEVNULL, stdout=said,
+                                   stderr=said, preexec_fn=interruptible(cpu))
+    if isinstance(tool, (Pyebpf, Clock)):
+        until(lambda: clocks(sampler.pid))
+    return sampler
+
+
 def run(python, workload, rounds, tool, rate, cpu, work):
     out = os.path.join(work, "out")
     target = subprocess.Popen(python + [PROGRAM, workload, str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -206,11 +217,7 @@ def run(python, workload, rounds, tool, rate, cpu, work):
     try:
         pid = int(target.stdout.readline())
         if tool:
-            with open(os.path.join(work, "said"), "wb") as said:
-                sampler = subprocess.Popen(tool.command(pid, rate, out), stdin=subprocess.DEVNULL, stdout=said,
-                                           stderr=said, preexec_fn=interruptible(cpu))
-            if isinstance(tool, (Pyebpf, Clock)):
-                until(lambda: clocks(sampler.pid))
+            sampler = begin_sampling(tool, pid, rate, cpu, work)
             time.sleep(ATTACH_S)
         before = cpu_s(sampler.pid) if sampler else 0
         target.stdin.write("go\n")
@@ -276,6 +283,23 @@ def measure(python, tools, workload, rates, cpus, rounds, seconds, work):
                          "unread_pct": 100.0 * sum(r["unread"] for r in runs) / max(1, got)})
     noise = sorted(r["slowdown"] for r in kept[("base", 0, 0)])
     return {"workload": workload, "base_noise": [noise[0], median(noise), noise[-1]], "rows": rows}
+
+
+def sliced(python, tools, workload, rates, repeats, work):
+    """[{tool, rate, slowdown, least, most}] of slices of one run (slices.py), the tool on the other CPU; least and most are
+    those of the middle half."""
+    def starter(tool, rate):
+        def start(pid):
+            sampler = begin_sampling(tool, pid, rate, CPU_TOOL, work)
+            if not isinstance(tool, (Pyebpf, Clock)):
+                time.sleep(ATTACH_S)
+            return lambda: sampler.send_signal(signal.SIGINT) or sampler.wait(60)
+        return start
+
+    starters = {(tool.name, rate): starter(tool, rate) for rate in rates for tool in tools}
+    found = slices.measure(python, workload, starters, repeats, work, preexec_fn=pin(CPU_TARGET))[0]
+    return [dict(middle_half([during / base for base, during in pairs]), tool=name, rate=rate)
+            for (name, rate), pairs in found.items() if pairs]
 
 
 # --- pyebpf alone ---
