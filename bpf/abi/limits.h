@@ -28,8 +28,9 @@
 #define PYE_COMM	   16
 #define PYE_NAMED_MAX	   65536 /* threads that ran before, whose names a filter wants */
 #define PYE_DEFS_BYTES	   (8 << 20) /* the ring of definitions */
-#define PYE_DEATHS_BYTES   (1 << 20) /* the same where only code that ends is defined: samples */
+#define PYE_DEATHS_BYTES   (512 << 10) /* the same where only code that ends is defined: samples */
 #define PYE_CONTROL_BYTES  (1 << 20) /* the ring of process records */
+#define PYE_SEEN_BYTES	   (256 << 10) /* the same where samples are taken: 3,600 records */
 
 /* A string of a code object is copied whole up to this size, else its head and tail. */
 #define PYE_STR_BYTES 4096

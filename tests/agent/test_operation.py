@@ -277,6 +277,38 @@ def test_the_memory_ceiling(tmp_path):
         assert "above max_memory" in lib.stop(process, number=signal.SIGTERM)
 
 
+def mapped_rings(pid):
+    """Bytes of the kernel's rings in a process, each as often as it is mapped."""
+    return sum(int(to, 16) - int(at, 16)
+               for at, to in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) .*anon_inode:bpf-map$", pathlib.Path("/proc/%d/maps" % pid).read_text(), re.M))
+
+
+@lib.needs_root
+def test_small_rings_hold_what_comes_while_nobody_looks(tmp_path):
+    """At 99 Hz, ten times as long as the agent sleeps: stacks of 60 frames on all CPUs."""
+    path = tmp_path / "agent_deep.py"
+    path.write_text("def down(n):\n    if n: return down(n - 1)\n    while True: pass\ndown(60)\n")
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * os.cpu_count()):
+            stack.enter_context(lib.started([*lib.any_python(), path]))
+        agent = stack.enter_context(lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--listen", "", "--socket", tmp_path / "socket",
+                                                 "--rate", "99", "--max-cpu", "100", "--kill-switch", "", "--burst-file", ""], stderr=subprocess.PIPE))
+
+        def status():
+            done = run("agent", "status", "--json", "--socket", tmp_path / "socket")
+            return json.loads(done.stdout) if done.returncode == 0 else {}
+        lib.until(lambda: status().get("samples_total", 0) > 20, "samples", 60)
+        assert mapped_rings(agent.pid) < (3 + 2 * os.cpu_count()) << 20
+        for _ in range(3):
+            agent.send_signal(signal.SIGSTOP)
+            time.sleep(2)
+            agent.send_signal(signal.SIGCONT)
+            before = status()["samples_total"]
+        lib.until(lambda: status()["samples_total"] > before, "more of them", 60)
+        assert not any(status()["lost"].values()), status()
+        lib.stop(agent, number=signal.SIGTERM)
+
+
 def test_purge(tmp_path):
     """All that a store has goes with its folder; what others have put there stays, and a store in use is not touched."""
     store = tmp_path / "store"

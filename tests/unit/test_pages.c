@@ -1,14 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/pages.h"
+
+/* Bytes of a range that are in the page table: /proc/self/pagemap has a word for each page. */
+static size_t resident(const uint8_t *at, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), there = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t word;
+
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < bytes; i += page) {
+		off_t where = (off_t)(((uintptr_t)at + i) / page * sizeof(word));
+
+		assert_int_equal(pread(fd, &word, sizeof(word), where), sizeof(word));
+		there += word >> 63 ? page : 0;
+	}
+	close(fd);
+	return there;
+}
 
 static void check(const uint8_t *array, size_t bytes)
 {
@@ -50,11 +70,40 @@ static void test_pages__no_memory_leaves_it(void **state)
 	pages_free(array, 10000);
 }
 
+/* Constants of this program, a page and more. */
+static const uint8_t constants[1 << 20] = { [5] = 7, [(1 << 20) - 1] = 9 };
+static uint8_t written[1 << 16] = { 1 };
+static const char *const relocated[] = { "one", "two" };
+
+/* What is in a page of a file comes back, and what was written stays. */
+static void test_pages__forget_linking(void **state)
+{
+	const volatile uint8_t *c = constants;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), there = 0;
+	const uint8_t *from = (const uint8_t *)(((uintptr_t)constants + page - 1) & ~(page - 1));
+	unsigned int sum = 0;
+
+	(void)state;
+	written[100] = 3;
+	for (size_t i = 0; i < sizeof(constants); i += page)
+		sum += c[i];
+	assert_int_equal(sum, 0);
+	pages_forget_linking();
+	there = resident(from, sizeof(constants) / 2);
+	assert_true(there < sizeof(constants) / 4);
+	assert_int_equal(c[5], 7);
+	assert_int_equal(c[sizeof(constants) - 1], 9);
+	assert_int_equal(written[0], 1);
+	assert_int_equal(written[100], 3);
+	assert_string_equal(relocated[written[100] - 2], "two");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pages__contents_stay),
 		cmocka_unit_test(test_pages__no_memory_leaves_it),
+		cmocka_unit_test(test_pages__forget_linking),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

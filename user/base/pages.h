@@ -21,4 +21,13 @@ void *pages_resize(void *old, size_t from, size_t to);
 /* pages_free - @bytes: as asked for; NULL is fine. */
 void pages_free(void *array, size_t bytes);
 
+/**
+ * pages_forget_linking - give back what the dynamic linker has read
+ *
+ * To look up symbols it reads through the constant parts of each library, which stay resident and are hardly read again. They are
+ * those of files, so what is read all the same comes back. Code stays: another program may have breakpoints in it, which would not
+ * come back, nor what has been written to once.
+ */
+void pages_forget_linking(void);
+
 #endif

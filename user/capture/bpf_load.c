@@ -110,6 +110,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	bpf_program__set_autoload(skel->progs.list_waiting, opts->off_cpu);
 	bpf_program__set_autoload(skel->progs.send_kept, opts->off_cpu);
 	bpf_map__set_max_entries(skel->maps.defs, (__u32)b->defs_size);
+	bpf_map__set_max_entries(skel->maps.control, (__u32)b->control_size);
 	skel->rodata->cfg_sample_ns = opts->sample_ns;
 	skel->rodata->cfg_gil_only = opts->gil_only;
 	skel->rodata->cfg_native = opts->native;
@@ -140,12 +141,16 @@ static uint32_t ring_count(void)
 	return n;
 }
 
-static void ring_sizes(struct bpf_loaded *b, size_t total)
+static void ring_sizes(struct bpf_loaded *b, size_t total, bool samples)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), small, rest;
 
+	b->defs_size = samples ? PYE_DEATHS_BYTES : PYE_DEFS_BYTES;
+	b->control_size = samples ? PYE_SEEN_BYTES : PYE_CONTROL_BYTES;
 	/* the small rings are part of the sum */
-	total = total > 2 * b->defs_size ? total - b->defs_size - PYE_CONTROL_BYTES : total / 2;
+	small = b->defs_size + b->control_size;
+	rest = total > small ? total - small : 0;
+	total = rest >= (samples ? RING_BYTES_MIN : total / 2) ? rest : total / 2;
 	b->ring_cnt = ring_count();
 	/* a small total goes to few rings: a ring must hold some walks */
 	while (b->ring_cnt > 1 && total / b->ring_cnt < RING_BYTES_MIN)
@@ -295,8 +300,7 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 	setrlimit(RLIMIT_MEMLOCK, &unlimited); /* before 5.11 maps count against it */
 	for (size_t i = 0; i < PYE_RINGS_MAX; i++)
 		b.ring_fds[i] = -1;
-	b.defs_size = opts->sample_ns ? PYE_DEATHS_BYTES : PYE_DEFS_BYTES;
-	ring_sizes(&b, opts->ring_bytes);
+	ring_sizes(&b, opts->ring_bytes, opts->sample_ns != 0);
 	b.multi = !opts->force_classic && feature_uprobe_multi(&b.per_process);
 	b.sleepable = !opts->force_classic;
 	b.loop = !opts->force_classic && opts->sample_ns &&

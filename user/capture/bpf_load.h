@@ -48,7 +48,7 @@ struct bpf_loaded {
 	bool loop; /* there is bpf_loop() */
 	uint32_t ring_cnt;
 	size_t ring_size; /* of each */
-	size_t defs_size; /* of that of definitions */
+	size_t defs_size, control_size; /* of those of definitions and of processes */
 	int ring_fds[16];
 };
 

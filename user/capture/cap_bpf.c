@@ -59,8 +59,8 @@ void cap_bpf__stop_holding(struct cap_bpf *c)
 
 static int open_rings(struct cap_bpf *c)
 {
-	int err =
-		ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control), PYE_CONTROL_BYTES);
+	int err = ring__open(&c->control, bpf_map__fd(c->bpf.skel->maps.control),
+			     c->bpf.control_size);
 
 	if (!err)
 		err = ring__open(&c->defs, bpf_map__fd(c->bpf.skel->maps.defs), c->bpf.defs_size);

@@ -15,10 +15,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "abi/limits.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/text.h"
 #include "cmd/select.h"
 #include "kube/watch.h"
@@ -29,8 +31,17 @@
 /* What the agent takes besides samples it cannot leave out: a budget below that leaves this part of them. */
 #define KEEP_LEAST 0.1
 /* Names of code objects that die earlier are not known: rare, and looking less often costs less. */
-#define POLL_MS	   50
-#define RING_BYTES (4u << 20)
+#define POLL_MS 50
+/*
+ * The rings are mapped, twice, so they are no larger than they have to be. Between two looks at them are 200 ms, and a window is
+ * written meanwhile: some 20 ms of CPU, which a busy machine may make a second of. A sample of 30 frames has 560 bytes, the deepest
+ * one 16.4 kB. With 5 kB for each tick of a second there is room for 9 s of the former and 0.3 s of the latter, on all CPUs at once: at
+ * 99 Hz, however many processes are busy, 496 kB for each CPU. What did not fit would be counted. Waits come as they like.
+ */
+#define TICK_BYTES     5000u
+#define RING_BYTES     (256u << 10)
+#define RING_BYTES_MAX (8u << 20)
+#define RING_WAITS     (4u << 20)
 
 /* --- windows --- */
 
@@ -110,6 +121,8 @@ static void write_window(struct agent *a, int fd)
 			 t->windows, got.profiles, got.samples, got.bytes, got.lost);
 	/* what the start and the window took and gave back again */
 	malloc_trim(0);
+	if (t->windows == 1)
+		pages_forget_linking();
 	trim(a);
 	sender__check(a->sender);
 	t->window_cpu_ns += clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
@@ -231,6 +244,16 @@ static int open_agent(struct agent *a, struct err *e)
 	return a->capture < 0 ? a->capture : agent_side_open(a, e);
 }
 
+static size_t ring_bytes(const struct agent_opts *o)
+{
+	size_t room = RING_BYTES, ticks = (size_t)sysconf(_SC_NPROCESSORS_ONLN) * o->rate,
+	       least = o->off_cpu_ns ? RING_WAITS : 0;
+
+	while (room < RING_BYTES_MAX && (room < least || room < ticks * TICK_BYTES))
+		room *= 2;
+	return PYE_DEATHS_BYTES + PYE_SEEN_BYTES + room;
+}
+
 /* What came of it, and the last window. */
 static int finish(struct agent *a, struct err *e)
 {
@@ -265,7 +288,7 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 				  .first_ns = o->window_ns < FIRST_NS ? o->window_ns : FIRST_NS },
 		.files = { .ctx = &a, .next_part = next_part, .part_done = part_done },
 		.seen = { .ctx = &a, .process = on_process, .forked = on_forked },
-		.ring_bytes = RING_BYTES,
+		.ring_bytes = ring_bytes(o),
 		.sample_ns = SECOND / o->rate,
 		.poll_ms = POLL_MS,
 		.on_cpu = true,
