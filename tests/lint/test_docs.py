@@ -82,6 +82,15 @@ def test_every_command_has_a_manual():
         assert re.search(r"^\*pyebpf[- ]%s\*" % command, text, re.M), command
 
 
+def test_the_first_manual_names_each_thing_once():
+    text = source.text("docs/man/pyebpf.1.scd")
+    heads = re.findall(r"^\*[A-Z_]+\*(?:, \*[A-Z_]+\*)*$", text[text.index("# ENVIRONMENT"):], re.M)
+    named = re.findall(r"[A-Z_]+", " ".join(heads))
+    assert named and len(named) == len(set(named)), named
+    others = text[text.index("# SEE ALSO"):]
+    assert [c for c in COMMANDS if "*pyebpf-%s*(1)" % c not in others] == []
+
+
 @pytest.mark.parametrize("command", ("", *COMMANDS))
 def test_help_fits_a_terminal(command):
     for line in said(*[command] * bool(command), "--help").splitlines():
