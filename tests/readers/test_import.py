@@ -363,6 +363,7 @@ def refused(r, what):
     (b"\x00\x01\x02", "none of the formats"),
     (b"hello, world\nthis is a text\n", "none of the formats"),
     (b'{"traceEvents":[]}', "Chrome trace events"),
+    (b'{"ts_ns":5,"pid":1,"tid":1,"ev":"call","func":"f"}\n{"ev":"meta","ts_ns":6}\n', "pyebpf's own ndjson"),
     (b'{"a":1}', "neither a firefox nor a speedscope"),
     (b'{"meta":{"version":5},"threads":[]}', "raw Gecko"),
     (b'{"threads":' + b"[" * 100000, "nested"),

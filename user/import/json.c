@@ -36,6 +36,7 @@ static const struct {
 	{ "libs", &import_firefox, NULL },
 	{ "meta.preprocessedProfileVersion", &import_firefox, NULL },
 	{ "traceEvents", NULL, "Chrome trace events" },
+	{ "ev", NULL, "pyebpf's own ndjson" },
 	{ "nodes", NULL, "a profile of JavaScript" },
 };
 
@@ -83,8 +84,12 @@ int json_choose(struct source *s, const struct importer **out)
 	*out = c.importer;
 	if (*out)
 		return 0;
-	return err_set(s->e, -PYE_EFORMAT,
-		       c.refused ? "the file holds %s, which pyebpf does not read"
-				 : "the JSON is neither a %s profile",
-		       c.refused ? c.refused : "firefox nor a speedscope");
+	if (!c.refused)
+		return err_set(s->e, -PYE_EFORMAT,
+			       "the JSON is neither a firefox nor a speedscope profile");
+	err_set(s->e, -PYE_EFORMAT, "the file holds %s, which pyebpf does not read", c.refused);
+	err_hint(
+		s->e,
+		"give the capture it was made of (trace --keep-capture keeps it), or another format");
+	return -PYE_EFORMAT;
 }
