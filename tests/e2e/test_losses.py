@@ -180,4 +180,4 @@ def test_fail_on_loss_when_nothing_was_lost(tmp_path):
     assert done.returncode == 0
     for wrong in ("-1", "101", "x", ""):
         done = lib.trace(["--fail-on-loss", wrong, "--", "true"], tmp_path / "u.pyebpf")
-        assert done.returncode == 125 and b"takes 0 to 100 percent" in done.stderr
+        assert done.returncode == 125 and b"want 0 to 100 percent" in done.stderr

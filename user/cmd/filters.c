@@ -60,7 +60,7 @@ const struct opt_row filter_rows[] = {
 	{ 0, "latency", "FUNC", OPT_STRING, AT(latency), NULL,
 	  "record nothing: show how long calls of module:qualname take, live on a terminal", false, NULL },
 	{ 0, "json", NULL, OPT_FLAG, AT(json), NULL, "with --latency: print a JSON object at the end", false, NULL },
-	{ 0, "max-depth", "N", OPT_UNSIGNED, AT(max_depth), NULL,
+	{ 0, "max-depth", "N", OPT_LIMIT, AT(max_depth), NULL,
 	  "record only the N outermost frames of a stack", false, NULL },
 	{ 0, "min-duration", "US", OPT_CUSTOM, AT(min_ns), NULL,
 	  "leave out calls that take less than so many microseconds, or 5ms: they are folded into their "

@@ -40,9 +40,7 @@ static int parse_split(void *field, const char *arg, struct err *e)
 	} else if (!opt_unsigned(arg, &split->events)) {
 		return 0;
 	}
-	return err_set(e, -PYE_EUSAGE,
-		       "--split takes events (10M), or bytes with a B (64MB), at least 1MB: %.40s",
-		       arg);
+	return err_set(e, -PYE_EUSAGE, "want events (10M), or bytes with a B (64MB), at least 1MB");
 }
 
 /* "module:qualname>250ms": the last > is the one, a qualified name can hold another (<locals>). */
@@ -56,8 +54,7 @@ static int parse_trigger(void *field, const char *arg, struct err *e)
 	if (list->cnt == TRIGGERS_MAX)
 		return err_set(e, -PYE_EUSAGE, "more than %d triggers", TRIGGERS_MAX);
 	if (!len || len >= sizeof(t->function) || opt_duration(over + 1, &t->over_ns))
-		return err_set(e, -PYE_EUSAGE, "--trigger wants 'module:qualname>250ms': %.60s",
-			       arg);
+		return err_set(e, -PYE_EUSAGE, "want 'module:qualname>250ms'");
 	t->text = arg;
 	memcpy(t->function, arg, len);
 	t->function[len] = '\0';
@@ -76,7 +73,7 @@ static int parse_overhead(void *field, const char *arg, struct err *e)
 	if (len < sizeof(digits))
 		memcpy(digits, arg, len);
 	if (opt_unsigned(digits, &pct) || !pct || pct > 95)
-		return err_set(e, -PYE_EUSAGE, "--max-overhead takes 1 to 95 percent: %.40s", arg);
+		return err_set(e, -PYE_EUSAGE, "want 1 to 95 percent");
 	*(uint64_t *)field = pct;
 	return 0;
 }
@@ -85,7 +82,7 @@ static int parse_overhead(void *field, const char *arg, struct err *e)
 
 /* clang-format off */
 const struct opt_row limit_rows[] = {
-	{ 0, "max-events", "N", OPT_UNSIGNED, AT(max_events), NULL,
+	{ 0, "max-events", "N", OPT_LIMIT, AT(max_events), NULL,
 	  "stop after so many calls and returns", false, NULL },
 	{ 0, "max-size", "SIZE", OPT_SIZE, AT(max_bytes), NULL,
 	  "stop when the capture has so many bytes; with --split begin a new one; of a flight recorder "
@@ -94,7 +91,7 @@ const struct opt_row limit_rows[] = {
 	{ 0, "split", "N|SIZE", OPT_CUSTOM, AT(split), NULL,
 	  "begin new files after so many events (10M) or bytes of the capture (64MB)",
 	  false, parse_split },
-	{ 0, "flight-recorder", "TIME", OPT_DURATION, AT(keep_ns), NULL,
+	{ 0, "flight-recorder", "TIME", OPT_PERIOD, AT(keep_ns), NULL,
 	  "keep only the last 30, 30s, 5m, in memory; they are written at the end, and into a new file "
 	  "on each SIGUSR1",
 	  false, NULL },

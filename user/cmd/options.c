@@ -99,6 +99,7 @@ static void flatten(const struct opt_command *cmd, char *opts, struct flat *f)
 
 static int read_field(const struct opt_row *row, void *field, const char *arg, struct err *e)
 {
+	bool is_time = row->type == OPT_DURATION || row->type == OPT_PERIOD;
 	uint64_t value = 0;
 	int err = 0;
 
@@ -112,21 +113,25 @@ static int read_field(const struct opt_row *row, void *field, const char *arg, s
 	case OPT_CUSTOM:
 		return row->parse(field, arg, e);
 	case OPT_UNSIGNED:
+	case OPT_LIMIT:
 		err = opt_unsigned(arg, &value);
 		break;
 	case OPT_SIZE:
 		err = opt_size(arg, &value);
 		break;
 	case OPT_DURATION:
+	case OPT_PERIOD:
 		err = opt_duration(arg, &value);
 		break;
 	}
 	if (err)
 		return err_set(e, err, "%s",
-			       err == -ERANGE		   ? "the number is too large"
-			       : row->type == OPT_DURATION ? "want 30, 30s, 5m, 2h or 250ms"
-			       : row->type == OPT_SIZE	   ? "want a size such as 512M"
-							   : "want a number");
+			       err == -ERANGE	       ? "the number is too large"
+			       : is_time	       ? "want 30, 30s, 5m, 2h or 250ms"
+			       : row->type == OPT_SIZE ? "want a size such as 512M"
+						       : "want a number");
+	if (!value && (row->type == OPT_LIMIT || row->type == OPT_PERIOD))
+		return err_set(e, -PYE_EUSAGE, "want more than 0");
 	*(uint64_t *)field = value;
 	return 0;
 }

@@ -20,6 +20,8 @@ enum opt_type {
 	OPT_UNSIGNED, /* uint64_t: a count; k, M, G are powers of 1000 */
 	OPT_SIZE, /* uint64_t: bytes; K, M, G are powers of 1024 */
 	OPT_DURATION, /* uint64_t: ns; 30, 30s, 5m, 2h, 250ms, 1.5s */
+	OPT_LIMIT, /* as OPT_UNSIGNED, but not 0, which stands for no limit given */
+	OPT_PERIOD, /* as OPT_DURATION, likewise */
 	OPT_CUSTOM, /* parse() gets a pointer to the field; for what is repeated or checked */
 };
 

@@ -48,8 +48,7 @@ static int parse_mode(void *field, const char *arg, struct err *e)
 	int i = opt_word(names, arg);
 
 	if (i < 0)
-		return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: wall, cpu, offcpu or gil",
-			       arg);
+		return err_set(e, -PYE_EUSAGE, "want wall, cpu, offcpu or gil");
 	*(enum mode *)field = MODE_WALL + (enum mode)i;
 	return 0;
 }
@@ -83,10 +82,10 @@ static const struct opt_row capture_rows[] = {
 	  "native frames, too, between the Python frames: of code that was compiled with frame pointers",
 	  false, NULL },
 	{ 'k', "kernel", NULL, OPT_FLAG, AT(kernel), NULL, "the kernel's frames, too", false, NULL },
-	{ 0, "max-cpu", "PCT", OPT_UNSIGNED, AT(max_cpu), NULL,
+	{ 0, "max-cpu", "PCT", OPT_LIMIT, AT(max_cpu), NULL,
 	  "of one CPU, for the recording with all that belongs to it: then not every sample is taken, "
 	  "and the next one of the thread stands for those left out, too", false, NULL },
-	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
+	{ 'd', "duration", "TIME", OPT_PERIOD, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "16M",
 	  "memory between kernel and pyebpf, in all", false, NULL },

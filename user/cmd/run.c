@@ -98,7 +98,7 @@ static int parse_loss(void *field, const char *arg, struct err *e)
 	if (end > arg && *end == '%')
 		end++;
 	if (end == arg || *end || !(pct >= 0 && pct <= 100))
-		return err_set(e, -PYE_EUSAGE, "--fail-on-loss takes 0 to 100 percent: %.40s", arg);
+		return err_set(e, -PYE_EUSAGE, "want 0 to 100 percent");
 	*(uint64_t *)field = (uint64_t)(pct * 10000) + 1;
 	return 0;
 }

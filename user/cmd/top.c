@@ -67,7 +67,7 @@ static int parse_mode(void *field, const char *arg, struct err *e)
 	int i = opt_word(names, arg);
 
 	if (i < 0)
-		return err_set(e, -PYE_EUSAGE, "no mode is called %.40s: cpu, offcpu or wall", arg);
+		return err_set(e, -PYE_EUSAGE, "want cpu, offcpu or wall");
 	*(enum window_of *)field = (enum window_of)i;
 	return 0;
 }
@@ -111,7 +111,7 @@ static const struct opt_row view_rows[] = {
 static const struct opt_row output_rows_top[] = {
 	{ 0, "once", NULL, OPT_FLAG, AT(once), NULL,
 	  "print one table after the time of the window, or of -d", false, NULL },
-	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
+	{ 'd', "duration", "TIME", OPT_PERIOD, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m; else at the end of the targets, q or Ctrl-C", false, NULL },
 	{ 'n', "top", "N", OPT_UNSIGNED, AT(top_cnt), "20",
 	  "rows of a table that goes to no screen, 0 for all", false, NULL },

@@ -48,8 +48,7 @@ static int parse_engine(void *field, const char *arg, struct err *e)
 	int i = opt_word(engines, arg);
 
 	if (i < 0)
-		return err_set(e, -PYE_EUSAGE,
-			       "no engine is called %.40s: auto, uprobe, usdt or inline", arg);
+		return err_set(e, -PYE_EUSAGE, "want auto, uprobe, usdt or inline");
 	*(const char **)field = engines[i];
 	return 0;
 }
@@ -59,9 +58,7 @@ static int parse_full(void *field, const char *arg, struct err *e)
 	bool *wait = field;
 
 	*wait = !strcmp(arg, "wait");
-	return *wait || !strcmp(arg, "drop")
-		       ? 0
-		       : err_set(e, -PYE_EUSAGE, "--on-full: drop or wait, not %.40s", arg);
+	return *wait || !strcmp(arg, "drop") ? 0 : err_set(e, -PYE_EUSAGE, "want drop or wait");
 }
 
 #define AT(member) offsetof(struct trace_opts, member)
@@ -92,7 +89,7 @@ static const struct opt_row capture_rows[] = {
 	  "with --count: how long calls take, too, and who made them", false, NULL },
 	{ 0, "opcodes", "NAME[,NAME]", OPT_STRING, AT(opcodes), NULL,
 	  "inline engine: count and time these opcodes, or all of them, with their lines", false, NULL },
-	{ 'd', "duration", "TIME", OPT_DURATION, AT(duration_ns), NULL,
+	{ 'd', "duration", "TIME", OPT_PERIOD, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), NULL,
 	  "memory between target and pyebpf, in all: 64M, inline 16M", false, NULL },
@@ -364,6 +361,9 @@ int cmd_trace(int argc, char **argv)
 		return run_refusal_code(&rest, options_usage(&command, "%s", e.what));
 	if (opts.ring_bytes > RUN_RING_BYTES_MAX)
 		return run_refusal_code(&rest, options_usage(&command, "--ring: at most 16G"));
+	if (opts.wait && strcmp(opts.engine, "inline") != 0)
+		return run_refusal_code(
+			&rest, options_usage(&command, "--on-full goes with --engine inline"));
 	if (opts.time && !opts.count)
 		return run_refusal_code(&rest, options_usage(&command, "--time goes with --count"));
 	if (opts.count && opts.opcodes)
