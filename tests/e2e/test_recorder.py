@@ -176,6 +176,21 @@ def test_the_output_of_a_snapshot_is_converted(tmp_path):
     assert '"ev":"meta"' in (tmp_path / "t-1.ndjson").read_text().splitlines()[-1]
 
 
+def test_usr1_while_probes_are_placed(tmp_path):
+    """It gets an answer, and is not the end of pyebpf."""
+    name, = lib.pick("3.12")[:1]
+    said = tmp_path / "said"
+    with said.open("wb") as err, lib.started(
+            [lib.BINARY, "trace", "-v", "--flight-recorder", "5s", "-o", tmp_path / "t.pyebpf", "--", *lib.command(name), TICKS,
+             tmp_path / "out", 10, 0.001], stderr=err) as tracer:
+        lib.until(lambda: said.stat().st_size, "the programs that are loaded")
+        tracer.send_signal(signal.SIGUSR1)
+        lib.until(lambda: b"nothing is recorded yet" in said.read_bytes() or (tmp_path / "t-1.pyebpf").exists(), "an answer", 60)
+        assert tracer.poll() is None
+        assert tracer.wait(60) == 0
+    lib.Trace(tmp_path / "t.pyebpf").whole()
+
+
 def test_usr1_without_a_recorder_is_survived(tmp_path):
     name = lib.pick("3.11")[0]
     with recording(name, tmp_path, seconds=1) as (tracer, _, capture):

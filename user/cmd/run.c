@@ -65,6 +65,15 @@ int run_operands(const struct opt_command *command, const struct opt_rest *rest,
 	return 0;
 }
 
+void run_hold_usr1(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 int run_signals(bool usr1)
 {
 	sigset_t set;

@@ -40,6 +40,9 @@ int run_operands(const struct opt_command *command, const struct opt_rest *rest,
 /* run_say_odd - a warning of what an assembler could not use, if there was any. */
 void run_say_odd(const struct assembler_oddities *odd);
 
+/* run_hold_usr1 - SIGUSR1 waits for run_signals(), and does not end a pyebpf that still places its probes. */
+void run_hold_usr1(void);
+
 /* run_signals - hear of what ends a run, of children and (@usr1) of SIGUSR1 by a signalfd; no death by SIGPIPE.
  * The descriptor, or a negative errno. */
 int run_signals(bool usr1);
