@@ -22,6 +22,8 @@ SHARED = ["bin/pyebpf", "share/man/man1/pyebpf.1", "share/man/man1/pyebpf-conver
           "lib/systemd/system/pyebpf-agent.service"]
 MINUTES = 20 * 60
 
+pytestmark = pytest.mark.xdist_group("packages")  # who builds the static program first, builds it for all
+
 
 def run(*args, **kw):
     done = subprocess.run([str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
@@ -177,6 +179,7 @@ def test_the_sbom(dist):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("dist")
 def test_the_libraries_of_the_sbom_are_those_that_are_linked():
     """A library that is new has to be named."""
     ninja = (ROOT / "build-static/build.ninja").read_text("utf-8")
