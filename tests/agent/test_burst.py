@@ -176,11 +176,11 @@ def test_what_is_no_request(agent, words):
 
 
 def test_one_at_a_time_and_within_the_budget(agent):
-    first = agent.ask("service=agent_burst_busy", "seconds=2")
+    first = agent.ask("service=agent_burst_busy", "seconds=3")  # long enough for another to come while it runs
     assert first.stdout.readline().startswith("running")
     assert "a burst of service agent_burst_busy is running" in agent.ask("service=agent_burst_busy").communicate(timeout=60)[1]
     assert first.communicate(timeout=60)[0].startswith("done")
-    assert 0 < agent.status()["burst_budget_seconds"] <= 98
+    assert 0 < agent.status()["burst_budget_seconds"] <= 97
 
 
 def test_the_socket_is_for_root_alone(agent):
