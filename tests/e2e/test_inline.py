@@ -54,7 +54,7 @@ def test_stacks_are_known_throughout(name, tmp_path):
     own = [e for e in seen.whole().events if e.get("file") == str(prog)]
     first = min(i for i, e in enumerate(seen.events) if e.get("file") == str(prog))
     last = max(i for i, e in enumerate(seen.events) if e.get("file") == str(prog))
-    assert not [e for e in seen.events[first:last] if e["ev"] in ("gap", "open")] and b"on no stack" not in done.stderr
+    assert not [e for e in seen.events[first:last] if e["ev"] in ("gap", "open")] and b"did not fit" not in done.stderr
     deep = {name: {e["depth"] for e in own if e["ev"] == "call" and e["name"] == name} for name in ("main", "generate", "__del__")}
     assert len(deep["main"]) == len(deep["generate"]) == 1 and min(deep["__del__"]) > min(deep["main"])
 
@@ -96,6 +96,38 @@ def test_attach(name, tmp_path):
 
 
 # --- in and out ---
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("name", lib.pick("3.12", "3.14"))
+def test_ends_that_a_probe_hides_are_counted(name, tmp_path):
+    """Where another tracer has a probe on a call that was replaced, the kernel runs that of the file."""
+    prog, capture = tmp_path / "ends.py", tmp_path / "t.pyebpf"
+    prog.write_text("def fail(n):\n    if n: fail(n - 1)\n    raise ValueError\n"
+                    "def run():\n"
+                    "    for _ in range(100):\n"
+                    "        try: fail(3)\n        except ValueError: pass\n"
+                    "for _ in range(3):\n    input()\n    run()\n    print(flush=True)\n")
+    with lib.started([lib.BINARY, "trace", "-q", "--force", *INLINE, "--on-full", "wait", "-o", capture, "--", *lib.command(name), "-u",
+                      prog], stdin=-1, stderr=-1) as tracer:
+        def run():
+            tracer.stdin.write(b"\n")
+            tracer.stdin.flush()
+            assert tracer.stdout.readline() == b"\n"
+        run()
+        # one that is not confined to its own process
+        with lib.started([lib.BINARY, "trace", "-q", "--classic-uprobes", "--engine", "uprobe", "-o", tmp_path / "other", "--",
+                          *lib.command(name), "-c", "print(flush=True); input()"], stdin=-1, stderr=-1) as other:
+            assert other.stdout.readline() == b"\n"
+            run()
+            other.communicate(b"\n", timeout=60)
+        run()
+        said = lib.text(tracer.communicate(timeout=60)[1])
+    seen = lib.Trace(capture)
+    check_sums(seen)
+    calls, ends = seen.count(prog, "call")["fail"], seen.count(prog, "unwind")["fail"]
+    assert calls == 1200 and seen.lost == calls - ends and 400 >= seen.lost >= 200, (calls, ends, seen.meta)
+    assert "%d ends of frames did not fit" % seen.lost in said
+
 
 def check_sums(seen):
     """The machine can be so busy that a ring runs over: then that is said, exactly."""

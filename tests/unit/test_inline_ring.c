@@ -262,6 +262,30 @@ static void test_ring__an_end_of_nothing(void **state)
 	}
 }
 
+/* So is one that is missing: a frame below goes on, or ends. */
+static void test_ring__ends_that_are_missing(void **state)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	begin(14);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, OUTER + 0x100, OUTER);
+	at = put_record(at, IL_CALL, OUTER + 0x200, OUTER + 0x100);
+	at = put_record(at, IL_CALL, OUTER + 0x300, OUTER);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	assert_int_equal(read_events(seqs, &walks), 5);
+	assert_int_equal(seqs[2], 2);
+	assert_int_equal(seqs[3], 5);
+	assert_int_equal(seqs[4], 7);
+	assert_int_equal(walks, 2);
+	assert_int_equal(cap_inline__unmatched(t.cap), 3);
+	cap_inline__free(t.cap);
+}
+
 /* A frame at no address is none: were it taken for the top of an empty stack, that would have less than nothing. */
 static void test_ring__a_frame_that_is_none(void **state)
 {
@@ -322,6 +346,7 @@ int main(void)
 		cmocka_unit_test(test_ring__a_definition_too_long),
 		cmocka_unit_test(test_ring__at_end),
 		cmocka_unit_test(test_ring__an_end_of_nothing),
+		cmocka_unit_test(test_ring__ends_that_are_missing),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),
 	};

@@ -61,7 +61,7 @@ struct cap_inline {
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */
 	int failed; /* of memory, for the batch at hand */
-	uint64_t unmatched; /* ends of frames that are on no stack, and had to be */
+	uint64_t unmatched; /* ends of frames that are on no stack, and had to be; or that went unseen */
 	const struct cap_inline_taker *taker; /* NULL: none */
 };
 

@@ -288,18 +288,31 @@ static bool take_parked(struct cap_inline *c, struct track *t, uint64_t frame, b
 	return other;
 }
 
-/* Is a frame near the top of the stack? Then what was above it has ended unseen. */
-static bool go_down_to(struct track *t, uint64_t frame, bool whole)
+/* What is above the first @cnt frames has ended unseen: a kernel probe of others can hide a replaced call, since what it
+ * runs is the file's instruction. These events are missing, here. */
+static void lose_ends(struct cap_inline *c, struct track *t, uint32_t cnt)
 {
-	struct track_stack *s = &t->stack;
+	uint32_t gone = t->stack.cnt - cnt;
+
+	if (!gone)
+		return;
+	if (!t->resynced) {
+		c->unmatched += gone;
+		t->seq += gone;
+	}
+	t->stack.cnt = cnt;
+	unknown_now(t, PYE_WALK_UNKNOWN);
+}
+
+/* Is a frame near the top of the stack? Then what was above it has ended unseen. */
+static bool go_down_to(struct cap_inline *c, struct track *t, uint64_t frame, bool whole)
+{
+	const struct track_stack *s = &t->stack;
 
 	for (uint32_t i = s->cnt; i-- > 0 && s->cnt - i <= NEAR;) {
 		if (!is_frame(s->frames[i].frame, frame, whole))
 			continue;
-		if (i + 1 != s->cnt) {
-			s->cnt = i + 1;
-			unknown_now(t, PYE_WALK_SWITCH);
-		}
+		lose_ends(c, t, i + 1);
 		return true;
 	}
 	return false;
@@ -337,7 +350,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		return;
 	if (bits && c->suspended[bits].frame)
 		return; /* linked to the caller, not running */
-	if (bits && go_down_to(t, bits, false))
+	if (bits && go_down_to(c, t, bits, false))
 		return;
 	swap_stacks(c, t, NULL);
 	t->stack.cut = bits != 0;
@@ -347,7 +360,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 {
 	return top(&t->stack) == frame || take_parked(c, t, frame, true) ||
-	       go_down_to(t, frame, true);
+	       go_down_to(c, t, frame, true);
 }
 
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)

@@ -358,8 +358,9 @@ static void report_oddities(const struct inline_run *r)
 	for (const struct inline_member *m = r->members; m; m = m->next)
 		unmatched += m->cap ? cap_inline__unmatched(m->cap) : 0;
 	if (unmatched)
-		log_warn("%llu frames ended that were on no stack: each is shown as a gap",
-			 (unsigned long long)unmatched);
+		log_warn(
+			"%llu ends of frames did not fit the stacks, as when a kernel probe of others hides some: they count as lost, and are shown as gaps",
+			(unsigned long long)unmatched);
 	if (r->t.engine.shared)
 		log_debug("slow path %llu times, waited %llu times",
 			  (unsigned long long)r->t.engine.shared->slow,
