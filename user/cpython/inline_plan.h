@@ -26,7 +26,7 @@ enum inline_kind {
 	INLINE_DEALLOC, /* a code object is freed */
 	INLINE_EVAL_ENTRY, /* <= 3.10: the thread state gets a frame that begins */
 	INLINE_EVAL_EXIT, /* <= 3.10: it gets the caller of the frame that ends */
-	INLINE_THROW, /* 3.11: the interpreter loop is entered, with an exception if the third argument says so */
+	INLINE_THROW, /* >= 3.11: the interpreter loop is entered, with an exception if the third argument says so */
 	INLINE_OPCODE, /* >= 3.11: a handler of an opcode that is asked for */
 	INLINE_OPCODE_END, /* of another one */
 };

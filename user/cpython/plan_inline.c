@@ -143,7 +143,8 @@ static bool is_landing(const struct insn *insn)
 	return insn->size == sizeof(endbr64) && !memcmp(insn->bytes, endbr64, sizeof(endbr64));
 }
 
-/* 3.11: a generator that something is thrown into runs on without a RESUME, and may see no handler. */
+/* A generator that something is thrown into runs on without a RESUME, and may see no handler; what it then drops may run
+ * before it ends. */
 static int add_throw(struct planner *p, struct inline_plan *out)
 {
 	const struct flow_place frame = { .source = PROBE_IN_REG, .reg = machine_args[1] };
@@ -169,8 +170,7 @@ static int add_unwind(struct planner *p, struct inline_plan *out)
 	if (err)
 		return err;
 	frame.reg = place.frame_reg;
-	err = plan_detour(p, out, place.compare, 0, INLINE_UNWIND, &frame);
-	return err ? err : add_throw(p, out);
+	return plan_detour(p, out, place.compare, 0, INLINE_UNWIND, &frame);
 }
 
 /* Sites that the probe plan has found: calls of _PyFrame_ClearExceptCode(frame). */
@@ -224,6 +224,8 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 		err = add_handlers(p, out);
 	if (!err)
 		err = v->exit == EXIT_CLEAR ? add_clears(p, out) : add_unwind(p, out);
+	if (!err)
+		err = add_throw(p, out);
 	if (!err)
 		err = add_closes(p, out);
 	return err ? err : add_dealloc(p, out);

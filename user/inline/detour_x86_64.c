@@ -64,9 +64,12 @@ uint32_t detour_stub(struct out *o, const struct inline_detour *d, uint64_t bias
 		land(o, thrown);
 	}
 	save(o, d);
+	if (d->kind == INLINE_THROW)
+		MOVE(o, PREG_RDX, PREG_RDI); /* the thread state, the function's first argument */
+	else
+		B(o, "\x31\xd2" /* xor edx, edx */);
 	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
-	B(o, "\x31\xd2" /* xor edx, edx */
-	     "\xb9" /* mov ecx, kind */);
+	byte(o, 0xb9); /* mov ecx, kind */
 	imm32(o, d->kind);
 	call_slow(o);
 	restore(o);

@@ -86,7 +86,7 @@ enum il_more {
 		3, /* w2: slot of the code | IL_GENERATOR; w3: its instruction, bytes from the code object; 0: not told */
 	IL_CLOSE = 4, /* w2: slot of the code */
 	IL_RETIRE = 5, /* w2: address of a code object that is freed */
-	IL_THROW = 6, /* w2: slot of the code; <= 3.11: a frame begins with an exception */
+	IL_THROW = 6, /* w2: slot of the code; a frame begins with an exception */
 	IL_LINES = 7, /* struct il_lines, behind a definition, with --opcodes */
 };
 
@@ -148,7 +148,7 @@ struct il_private {
 	uint64_t tstate_current; /* address of the pointer to the running thread's state */
 	uint32_t ts_exception, f_state;
 	uint32_t state_is_byte; /* f_state, not f_stacktop */
-	uint32_t ts_frame, cframe_frame; /* 3.11 */
+	uint32_t ts_frame, cframe_frame; /* >= 3.11; the latter PYE_NO_FIELD from 3.13 on */
 	uint32_t pad;
 	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
 	uint64_t locked, lock, room;

@@ -165,11 +165,16 @@ PART void put_eval_exit(struct il_private *p, uint64_t frame, uint64_t time)
 		    frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN));
 }
 
-/* 3.11: that of the thread; the one to be thrown into is not linked to it yet. */
-PART uint64_t running_frame(const struct il_private *p)
+/* That of a thread state. The one to be thrown into is not linked to it yet. */
+PART uint64_t running_frame(const struct il_private *p, uint64_t tstate)
 {
-	return AT(uint64_t,
-		  AT(uint64_t, AT(uint64_t, p->tstate_current) + p->ts_frame) + p->cframe_frame);
+	uint64_t frame = AT(uint64_t, tstate + p->ts_frame);
+
+	if (p->cframe_frame != PYE_NO_FIELD)
+		frame = AT(uint64_t, frame + p->cframe_frame);
+	while (frame && is_from_c(p, frame))
+		frame = AT(uint64_t, frame + p->f_previous);
+	return frame;
 }
 
 /* What is no Python frame has no instruction of its own, but the one before has ended. */
@@ -241,7 +246,7 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 		break;
 	case INLINE_THROW:
 		slot = define(p, object, time);
-		put_more(p, time | (running_frame(p) >> 3 & 0xffff),
+		put_more(p, time | (running_frame(p, arg) >> 3 & 0xffff),
 			 object | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
 		break;
 	case INLINE_EVAL_EXIT:
