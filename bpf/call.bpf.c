@@ -18,6 +18,10 @@
 #define SOURCE_TOP    2
 #define SOURCE_TSTATE 3
 #define REG_NONE      31
+#define LOCALS_SEEN   16
+#define STACKREF_TAGS 3 /* low bits of a reference in a frame */
+#define CLOSED_NEAR \
+	128 /* bytes that the function may have given back of its stack since the call */
 
 /* Current frame of the thread that holds the GIL: us. 0 when it cannot be read. */
 static __always_inline u64 tstate_frame(struct thread *t, struct pye_pylayout *l, u64 *tstate)
@@ -270,28 +274,86 @@ static __noinline int show_closer(u64 top)
 	return 0;
 }
 
+static __always_inline bool is_no_object(u64 ref)
+{
+	return ref <= STACKREF_TAGS || (ref & STACKREF_TAGS) == STACKREF_TAGS;
+}
+
+/*
+ * Does the frame in t->frame, which does not run, hold something on its stack that no local does, as a loop over a
+ * call's result? That ends before the frame does, where the exception is really thrown; what its locals hold ends
+ * behind it.
+ */
+static __noinline int has_own_stack(u64 frame)
+{
+	u64 locals[LOCALS_SEEN] = {}, at, top = 0;
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u32 cnt = 0;
+
+	if (!t)
+		return false;
+	at = frame_word(t, l->f_stackpointer);
+	read_user(&cnt, 4, frame_code(t, l) + l->co_firstlineno + 4);
+	frame += l->f_locals;
+	/* 3.15: a loop has the position in a list, or nothing, above what it iterates over */
+	for (int i = 0; i < 2 && is_no_object(top); i++) {
+		at -= 8;
+		if (at < frame + 8ULL * cnt || read_user(&top, 8, at))
+			return false;
+	}
+	if (read_user(locals, sizeof(locals), frame))
+		return false;
+	for (u32 i = 0; i < LOCALS_SEEN && i < cnt; i++)
+		if ((locals[i] ^ top) <= STACKREF_TAGS)
+			return false;
+	return true;
+}
+
 /* _PyFrame_ClearExceptCode(frame) on behalf of gen_close(): it need not run the frame when no handler
  * would see the exception, but the interpreter's own monitoring sees a throw and an unwind there. */
 SEC("uprobe")
 int probe_gen_close(struct pt_regs *ctx)
 {
 	u64 frame;
+	bool holds;
 	u16 word = 0;
+	u32 sp;
 
 	PROBE_BEGIN;
+	sp = ctx->sp;
 	frame = where(ctx, cookie);
 	if (!(t->flags & T_KNOWN))
 		return 0;
 	hit_at(t, ts);
-	show_closer(SLOT_FRAME(stack_top(t)));
+	show_closer(running_top(t));
 	if (frame_load(t, frame))
 		return 0;
 	read_user(&word, 2, frame_word(t, l->f_instr));
 	if (!(word >> 8 & l->resume_depth1))
 		return 0; /* never started */
+	holds = has_own_stack(frame);
 	if (!show_thrown(t, l, frame, SLOT_FRAME(stack_top(t))))
 		return 0;
-	exit_of_top(t, ts, frame, stack_top(t), PYE_EXIT_UNWIND);
+	/* too many at once: nothing is lost, but what this one holds is shown behind it */
+	if (!holds || !top_closes(t, sp))
+		exit_of_top(t, ts, frame, stack_top(t), PYE_EXIT_UNWIND);
+	return 0;
+}
+
+/* That call is over, or nearly so: the stack pointer tells it from calls within it for frames that never started. */
+SEC("uprobe")
+int probe_gen_closed(struct pt_regs *ctx)
+{
+	u64 slot;
+
+	PROBE_BEGIN;
+	(void)cookie;
+	(void)l;
+	slot = stack_top(t);
+	if (t->flags & T_KNOWN && slot & SLOT_CLOSING &&
+	    (u32)ctx->sp - t->sp[SLOT(t->pos - 1)] < CLOSED_NEAR)
+		on_exit(t, ts, SLOT_FRAME(slot), PYE_EXIT_UNWIND);
 	return 0;
 }
 

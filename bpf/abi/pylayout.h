@@ -116,7 +116,8 @@ struct pye_pylayout {
 	__s16 obj_dict; /* where the pointer to its dict is, from the object on; 0: as the type says */
 	__u16 type_keys; /* in the type: their names, in the order of the values; else 0 */
 	__u16 f_locals; /* in a frame, or PyFrameObject: its first local variable */
-	__u16 obj_pad;
+	__u16 f_stackpointer; /* 3.14 on: while it does not run, where its stack ends, which begins behind the
+			       * locals, whose number is the int behind co_firstlineno; else 0 */
 };
 
 _Static_assert(sizeof(struct pye_pylayout) == 128, "struct pye_pylayout is part of the ABI");

@@ -48,10 +48,14 @@ enum thread_other {
 /* Low bits of a stack slot: frames are at least 8-aligned. */
 #define SLOT_GENERATOR 1ULL
 #define SLOT_QUIET     2ULL /* its entry was not recorded, so its exit is not */
+#define SLOT_CLOSING \
+	4ULL /* cleared without running: what runs meanwhile has the frame below as its caller */
 /* Room for PYE_FRAME_READ bytes; verifier: a power of two, so that a mask bounds the index. */
 #define FRAME_WORDS   16
 
-#define SLOT_FRAME(s) ((s) & ~7ULL)
+#define SLOT_FRAME(s) ((s)&0xfffffffffff8ULL)
+/* SLOT_CLOSING: which one it is of those that are being closed, from the innermost frame that runs on */
+#define SLOT_CLOSING_NTH(s) ((s) >> 48)
 
 /* What is known of a str before its data is read. */
 struct str_info {
@@ -86,7 +90,7 @@ struct thread {
 	struct str_info str; /* the str being sent */
 	struct pye_walk_frame walk[PYE_WALK_FRAMES];
 	u64 stack[PYE_STACK_SLOTS];
-	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known */
+	u32 sp[PYE_STACK_SLOTS]; /* to 3.10: the stack pointer at the frame's entry; 0 = not known. SLOT_CLOSING: at the call */
 	u32 eval_size; /* to 3.10: how far below that it is at the exits */
 	u64 quiet; /* entries that a filter kept back, not in the counter yet */
 	u64 now_ns; /* with a filter: of the hit, where a walk can follow */

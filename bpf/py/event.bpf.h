@@ -99,7 +99,7 @@ static __always_inline void exit_send(struct thread *t, u64 ts, u64 frame, u32 s
  */
 static __always_inline int above_top(struct thread *t, u64 frame)
 {
-	int near = stack_top(t) ? walk_near(frame) : NOT_NEAR;
+	int near = walk_near(frame);
 
 	if (near >= NOT_NEAR)
 		return near;
@@ -121,7 +121,7 @@ __noinline u64 entry_caller(u64 caller)
 		return CALLER_LOST;
 	/* from 3.11 on who makes a RESUME runs; to 3.10 a frame that is thrown into has its entry, too */
 	real = frame_real(caller, l->flags & PYE_LAYOUT_FRAME_OBJECT ? 0 : SURE_CALLS);
-	top = SLOT_FRAME(stack_top(t));
+	top = running_top(t);
 	if (real == FRAME_CUT || real == FRAME_MORE)
 		real = t->flags & T_KNOWN ? top : 0;
 	if (!(t->flags & T_KNOWN)) {

@@ -21,13 +21,37 @@
 #define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
 
 /* Frames looked at to tell "thrown into" and shims from a switch to another stack. */
-#define NEAR_FRAMES 8
+#define NEAR_FRAMES 16
 #define NEAR_ROUNDS 64 /* looks at SKIP_FRAMES frames each */
 #define NOT_NEAR    (-1)
+
+#define CLOSING_MAX (PYE_STACK_SLOTS / 2) /* frames that are being closed, one within the other */
 
 static __always_inline u64 stack_top(struct thread *t)
 {
 	return t->valid ? t->stack[SLOT(t->pos - 1)] : 0;
+}
+
+/* The innermost frame that runs: those above it are being closed. */
+static __always_inline u64 running_top(struct thread *t)
+{
+	u64 slot = stack_top(t);
+	u32 closing = slot & SLOT_CLOSING ? SLOT_CLOSING_NTH(slot) : 0;
+
+	return closing < t->valid ? SLOT_FRAME(t->stack[SLOT(t->pos - 1 - closing)]) : 0;
+}
+
+/* What is on top is being closed, @sp: where the stack of whoever does it is. false: too many are. */
+static __always_inline bool top_closes(struct thread *t, u32 sp)
+{
+	u64 below = t->valid > 1 ? t->stack[SLOT(t->pos - 2)] : 0;
+	u64 nth = below & SLOT_CLOSING ? SLOT_CLOSING_NTH(below) + 1 : 1;
+
+	if (nth > CLOSING_MAX)
+		return false;
+	t->stack[SLOT(t->pos - 1)] |= SLOT_CLOSING | nth << 48;
+	t->sp[SLOT(t->pos - 1)] = sp;
+	return true;
 }
 
 /* A slot filled from a walk: where its C frame lies is not known. */
@@ -342,17 +366,19 @@ __noinline int walk_near(u64 frame)
 {
 	struct pye_pylayout *l;
 	struct thread *t = self(&l);
-	u64 anchor, at = frame;
+	u64 running, at = frame;
 	u32 n = 0, id;
 	bool failed;
 
 	if (!t)
 		return NOT_NEAR;
-	anchor = SLOT_FRAME(stack_top(t));
+	running = running_top(t);
+	if (!running)
+		return NOT_NEAR;
 	t->walk_n = 0;
 	for (int i = 0; i < NEAR_ROUNDS && t->walk_n < NEAR_FRAMES; i++) {
 		at = frame_real(at, t->walk_n ? 0 : SURE_RUNS);
-		if (at == anchor)
+		if (at == running)
 			break;
 		if (at == FRAME_MORE) {
 			at = t->walk_more;
@@ -365,7 +391,7 @@ __noinline int walk_near(u64 frame)
 		t->walk_n++;
 	}
 	n = t->walk_n;
-	if (at != anchor)
+	if (at != running)
 		return NOT_NEAR;
 	count(CNT_WALKS);
 	failed = t->flags & T_NEED_WALK;
@@ -384,7 +410,8 @@ __noinline int walk_near(u64 frame)
 		    is_quiet(t, slot_of(0, id), depth_of(t) + n - i))
 			t->walk_n--; /* not lost */
 	}
-	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, anchor, PYE_WALK_THROWN))
+	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, SLOT_FRAME(stack_top(t)),
+				  PYE_WALK_THROWN))
 		failed = true;
 	if (cfg_filter & PYE_FILTER_ROOT && !t->root_at) {
 		t->walk_n = t->root_n;

@@ -89,7 +89,7 @@ static void put(uint64_t at, uint64_t word)
 static uint64_t make(uint64_t at)
 {
 	uint64_t kind = any() % 8, frame = 0x7f0000001000 + any() % FRAMES * 0x68;
-	uint64_t more = any() % 8, size = 16;
+	uint64_t more = any() % (IL_CLOSED + 1), size = 16;
 
 	if (any() % 64 == 0)
 		frame = 0;
@@ -98,8 +98,8 @@ static uint64_t make(uint64_t at)
 	if (kind != 7)
 		return size;
 	size = 32;
-	put(at + 16, more == 1 ? any() % 4 : any());
-	put(at + 24, more == 1 ? any() % 4 : any());
+	put(at + 16, more == IL_SWITCH || more == IL_CLOSED ? any() % 4 : any());
+	put(at + 24, more == IL_SWITCH || more == IL_CLOSE ? any() % 4 : any());
 	if (more == 2) { /* a definition: slot, total; three texts */
 		size = 16 * (any() % 12 + 1);
 		put(at + 16, 0x7f0000100000 + any() % 64 * 32);
@@ -304,6 +304,47 @@ static void test_ring__a_frame_that_is_none(void **state)
 	}
 }
 
+/* What a frame holds that is cleared ends within it; frames that never started are cleared there, too. */
+static void test_ring__what_a_closed_frame_holds(void **state)
+{
+	static const uint64_t frames[] = { OUTER,	  OUTER + 0x100, OUTER + 0x200,
+					   OUTER + 0x300, OUTER + 0x300, OUTER + 0x200,
+					   OUTER + 0x100, STRANGER,	 STRANGER,
+					   OUTER };
+	struct capture_batch batch;
+	const void *rec;
+	size_t pos = 0;
+	uint32_t len, cnt = 0;
+	uint64_t at;
+
+	(void)state;
+	begin(14);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_more(at, IL_CLOSE, OUTER + 0x100, 0, 0x5000);
+	at = put_more(at, IL_CLOSE, OUTER + 0x200, 0, 0x4000);
+	at = put_record(at, IL_CALL, OUTER + 0x300, OUTER); /* a finalizer */
+	at = put_record(at, IL_RETURN, OUTER + 0x300, 0);
+	at = put_more(at, IL_CLOSED, 0, 0x3000, 0);
+	at = put_more(at, IL_CLOSED, 0, 0x4000, 0);
+	at = put_more(at, IL_CLOSED, 0, 0x5000, 0);
+	at = put_more(at, IL_CLOSE, STRANGER, 0, 0); /* holds nothing */
+	at = put_more(at, IL_CLOSED, 0, 0x5000, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
+	while ((rec = capture_record(&batch, &pos, &len))) {
+		const struct pye_head *head = rec;
+
+		assert_int_not_equal(head->kind, PYE_REC_WALK);
+		if (head->kind == PYE_REC_ENTRY || head->kind == PYE_REC_EXIT)
+			assert_int_equal(head->frame, frames[cnt++]);
+	}
+	assert_int_equal(cnt, sizeof(frames) / sizeof(*frames));
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* That of a frame for which no recursion was left, or of the interpreter's own below `__init__`, is none. */
 static void test_ring__ends_that_show_nothing(void **state)
 {
@@ -348,6 +389,7 @@ int main(void)
 		cmocka_unit_test(test_ring__an_end_of_nothing),
 		cmocka_unit_test(test_ring__ends_that_are_missing),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
+		cmocka_unit_test(test_ring__what_a_closed_frame_holds),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),
 	};
 

@@ -54,6 +54,8 @@ static const struct bpf_program *program_of(const struct trace_bpf *skel, enum p
 		return skel->progs.probe_unwinding;
 	case PROBE_GEN_CLOSE:
 		return skel->progs.probe_gen_close;
+	case PROBE_GEN_CLOSED:
+		return skel->progs.probe_gen_closed;
 	case PROBE_USDT_ENTRY:
 		return skel->progs.probe_usdt_entry;
 	case PROBE_USDT_RETURN:

@@ -477,7 +477,12 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 	case IL_CLOSE:
 		if (!c->now || !frame)
 			return 0;
-		track_close(c, ts, frame, c->slots[w2 & 0xffff]);
+		track_close(c, ts, frame, c->slots[w2 & 0xffff], r->w3);
+		return sizeof(*r);
+	case IL_CLOSED:
+		if (!c->now)
+			return 0;
+		track_closed(c, ts, w2);
 		return sizeof(*r);
 	default:
 		return 0;

@@ -66,6 +66,8 @@ struct cap_inline_frame {
 	uint64_t frame;
 	uint32_t code;
 	uint32_t shim; /* cap_inline_shim() of a frame of the interpreter's own right above; 0: none is known */
+	uint64_t closing; /* the stack pointer of whoever clears it without running it; 0: it runs */
+	uint32_t runs; /* with closing: how many frames up to the innermost that runs, outermost first */
 };
 
 /* cap_inline_shim - what is kept of one: that of `__init__` shows no events but its end */

@@ -114,7 +114,10 @@ struct track_end_of {
 void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bits,
 		  const struct track_end_of *of);
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
-void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code);
+/* track_close - a frame is cleared without being run. @sp: the stack pointer there, until track_closed() says the same; 0: what
+ * the frame holds does not matter */
+void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint64_t sp);
+void track_closed(struct cap_inline *c, uint64_t ts, uint64_t sp);
 void track_end(struct cap_inline *c, struct track *t, uint64_t ts);
 void track_free(struct cap_inline *c, struct track *t);
 

@@ -121,7 +121,7 @@ static void push(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t
 		s->frames = more;
 		s->size = size;
 	}
-	s->frames[s->cnt++] = (struct cap_inline_frame){ frame, code, 0 };
+	s->frames[s->cnt++] = (struct cap_inline_frame){ .frame = frame, .code = code };
 }
 
 static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t code,
@@ -156,6 +156,15 @@ static void leave(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t f
 static uint64_t top(const struct track_stack *s)
 {
 	return s->cnt ? s->frames[s->cnt - 1].frame : 0;
+}
+
+/* The innermost frame that runs: those above it are being closed. */
+static uint64_t caller_of_next(const struct track_stack *s)
+{
+	uint32_t cnt = s->cnt && s->frames[s->cnt - 1].closing ? s->frames[s->cnt - 1].runs
+							       : s->cnt;
+
+	return cnt ? s->frames[cnt - 1].frame : 0;
 }
 
 static void unknown_now(struct track *t, uint32_t reason)
@@ -338,7 +347,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 {
 	struct track_stack *s = &t->stack;
 
-	if (s->cnt ? FRAME_HASH(top(s)) == bits : !bits && !s->cut)
+	if (s->cnt ? FRAME_HASH(caller_of_next(s)) == bits : !bits && !s->cut)
 		return;
 	if (is_known_shim(t, bits))
 		return; /* what `__init__` held is freed, and has a finalizer */
@@ -397,7 +406,8 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	}
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[FRAME_HASH(frame)].frame = 0;
-	if ((!t->stack.cnt || FRAME_HASH(top(&t->stack)) != bits) && !runs_unseen(c, ts, bits))
+	if ((!t->stack.cnt || FRAME_HASH(caller_of_next(&t->stack)) != bits) &&
+	    !runs_unseen(c, ts, bits))
 		find_caller(c, t, frame, bits);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -463,11 +473,30 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bi
 	leave(c, t, ts, frame, PYE_EXIT_UNWIND);
 }
 
-void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code)
+void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint64_t sp)
 {
+	struct track_stack *s = &c->now->stack;
+	uint32_t runs = s->cnt && s->frames[s->cnt - 1].closing ? s->frames[s->cnt - 1].runs
+								: s->cnt;
+
 	c->suspended[FRAME_HASH(frame)].frame = 0;
-	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(top(&c->now->stack)));
-	leave(c, c->now, ts, frame, PYE_EXIT_UNWIND);
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(top(s)));
+	if (c->failed || !s->cnt)
+		return;
+	if (!sp) {
+		leave(c, c->now, ts, frame, PYE_EXIT_UNWIND);
+		return;
+	}
+	s->frames[s->cnt - 1].closing = sp;
+	s->frames[s->cnt - 1].runs = runs;
+}
+
+void track_closed(struct cap_inline *c, uint64_t ts, uint64_t sp)
+{
+	struct track_stack *s = &c->now->stack;
+
+	if (sp && s->cnt && s->frames[s->cnt - 1].closing == sp)
+		leave(c, c->now, ts, top(s), PYE_EXIT_UNWIND);
 }
 
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)

@@ -35,6 +35,8 @@ static const char *kind_name(enum probe_kind kind)
 		return "unwinding";
 	case PROBE_GEN_CLOSE:
 		return "gen-close";
+	case PROBE_GEN_CLOSED:
+		return "gen-closed";
 	case PROBE_USDT_ENTRY:
 		return "usdt-entry";
 	case PROBE_USDT_RETURN:

@@ -46,7 +46,8 @@ void native_report(const struct session *s)
 
 static bool is_in_loop(enum probe_kind kind)
 {
-	return kind != PROBE_CLEAR && kind != PROBE_CODE_DEALLOC && kind != PROBE_GEN_CLOSE;
+	return kind != PROBE_CLEAR && kind != PROBE_CODE_DEALLOC && kind != PROBE_GEN_CLOSE &&
+	       kind != PROBE_GEN_CLOSED;
 }
 
 void native_loop(const struct interp *in, struct assembler_loop *out)

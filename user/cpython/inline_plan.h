@@ -27,6 +27,7 @@ enum inline_kind {
 	INLINE_EVAL_ENTRY, /* <= 3.10: the thread state gets a frame that begins */
 	INLINE_EVAL_EXIT, /* <= 3.10: it gets the caller of the frame that ends */
 	INLINE_THROW, /* >= 3.11: the interpreter loop is entered, with an exception if the third argument says so */
+	INLINE_CLOSED, /* >= 3.14: the call of INLINE_CLOSE has come back */
 	INLINE_OPCODE, /* >= 3.11: a handler of an opcode that is asked for */
 	INLINE_OPCODE_END, /* of another one */
 };

@@ -58,7 +58,7 @@ static bool vet_site(struct probe_site *site, const struct interp_file *file, ui
 	if (!vet_bool(&site->single_step) || !vet_text(site->name, sizeof(site->name)) ||
 	    !vet_text(site->insn, sizeof(site->insn)))
 		return false;
-	if (site->kind < PROBE_RESUME || site->kind > PROBE_UNWINDING ||
+	if (site->kind < PROBE_RESUME || site->kind > PROBE_GEN_CLOSED ||
 	    site->source > PROBE_THREAD_STATE || !vet_reg(site->reg) || !vet_reg(site->value_reg))
 		return false;
 	if (site->cond != COND_ALWAYS && (site->cond & 0xf0) != COND_X86)

@@ -87,6 +87,7 @@ const struct layout layout_3_15 = {
 		.rt_gil            = PYE_NO_FIELD,
 
 		.f_locals          = 80,
+		.f_stackpointer    = 64,
 		.obj_head          = 16,
 		.obj_attrs         = PYE_ATTRS_INLINE,
 		.obj_dict          = -24,
@@ -155,6 +156,7 @@ const struct layout layout_3_15t = {
 		.rt_gil            = PYE_NO_FIELD,
 
 		.f_locals          = 80,
+		.f_stackpointer    = 64,
 		.obj_head          = 32,
 		.obj_attrs         = PYE_ATTRS_INLINE,
 		.obj_dict          = -8,

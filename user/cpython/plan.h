@@ -32,6 +32,7 @@ enum probe_kind {
 	PROBE_UNWINDING = 13, /* >= 3.12: a call of it for a frame that ends by an exception */
 	PROBE_GEN_CLOSE =
 		12, /* >= 3.14: a suspended generator's frame is cleared without running it */
+	PROBE_GEN_CLOSED = 14, /* that has ended; what the frame held has ended meanwhile */
 };
 
 /* Where the object (frame; code object at PROBE_CODE_DEALLOC) is when the site is hit. */

@@ -2,7 +2,7 @@
 /*
  * Generators that are closed without being run. From 3.14 on gen_close() drops a suspended frame in
  * which no handler would see GeneratorExit, unless a monitoring tool watches for unwinding: tools see a
- * throw and an unwind there, so a trace must show them too. The frame goes through
+ * throw and an unwind there, so a trace must show them too: what the frame holds ends between them. The frame goes through
  * _PyFrame_ClearExceptCode(frame), which is hidden in stripped files: it is the function that both
  * _PyEval_FrameClearAndPop and gen_close() (or a helper that this calls) call. gen_close() itself is
  * the method "close" of PyGen_Type.
@@ -19,6 +19,7 @@
 #define METHODS_MAX  64
 #define CALLS_MAX    64
 #define FUNCTION_MAX 4096
+#define END_MAX	     24 /* bytes of instructions that follow each other */
 
 /* The direct calls of a function. */
 struct calls {
@@ -94,6 +95,32 @@ static bool is_clearer(const struct planner *p, const struct calls *pop, uint64_
 	return false;
 }
 
+/* Where such a call comes back to; or, if that is cheaper for the kernel, a place soon after it. */
+static int add_end(struct planner *p, uint64_t at)
+{
+	struct probe_site site = { .kind = PROBE_GEN_CLOSED,
+				   .source = PROBE_TOP,
+				   .reg = PREG_NONE,
+				   .value_reg = PREG_NONE };
+	struct insn insn;
+
+	if (code__insn(&p->code, at, &insn))
+		return -EFAULT;
+	site.vaddr = at + insn.size;
+	for (uint64_t next = site.vaddr; next < site.vaddr + END_MAX; next += insn.size) {
+		if (code__insn(&p->code, next, &insn) || insn.refused)
+			break;
+		if (insn.emulated) {
+			site.vaddr = next;
+			break;
+		}
+		if (insn.flow != FLOW_NEXT)
+			break;
+	}
+	snprintf(site.name, sizeof(site.name), "gen_close");
+	return planner__add(p, &site);
+}
+
 static int add_sites(struct planner *p, const struct calls *pop, const struct calls *calls,
 		     unsigned int *found)
 {
@@ -108,7 +135,7 @@ static int add_sites(struct planner *p, const struct calls *pop, const struct ca
 		if (!is_clearer(p, pop, calls->items[i].target))
 			continue;
 		snprintf(site.name, sizeof(site.name), "gen_close");
-		err = planner__add(p, &site);
+		err = planner__add(p, &site) ?: add_end(p, site.vaddr);
 		if (err)
 			return err;
 		++*found;

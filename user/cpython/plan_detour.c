@@ -61,7 +61,7 @@ int plan_detour(struct planner *p, struct inline_plan *out, uint64_t at, uint64_
 			       p->plan->minor);
 	/* written in two pieces, half of it could stay when pyebpf is killed between them */
 	if (at % PAGE_BYTES <= PAGE_BYTES - JUMP_SIZE && code__is_start(&p->code, at) &&
-	    frame->source == PROBE_IN_REG && frame->reg != PREG_RSP)
+	    frame->source == PROBE_IN_REG)
 		err = collect(p, &d);
 	if (!err)
 		err = check_inbound(p, &d);

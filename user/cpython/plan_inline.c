@@ -173,14 +173,23 @@ static int add_unwind(struct planner *p, struct inline_plan *out)
 	return plan_detour(p, out, place.compare, 0, INLINE_UNWIND, &frame);
 }
 
-/* Sites that the probe plan has found: calls of _PyFrame_ClearExceptCode(frame). */
+/* A call of _PyFrame_ClearExceptCode(frame), and where it comes back to. The stack pointer is the same at both. */
+static int add_close(struct planner *p, struct inline_plan *out, uint64_t at)
+{
+	const struct flow_place sp = { .source = PROBE_IN_REG, .reg = PREG_RSP };
+	int err = add_call(p, out, at, 0, INLINE_CLOSE);
+
+	return err ?: plan_detour(p, out, at + CALL_SIZE, 0, INLINE_CLOSED, &sp);
+}
+
+/* Sites that the probe plan has found. */
 static int add_closes(struct planner *p, struct inline_plan *out)
 {
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < p->plan->site_cnt; i++)
 		if (p->plan->sites[i].kind == PROBE_GEN_CLOSE)
-			err = add_call(p, out, p->plan->sites[i].vaddr, 0, INLINE_CLOSE);
+			err = add_close(p, out, p->plan->sites[i].vaddr);
 	return err;
 }
 
@@ -265,7 +274,7 @@ static bool is_sound(const struct answer *a)
 		if (p->calls[i].kind > INLINE_DEALLOC)
 			return false;
 	for (uint32_t i = 0; i < p->detour_cnt; i++)
-		if (p->detours[i].kind > INLINE_THROW ||
+		if (p->detours[i].kind > INLINE_CLOSED ||
 		    p->detours[i].frame_reg >= MACHINE_REG_CNT ||
 		    p->detours[i].size > INLINE_DETOUR_BYTES || p->detours[i].size < CALL_SIZE ||
 		    p->detours[i].jump > p->detours[i].size)

@@ -7,6 +7,9 @@
 #include "cpython/inline_plan.h"
 #include "inline/emit_x86_64.h"
 
+#define RED_ZONE 128
+#define WORD	 8
+
 static const uint8_t saved[] = {
 	PREG_RCX, PREG_RDX, PREG_RDI, PREG_R8, PREG_R9, PREG_R10, PREG_R11
 };
@@ -14,10 +17,12 @@ static const uint8_t saved[] = {
 /* lahf and seto, for popf takes as long as all the rest */
 static void save(struct out *o, const struct inline_detour *d)
 {
-	LEA(o, PREG_RSP, PREG_RSP, -128);
+	int32_t moved = d->frame_reg == PREG_RSP ? RED_ZONE + 2 * WORD : 0;
+
+	LEA(o, PREG_RSP, PREG_RSP, -RED_ZONE);
 	push(o, PREG_RAX);
 	push(o, PREG_RSI);
-	LEA(o, PREG_RSI, d->frame_reg, d->frame_disp);
+	LEA(o, PREG_RSI, d->frame_reg, d->frame_disp + moved);
 	B(o, "\x9f" /* lahf */
 	     "\x0f\x90\xc0" /* seto al */);
 	push(o, PREG_RAX);
@@ -34,7 +39,7 @@ static void restore(struct out *o)
 	     "\x9e" /* sahf */);
 	pop(o, PREG_RSI);
 	pop(o, PREG_RAX);
-	LEA(o, PREG_RSP, PREG_RSP, 128);
+	LEA(o, PREG_RSP, PREG_RSP, RED_ZONE);
 }
 
 static void displaced(struct out *o, const struct inline_detour *d, uint64_t bias, uint64_t base)

@@ -364,6 +364,8 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.f_state = l->f_state,
 		.ts_frame = l->ts_frame,
 		.cframe_frame = l->cframe_frame,
+		.f_locals = l->f_locals,
+		.f_stackpointer = l->f_stackpointer,
 		.state_is_byte = l->flags & PYE_LAYOUT_FRAME_STATE,
 	};
 }

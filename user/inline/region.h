@@ -84,10 +84,12 @@ enum il_more {
 	IL_DEF = 2, /* struct il_def */
 	IL_UNWIND =
 		3, /* w2: slot of the code | IL_GENERATOR; w3: its instruction, bytes from the code object; 0: not told */
-	IL_CLOSE = 4, /* w2: slot of the code */
+	IL_CLOSE =
+		4, /* w2: slot of the code; w3: the stack pointer if an IL_CLOSED follows, else 0 */
 	IL_RETIRE = 5, /* w2: address of a code object that is freed */
 	IL_THROW = 6, /* w2: slot of the code; a frame begins with an exception */
 	IL_LINES = 7, /* struct il_lines, behind a definition, with --opcodes */
+	IL_CLOSED = 8, /* w2: the stack pointer; more of them come than are announced */
 };
 
 #define IL_GENERATOR (1ull << 32) /* the frame is a generator's */
@@ -149,7 +151,7 @@ struct il_private {
 	uint32_t ts_exception, f_state;
 	uint32_t state_is_byte; /* f_state, not f_stacktop */
 	uint32_t ts_frame, cframe_frame; /* >= 3.11; the latter PYE_NO_FIELD from 3.13 on */
-	uint32_t pad;
+	uint32_t f_locals, f_stackpointer, pad3;
 	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
 	uint64_t locked, lock, room;
 	/* --count */

@@ -12,8 +12,10 @@
 
 #include "inline/slow_parts.h"
 
-#define GLIBC_TID 0x2d0 /* of struct pthread */
-#define MUSL_TID  0x30
+#define GLIBC_TID     0x2d0 /* of struct pthread */
+#define MUSL_TID      0x30
+
+#define STACKREF_TAGS 3 /* low bits of a reference in a frame */
 
 PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 {
@@ -135,6 +137,32 @@ PART int is_closed_running(const struct il_private *p, uint64_t frame)
 	return (AT(uint8_t, instr + 1) & p->resume_depth1) != 0;
 }
 
+PART int is_no_object(uint64_t ref)
+{
+	return ref <= STACKREF_TAGS || (ref & STACKREF_TAGS) == STACKREF_TAGS;
+}
+
+/* Does it hold something on its stack that no local does? That ends before the frame does, where the exception is really
+ * thrown; what its locals hold ends behind it. */
+PART int has_own_stack(const struct il_private *p, uint64_t frame)
+{
+	uint64_t locals = frame + p->f_locals, at = AT(uint64_t, frame + p->f_stackpointer),
+		 top = 0;
+	uint32_t cnt = AT(uint32_t, code_of(p, frame) + p->co_firstlineno + 4);
+
+	/* 3.15: a loop has the position in a list, or nothing, above what it iterates over */
+	for (int i = 0; i < 2 && is_no_object(top); i++) {
+		at -= 8;
+		if (at < locals + 8ull * cnt)
+			return 0;
+		top = AT(uint64_t, at);
+	}
+	for (uint32_t i = 0; i < cnt; i++)
+		if ((AT(uint64_t, locals + 8ull * i) ^ top) <= STACKREF_TAGS)
+			return 0;
+	return 1;
+}
+
 /* A suspended frame has kept its stack pointer, or says that it is suspended. */
 PART int is_suspended(const struct il_private *p, uint64_t frame)
 {
@@ -239,7 +267,11 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 		break;
 	case INLINE_CLOSE:
 		slot = define(p, object, time);
-		put_more(p, time, object | IL_MORE | (uint64_t)IL_CLOSE << 48, slot, 0);
+		put_more(p, time, object | IL_MORE | (uint64_t)IL_CLOSE << 48, slot,
+			 has_own_stack(p, object) ? arg : 0);
+		break;
+	case INLINE_CLOSED:
+		put_more(p, time, IL_MORE | (uint64_t)IL_CLOSED << 48, object, 0);
 		break;
 	case INLINE_EVAL_ENTRY:
 		put_eval_entry(p, object, time);
@@ -273,6 +305,22 @@ PART int may_be_another(const struct il_private *p, uint64_t frame, uint32_t kin
 	       !caller_frame(p, frame);
 }
 
+/* What is lost where one of this kind finds no room. INLINE_CLOSE stands for its end, too, for not every INLINE_CLOSED is one. */
+PART uint32_t events_of(uint32_t kind)
+{
+	switch (kind & 0xff) {
+	case INLINE_DEALLOC:
+	case INLINE_CAUGHT:
+	case INLINE_OPCODE_END:
+	case INLINE_CLOSED:
+		return 0;
+	case INLINE_CLOSE:
+		return 2;
+	default:
+		return 1;
+	}
+}
+
 PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 		uint32_t kind)
 {
@@ -287,7 +335,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	if (!make_room(p, h)) {
 		if (kind == INLINE_DEALLOC)
 			h->retire_lost = 1;
-		else if (kind != INLINE_CAUGHT && kind != INLINE_OPCODE_END)
+		for (uint32_t cnt = events_of(kind); cnt; cnt--)
 			count_lost(thread_slot(p, self));
 		return;
 	}

@@ -408,7 +408,10 @@ static void slow_in_call(struct out *o, unsigned int kind)
 	if (kind == INLINE_CLOSE || kind == INLINE_DEALLOC)
 		MOVE(o, PREG_RSI, PREG_RDI);
 	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE);
-	B(o, "\x31\xd2"); /* xor edx, edx */
+	if (kind == INLINE_CLOSE)
+		LEA(o, PREG_RDX, PREG_RSP, 24); /* as it was at the call */
+	else
+		B(o, "\x31\xd2"); /* xor edx, edx */
 	byte(o, 0xb9);
 	imm32(o, kind);
 	call_slow(o);
