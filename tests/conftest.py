@@ -42,8 +42,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for line in ("slow: takes more than 20 s; not with --quick",
                  "alone: measures time or looks at other tracers; run by itself, not beside other tests",
-                 "needs_root: skipped without root",
-                 "xdist_group: tests of one name run on the same worker, one after the other"):
+                 "needs_root: skipped without root"):
         config.addinivalue_line("markers", line)
 
 
@@ -53,24 +52,6 @@ def is_quick(item):
     return not left_out and not item.get_closest_marker("slow")
 
 
-def shares(item):
-    """Whether it uses what is made once for its whole file, or captures that others look at as well."""
-    file = item.nodeid.split("::")[0]
-    of_file = [d for made in item._fixtureinfo.name2fixturedefs.values() for d in made
-               if d.baseid == file and d.scope != "function"]
-    return bool(of_file) or "captures" in item.fixturenames
-
-
-def distribute(items):
-    """For -n --dist loadgroup: what shares something stays together, every other test goes to whoever is free. What takes long
-    begins first and single tests come last, so that nobody waits long for another's end."""
-    for item in items:
-        if shares(item) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: (not item.get_closest_marker("slow"), not item.get_closest_marker("xdist_group")))
-
-
-@pytest.hookimpl(tryfirst=True)  # xdist looks at the groups then
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--quick"):
         kept = [item for item in items if is_quick(item)]
@@ -79,8 +60,6 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if os.geteuid() != 0 and item.get_closest_marker("needs_root"):
             item.add_marker(pytest.mark.skip(reason="needs root"))
-    if hasattr(config, "workerinput"):
-        distribute(items)
 
 
 # --- the program and the interpreters ---

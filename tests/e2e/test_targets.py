@@ -71,7 +71,6 @@ def whole_start(seen, n):
     assert len(seen.pids()) == 1
 
 
-@pytest.mark.xdist_group("launches")  # which are compared
 @pytest.mark.parametrize("how", LAUNCHES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", lib.pick("3.11", "3.14"))
 def test_launched_however(name, how, tmp_path):

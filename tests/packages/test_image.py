@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "tests/agent"))
 CAPABILITIES = ["CAP_BPF", "CAP_CHECKPOINT_RESTORE", "CAP_DAC_READ_SEARCH", "CAP_PERFMON", "CAP_SYS_PTRACE"]
 PROGRAM = "import time\ndef inner():\n    time.sleep(0.001)\nwhile 1:\n    inner()\n"
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.xdist_group("packages"),
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root,
               pytest.mark.skipif(not shutil.which("runc"), reason="no runc")]
 
 

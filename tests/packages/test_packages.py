@@ -22,8 +22,6 @@ SHARED = ["bin/pyebpf", "share/man/man1/pyebpf.1", "share/man/man1/pyebpf-conver
           "lib/systemd/system/pyebpf-agent.service"]
 MINUTES = 20 * 60
 
-pytestmark = pytest.mark.xdist_group("packages")  # who builds the static program first, builds it for all
-
 
 def run(*args, **kw):
     done = subprocess.run([str(a) for a in args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
