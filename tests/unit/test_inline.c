@@ -122,6 +122,8 @@ static void make_objects(void)
 	set64(t.frame, l->f_code, address(t.code));
 	set64(t.frame, l->f_previous, address(t.entry));
 	set64(t.frame, l->f_instr, address(t.instr));
+	if (l->f_stackpointer) /* it holds nothing */
+		set64(t.frame, l->f_stackpointer, address(t.frame) + l->f_locals);
 	t.frame[l->f_owner] = 0;
 	set64(t.entry, l->f_previous, address(t.caller)); /* a call that came through C */
 	t.entry[l->f_owner] = 3;
@@ -289,6 +291,8 @@ static void expect_event(const struct il_more_rec *r, uint8_t kind, uint8_t opar
 		assert_int_equal(r->head.what >> 48, slot_of_code());
 	if (kind == INLINE_UNWIND || kind == INLINE_CLOSE)
 		assert_int_equal(r->w2, slot_of_code());
+	if (kind == INLINE_CLOSE)
+		assert_int_equal(r->w3, 0);
 	if (kind == INLINE_DEALLOC)
 		assert_int_equal(r->w2, address(t.code));
 }
