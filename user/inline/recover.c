@@ -277,6 +277,8 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		err_hint(e, "end that one first");
 		return -PYE_EPLAN;
 	}
+	if ((err == -EPERM || err == -EACCES) && remote__is_dead(pid, pid))
+		err = -ESRCH;
 	if (err == -EPERM || err == -EACCES) {
 		err_set(e, -PYE_EPRIV, "process %d may not be stopped: ptrace is not permitted",
 			pid);

@@ -238,7 +238,7 @@ static bool is_known(const struct remote *r, pid_t tid)
 	return false;
 }
 
-static bool is_dead(pid_t pid, pid_t tid)
+bool remote__is_dead(pid_t pid, pid_t tid)
 {
 	char path[64], line[256] = "";
 	auto_fclose FILE *f = NULL;
@@ -292,7 +292,7 @@ static int seize_new(struct remote *r, size_t limit)
 		}
 		err = seize(r, tid);
 		if (err) {
-			err = err == -ESRCH || is_dead(r->pid, tid) ? 0 : err;
+			err = err == -ESRCH || remote__is_dead(r->pid, tid) ? 0 : err;
 			continue;
 		}
 		ptrace(PTRACE_INTERRUPT, tid, 0, 0);

@@ -60,6 +60,8 @@ int remote__open(struct remote *r, pid_t pid, struct err *e);
 
 /* remote__close - the threads that are stopped go on. */
 void remote__close(struct remote *r);
+/* remote__is_dead - a thread has ended, or only its status is left. The kernel refuses to stop such a one with EPERM. */
+bool remote__is_dead(pid_t pid, pid_t tid);
 
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size); /* 0 or -EFAULT */
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size);
