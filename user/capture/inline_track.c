@@ -305,7 +305,8 @@ static void lose_ends(struct cap_inline *c, struct track *t, uint32_t cnt)
 
 	if (!gone)
 		return;
-	if (!t->resynced) {
+	/* to 3.11 no call is replaced: what comes here ran, in a trace function, before its caller had shown itself */
+	if (!t->resynced && c->e->in->layout.minor > 11) {
 		c->unmatched += gone;
 		t->seq += gone;
 	}
