@@ -70,15 +70,19 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 	return 0;
 }
 
-/* The frame below, entries from C left out: two in a row where a frame that C has called is cleared, and what it held has
- * a finalizer. 0: it is the thread's first one. */
+/* This frame or the next one below that is no entry from C: two in a row where a frame that C has called is cleared, and
+ * what it held has a finalizer. 0: there is none. */
+PART uint64_t python_frame(const struct il_private *p, uint64_t frame)
+{
+	while (frame && is_from_c(p, frame))
+		frame = AT(uint64_t, frame + p->f_previous);
+	return frame;
+}
+
+/* 0: it is the thread's first one. */
 PART uint64_t caller_frame(const struct il_private *p, uint64_t frame)
 {
-	uint64_t previous = AT(uint64_t, frame + p->f_previous);
-
-	while (previous && is_from_c(p, previous))
-		previous = AT(uint64_t, previous + p->f_previous);
-	return previous;
+	return python_frame(p, AT(uint64_t, frame + p->f_previous));
 }
 
 PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
@@ -200,9 +204,7 @@ PART uint64_t running_frame(const struct il_private *p, uint64_t tstate)
 
 	if (p->cframe_frame != PYE_NO_FIELD)
 		frame = AT(uint64_t, frame + p->cframe_frame);
-	while (frame && is_from_c(p, frame))
-		frame = AT(uint64_t, frame + p->f_previous);
-	return frame;
+	return python_frame(p, frame);
 }
 
 /* What is no Python frame has no instruction of its own, but the one before has ended. */
