@@ -158,11 +158,16 @@ static uint64_t top(const struct track_stack *s)
 	return s->cnt ? s->frames[s->cnt - 1].frame : 0;
 }
 
-/* The innermost frame that runs: those above it are being closed. */
+/* Frames up to the innermost that runs: those above it are being closed. */
+static uint32_t running_cnt(const struct track_stack *s)
+{
+	return s->cnt && s->frames[s->cnt - 1].closing ? s->frames[s->cnt - 1].runs : s->cnt;
+}
+
+/* The innermost frame that runs. */
 static uint64_t caller_of_next(const struct track_stack *s)
 {
-	uint32_t cnt = s->cnt && s->frames[s->cnt - 1].closing ? s->frames[s->cnt - 1].runs
-							       : s->cnt;
+	uint32_t cnt = running_cnt(s);
 
 	return cnt ? s->frames[cnt - 1].frame : 0;
 }
@@ -477,8 +482,7 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bi
 void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint64_t sp)
 {
 	struct track_stack *s = &c->now->stack;
-	uint32_t runs = s->cnt && s->frames[s->cnt - 1].closing ? s->frames[s->cnt - 1].runs
-								: s->cnt;
+	uint32_t runs = running_cnt(s);
 
 	c->suspended[FRAME_HASH(frame)].frame = 0;
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(top(s)));
