@@ -257,21 +257,28 @@ static void on_held(struct session *s, const struct pye_proc_rec *rec)
 	let_go((pid_t)rec->pid);
 }
 
-/* A child runs the parent's interpreter, so the parent's plan serves; once it has executed something
- * else, the probes do not fit, which EXEC then repairs. */
+/*
+ * A child runs the parent's interpreter, so the parent's plan serves. Once it has executed a program the probes stay
+ * where the kernel side finds out by itself what it runs: it may have told so already (execs_runs()), from these very
+ * probes. Elsewhere they do not fit, which EXEC then repairs.
+ */
 static void attach_child(struct session *s, struct target *t, const struct target *parent)
 {
 	struct err e = { 0 };
+	bool fits;
 
 	interp__copy(&t->in, &parent->in);
 	t->has_interp = true;
 	if (cap_bpf__pix(s->cap, t->pid.given) != t->pix)
 		err_set(&e, 0, "it has executed a program");
-	else if (!cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e) &&
-		 cap_bpf__pix(s->cap, t->pid.given) == t->pix)
-		return;
+	else if (!cap_bpf__attach(s->cap, &t->in, t->pid.given, false, &e)) {
+		fits = cap_bpf__pix(s->cap, t->pid.given) == t->pix;
+		if (fits || (!s->opts.sample_ns && cap_bpf__file(s->cap, &t->in)))
+			return;
+		err_set(&e, 0, "it has executed a program meanwhile");
+	}
 	log_debug("child %d: %s", t->pid.given, e.what);
-	/* what the program is that it has executed meanwhile is looked up anew: its first calls were before its probes */
+	/* what the program is that it has executed is looked up anew: its first calls were before its probes */
 	cap_bpf__gone(s->cap, t->pid.given);
 	interp__done(&t->in);
 	t->has_interp = false;
