@@ -291,6 +291,25 @@ def test_the_table(program):
     assert re.search(r"^ +75 .* other \(", text, re.M) and re.search(r"^ +none$", text, re.M)
 
 
+def test_what_is_less_than_can_be_told_is_marked(tmp_path):
+    """A pair of events costs 3 us here, known to 15 %: 450 ns. A longer run has more of them in it."""
+    s, now = app((0, 2000, 1000, 0)), 1000
+    for ns in (3000, 3400, 3600, 10000):
+        s.call(1, now, 1)
+        s.return_(1, now + ns)
+        now += 100000
+    s.call(1, now, 1)
+    for i in range(10):
+        s.call(1, now + 100 + 3100 * i, 2)
+        s.return_(1, now + 3150 + 3100 * i)
+    s.return_(1, now + 40000)
+    text = run("stats", s.write(tmp_path / "x"), "--function", "f").stdout
+    assert re.search(r"^latency   min ~0 ns, mean 3.00 us, p50 602 ns, p90 7.00 us, p99 7.00 us, max 7.00 us$", text, re.M), text
+    assert re.search(r"^ +10 +~\d+ ns +~\d+ ns  g ", text, re.M), text
+    assert text.splitlines()[-1].startswith("~ not sure to be more than nothing")
+    assert "~" not in run("stats", tmp_path / "x", "--raw", "--function", "f").stdout
+
+
 def test_it_is_asked_of_the_right_command(program):
     r = run("stats", program, "--function", "")
     assert r.returncode == 2 and "no function in the capture is called" in r.stderr

@@ -63,7 +63,7 @@ static void print(FILE *f, const struct session *s, const struct trace_totals *t
 		l->unwound, l->recursive, l->open, l->unknown);
 	print_runs(f, l);
 	fprintf(f, "lost      %" PRIu64 " events\n", lost(t));
-	latency_print(f, &l->calls);
+	latency_print(f, &l->calls, NULL);
 }
 
 static void put_number(struct outbuf *b, const char *name, uint64_t value)

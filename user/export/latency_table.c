@@ -2,10 +2,10 @@
 #include "export/latency_table.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 
 #include "export/json.h"
 #include "export/summary.h"
+#include "profile/aggregate.h"
 
 #define BAR_WIDTH 40
 
@@ -49,20 +49,46 @@ static void print_histogram(FILE *f, const struct histogram *h)
 	}
 }
 
-void latency_print(FILE *f, const struct histogram *h)
+/* Of durations like this one, or with NULL of all: how well a mean one is known. */
+static uint64_t doubt_of(const struct histogram *h, const uint64_t *own_ns, const uint64_t *ns)
+{
+	uint32_t from = ns ? histogram_bucket(*ns) : 0, to = ns ? from + 1 : HISTOGRAM_BUCKETS;
+	uint64_t cnt = 0;
+	double own = 0;
+
+	for (uint32_t i = from; own_ns && i < to; i++) {
+		own += (double)own_ns[i];
+		cnt += h->buckets[i];
+	}
+	return cnt ? (uint64_t)(AGG_OWN_DOUBT * own / (double)cnt) : 0;
+}
+
+static bool print_one(FILE *f, const char *name, uint64_t ns, uint64_t doubt_ns)
 {
 	char text[16];
 
+	fprintf(f, "%s %s", name, summary_time(text, sizeof(text), ns, doubt_ns));
+	return ns < doubt_ns;
+}
+
+bool latency_print(FILE *f, const struct histogram *h, const uint64_t *own_ns)
+{
+	bool doubt;
+
 	if (!h->cnt)
-		return;
-	fprintf(f, "latency   min %s", summary_duration(text, sizeof(text), h->min));
-	fprintf(f, ", mean %s", summary_duration(text, sizeof(text), mean_of(h)));
-	for (unsigned int i = 0; i < QUANTILE_CNT; i++)
-		fprintf(f, ", %s %s", quantiles[i].name,
-			summary_duration(text, sizeof(text),
-					 histogram__quantile(h, quantiles[i].share)));
-	fprintf(f, ", max %s\n", summary_duration(text, sizeof(text), h->max));
+		return false;
+	doubt = print_one(f, "latency   min", h->min, doubt_of(h, own_ns, &h->min));
+	doubt |= print_one(f, ", mean", mean_of(h), doubt_of(h, own_ns, NULL));
+	for (unsigned int i = 0; i < QUANTILE_CNT; i++) {
+		uint64_t ns = histogram__quantile(h, quantiles[i].share);
+
+		fputs(", ", f);
+		doubt |= print_one(f, quantiles[i].name, ns, doubt_of(h, own_ns, &ns));
+	}
+	doubt |= print_one(f, ", max", h->max, doubt_of(h, own_ns, &h->max));
+	fputc('\n', f);
 	print_histogram(f, h);
+	return doubt;
 }
 
 static void put_u64(struct outbuf *b, const char *name, uint64_t value)

@@ -36,19 +36,23 @@ static void print_ends(FILE *f, const struct query_result *q)
 			q->cut_cnt);
 }
 
-static void print_edges(FILE *f, const struct query_result *q, const struct query_edges *edges,
+/* Was a time not known to be more than nothing? */
+static bool print_edges(FILE *f, const struct query_result *q, const struct query_edges *edges,
 			const char *title, uint32_t top_cnt)
 {
 	char self[16], total[16];
+	bool doubt = false;
 
 	fprintf(f, "\n%12s %10s %10s  %s\n", q->all->sample_ns ? "samples" : "calls", "self",
 		"total", title);
 	for (uint32_t i = 0; i < edges->cnt && i < top_cnt; i++) {
 		const struct query_edge *edge = &edges->edges[i];
+		uint64_t doubt_ns = agg_doubt_ns(q->all, edge->own_ns);
 
+		doubt = doubt || edge->self_ns < doubt_ns;
 		fprintf(f, "%12" PRIu64 " %10s %10s  ", edge->calls,
-			summary_duration(self, sizeof(self), edge->self_ns),
-			summary_duration(total, sizeof(total), edge->total_ns));
+			summary_time(self, sizeof(self), edge->self_ns, doubt_ns),
+			summary_time(total, sizeof(total), edge->total_ns, doubt_ns));
 		if (edge->func == AGG_NONE)
 			fputs("[no caller in Python]", f);
 		else
@@ -59,10 +63,13 @@ static void print_edges(FILE *f, const struct query_result *q, const struct quer
 		fprintf(f, "and %" PRIu32 " more\n", edges->cnt - top_cnt);
 	if (!edges->cnt)
 		fprintf(f, "%12s\n", "none");
+	return doubt;
 }
 
 void stats_query_print(FILE *f, const struct query_result *q, uint32_t top_cnt)
 {
+	uint64_t doubt_ns = agg_doubt_ns(q->all, q->own_ns);
+	bool doubt = q->self_ns < doubt_ns;
 	char self[16], total[16];
 
 	fputs("function  ", f);
@@ -70,16 +77,18 @@ void stats_query_print(FILE *f, const struct query_result *q, uint32_t top_cnt)
 	fputc('\n', f);
 	summary_print_head(f, q->all);
 	fprintf(f, "%-9s %" PRIu64 ", self %s, total %s\n", q->all->sample_ns ? "samples" : "calls",
-		q->calls, summary_duration(self, sizeof(self), q->self_ns),
-		summary_duration(total, sizeof(total), q->total_ns));
+		q->calls, summary_time(self, sizeof(self), q->self_ns, doubt_ns),
+		summary_time(total, sizeof(total), q->total_ns, doubt_ns));
 	if (q->all->sample_ns) {
 		fputs("latency   not known: samples do not see calls, pyebpf trace does\n", f);
 	} else {
 		print_ends(f, q);
-		latency_print(f, &q->run_ns);
+		doubt |= latency_print(f, &q->run_ns, q->all->raw ? NULL : q->run_own_ns);
 	}
-	print_edges(f, q, &q->callers, "called from", top_cnt);
-	print_edges(f, q, &q->callees, "calls", top_cnt);
+	doubt |= print_edges(f, q, &q->callers, "called from", top_cnt);
+	doubt |= print_edges(f, q, &q->callees, "calls", top_cnt);
+	if (doubt)
+		summary_print_doubt(f);
 }
 
 static void put_u64(struct outbuf *b, const char *name, uint64_t value)

@@ -154,7 +154,9 @@ static void pop(struct query *q, struct query_thread *t, const struct trace_even
 		return;
 	ns = event->ts_ns - run->ts_ns;
 	own_ns = q->raw ? 0 : t->own_ns - run->own_ns;
-	histogram__add(&q->r.run_ns, ns > own_ns ? ns - own_ns : 0);
+	ns = ns > own_ns ? ns - own_ns : 0;
+	histogram__add(&q->r.run_ns, ns);
+	q->r.run_own_ns[histogram_bucket(ns)] += own_ns;
 	q->r.ended[event->kind]++;
 	t->cnt--;
 }

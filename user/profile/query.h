@@ -21,6 +21,7 @@ struct query_edge {
 	uint32_t func; /* index into agg_result.funcs; AGG_NONE: the function is the thread's first */
 	uint64_t calls, self_ns;
 	uint64_t total_ns; /* of a function in itself: only where it is outermost */
+	uint64_t own_ns; /* what the profiler cost in self_ns: by the share of the function's calls */
 };
 
 struct query_edges {
@@ -32,10 +33,11 @@ struct query_edges {
 struct query_result {
 	const struct agg_result *all;
 	uint32_t func; /* index of the function; AGG_NONE: none is called so, or several are */
-	uint64_t calls, self_ns, total_ns; /* of it, in all processes */
+	uint64_t calls, self_ns, total_ns, own_ns; /* of it, in all processes */
 	uint64_t ended[TRACE_KIND_CNT]; /* runs with a time, by how they ended */
 	uint64_t cut_cnt; /* runs without a time */
 	struct histogram run_ns; /* the profiler's own cost is taken out, but with raw */
+	uint64_t run_own_ns[HISTOGRAM_BUCKETS]; /* that cost, of the runs in each of its buckets */
 	/* self_ns and calls of a caller are those of the function under it; of a callee its own */
 	struct query_edges callers, callees;
 	const uint32_t *meant; /* all functions that are called so: indexes */

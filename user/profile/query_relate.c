@@ -19,6 +19,7 @@ struct relate {
 	uint32_t group_cnt;
 	uint32_t *group_of; /* of each function */
 	uint32_t *inside; /* of each stack: times that the function is in it */
+	double *own; /* of each group: what the profiler cost in a call, in ns */
 	struct query_edge *callers, *callees; /* by group; the last one is that of no caller */
 };
 
@@ -26,8 +27,29 @@ static void relate_done(struct relate *l)
 {
 	free(l->group_of);
 	free(l->inside);
+	free(l->own);
 	free(l->callers);
 	free(l->callees);
+}
+
+/* The profiler's own cost is known of a function, not of an edge. */
+static int own_of_calls(struct relate *l)
+{
+	uint64_t *calls = calloc(l->group_cnt + 1ull, sizeof(*calls));
+
+	l->own = calloc(l->group_cnt + 1ull, sizeof(*l->own));
+	if (!calls || !l->own) {
+		free(calls);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < l->all->func_cnt; i++) {
+		l->own[l->group_of[i]] += (double)l->all->funcs[i].own_ns;
+		calls[l->group_of[i]] += l->all->funcs[i].calls;
+	}
+	for (uint32_t g = 0; g < l->group_cnt; g++)
+		l->own[g] /= calls[g] ? (double)calls[g] : 1;
+	free(calls);
+	return 0;
 }
 
 static int relate_init(struct relate *l, const struct query_result *r)
@@ -45,15 +67,17 @@ static int relate_init(struct relate *l, const struct query_result *r)
 	l->target = l->group_of[r->func];
 	l->callers = calloc(l->group_cnt + 1ull, sizeof(*l->callers));
 	l->callees = calloc(l->group_cnt + 1ull, sizeof(*l->callees));
-	return l->callers && l->callees ? 0 : -ENOMEM;
+	return l->callers && l->callees ? own_of_calls(l) : -ENOMEM;
 }
 
-static void add(struct query_edge *edge, uint32_t func, const struct agg_stack *s, bool outermost)
+static void add(const struct relate *l, struct query_edge *edge, const struct agg_stack *s,
+		uint32_t func, bool outermost)
 {
 	edge->func = func;
 	edge->calls += s->calls;
 	edge->self_ns += s->self_ns;
 	edge->total_ns += outermost ? s->total_ns : 0;
+	edge->own_ns += (uint64_t)((double)s->calls * l->own[l->group_of[s->func]]);
 }
 
 static void relate(struct relate *l)
@@ -71,12 +95,12 @@ static void relate(struct relate *l)
 		outside = l->inside[s->parent];
 		l->inside[i] = outside;
 		if (caller != AGG_NONE && l->group_of[caller] == l->target)
-			add(&l->callees[l->group_of[s->func]], s->func, s, outside == 1);
+			add(l, &l->callees[l->group_of[s->func]], s, s->func, outside == 1);
 		if (l->group_of[s->func] != l->target)
 			continue;
 		l->inside[i]++;
-		add(&l->callers[caller == AGG_NONE ? l->group_cnt : l->group_of[caller]], caller, s,
-		    !outside);
+		add(l, &l->callers[caller == AGG_NONE ? l->group_cnt : l->group_of[caller]], s,
+		    caller, !outside);
 	}
 }
 
@@ -117,6 +141,7 @@ int query_relate(struct query_result *r)
 		r->calls += r->callers.edges[i].calls;
 		r->self_ns += r->callers.edges[i].self_ns;
 		r->total_ns += r->callers.edges[i].total_ns;
+		r->own_ns += r->callers.edges[i].own_ns;
 	}
 	return 0;
 }
