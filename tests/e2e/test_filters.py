@@ -357,6 +357,20 @@ def test_losses_are_exact_under_a_filter(name, tmp_path):
     assert {e["file"] for e in seen.events if "file" in e} == {str(program)}
 
 
+@pytest.mark.parametrize("options, said", [
+    (["--thread", "nobody"], "no thread that ran is called nobody"),
+    (["--thread", "nobody", "--include", "no.such"], "no thread that ran is called nobody"),
+    (["--include", "no.such"], "no code that ran is what --include and --exclude leave"),
+    (["--exclude", "*"], "no code that ran is what --include and --exclude leave"),
+    (["--root", "app:nothing"], "no function that ran is called app:nothing")])
+def test_nothing_is_recorded_and_why_is_said(options, said, tmp_path):
+    seen, done = traced(lib.pick("3.12")[0], tmp_path, *options)
+    assert not seen.whole().events and "pyebpf: warning: %s\n" % said in lib.text(done.stderr)
+    if "--include" in options and "--thread" not in options:
+        seen, done = traced(lib.pick("3.12")[0], tmp_path, *options, engine=("--engine", "inline"))
+        assert not seen.whole().events and "pyebpf: warning: %s\n" % said in lib.text(done.stderr)
+
+
 @pytest.mark.parametrize("options", [["--min-duration", "x"], ["--min-duration", "0"], ["--min-duration", "11s"],
                                      ["--thread", ""], ["--thread", "n" * 64], ["--include", ""],
                                      ["--max-depth", "5G"], ["--json"], ["--latency", "f", "--root", "g"],

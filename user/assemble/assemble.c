@@ -89,6 +89,7 @@ static int thread_add(struct assembler *a, struct asm_thread *t)
 
 	t->fresh = true;
 	t->trace.name = t->name;
+	a->threads_seen++;
 	t->process->thread_cnt++;
 	t->process->unnamed++;
 	HASH_ADD(hh, a->threads, tix, sizeof(t->tix), t);

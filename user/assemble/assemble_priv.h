@@ -126,6 +126,7 @@ struct assembler {
 	struct capw *w;
 	struct asm_process *processes;
 	struct asm_thread *threads;
+	uint64_t threads_seen; /* in all */
 	uint32_t idle_cnt; /* of them with `idle` */
 	struct asm_thread *last; /* of the record before */
 	struct asm_names names;

@@ -31,7 +31,6 @@ struct hidden_code {
 struct asm_filter {
 	struct assembler_filter how;
 	struct func_spec function; /* of root or only */
-	uint64_t functions;
 	struct hidden_code *codes;
 	struct assembler_filtered seen;
 };
@@ -59,6 +58,7 @@ int assembler__filter(struct assembler *a, const struct assembler_filter *filter
 void assembler__filtered(const struct assembler *a, struct assembler_filtered *out)
 {
 	*out = a->filter ? a->filter->seen : (struct assembler_filtered){ 0 };
+	out->threads = a->threads_seen;
 }
 
 static bool any_meant(const struct assembler *a, const char *const *globs, size_t cnt,
@@ -70,16 +70,11 @@ static bool any_meant(const struct assembler *a, const char *const *globs, size_
 	return false;
 }
 
-uint64_t assembler__functions(const struct assembler *a)
-{
-	return a->filter ? a->filter->functions : 0;
-}
-
 static bool is_function(struct assembler *a, const struct trace_func *func)
 {
 	bool is = asm_func_meant(a, &a->filter->function, func);
 
-	a->filter->functions += is;
+	a->filter->seen.functions += is;
 	return is;
 }
 
@@ -92,13 +87,14 @@ static bool is_taken(const struct asm_filter *f, const struct trace_func *func)
 	       !memcmp(f->function.text + f->function.len - n, func->qualname, n);
 }
 
-static bool is_kept(const struct assembler *a, const struct trace_func *func)
+static bool is_kept(struct assembler *a, const struct trace_func *func)
 {
 	const struct assembler_filter *how = &a->filter->how;
+	bool is = (!how->include_cnt || any_meant(a, how->include, how->include_cnt, func)) &&
+		  !any_meant(a, how->exclude, how->exclude_cnt, func);
 
-	if (how->include_cnt && !any_meant(a, how->include, how->include_cnt, func))
-		return false;
-	return !any_meant(a, how->exclude, how->exclude_cnt, func);
+	a->filter->seen.codes += is;
+	return is;
 }
 
 bool asm_filter_has_depth(const struct assembler *a)

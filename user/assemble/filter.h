@@ -38,10 +38,13 @@ struct assembler_filter {
  */
 int assembler__filter(struct assembler *a, const struct assembler_filter *filter);
 
-/* What came and was not kept; what the source held back is not in it. */
+/* What came and was not kept; what the source held back is not in it. And what there was to be kept, so far. */
 struct assembler_filtered {
 	uint64_t calls; /* entries: calls, resumptions and throws */
 	uint64_t events; /* with the exits */
+	uint64_t threads; /* of the names that are asked for */
+	uint64_t codes; /* code objects that include and exclude leave, but the function of root */
+	uint64_t functions; /* code objects that are the function of root or only */
 };
 
 /* Calls that were too short: they came, and are counted in none of the above. */
@@ -57,8 +60,5 @@ const struct assembler_folded *assembler__folded(const struct assembler *a);
 int assembler__settle(struct assembler *a, uint64_t ts_ns);
 
 void assembler__filtered(const struct assembler *a, struct assembler_filtered *out);
-
-/* assembler__functions - code objects so far that are the function of root or only. */
-uint64_t assembler__functions(const struct assembler *a);
 
 #endif

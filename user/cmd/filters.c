@@ -161,19 +161,32 @@ int filters_begin(struct session *s)
 	return assembler__filter(s->as, &f);
 }
 
+/* A file without events does not come without a reason. */
+static void say_nothing_kept(const struct filter_opts *o, const struct assembler_filtered *seen)
+{
+	char shown[300];
+
+	if (o->thread && !seen->threads)
+		log_warn("no thread that ran is called %s",
+			 text_escape(shown, sizeof(shown), o->thread, strlen(o->thread)));
+	else if (o->root && !seen->functions)
+		log_warn("no function that ran is called %s",
+			 text_escape(shown, sizeof(shown), o->root, strlen(o->root)));
+	else if (by_code(o) && !seen->codes)
+		log_warn("no code that ran is what --include and --exclude leave");
+}
+
 void filters_report(const struct filter_opts *o, const struct assembler *as, uint64_t held_back)
 {
 	const struct assembler_folded *folded = assembler__folded(as);
 	struct assembler_filtered seen;
-	char took[16], shown[300];
+	char took[16];
 
 	assembler__filtered(as, &seen);
 	if (by_code(o) || o->root || o->max_depth)
 		fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n",
 			held_back + seen.calls);
-	if (o->root && !assembler__functions(as))
-		log_warn("no function that ran is called %s",
-			 text_escape(shown, sizeof(shown), o->root, strlen(o->root)));
+	say_nothing_kept(o, &seen);
 	if (o->min_ns)
 		fprintf(stderr,
 			"folded    %" PRIu64 " short calls, %s in all, into their callers\n",
