@@ -319,6 +319,12 @@ def test_a_cut_capture(pyebpf, part):
     assert '"ev":"meta"' in pathlib.Path("x.ndjson").read_text("utf-8")
 
 
+def exit_status_in_documents(sentence):
+    """Of the part of docs/troubleshooting.md that has it."""
+    text = (pathlib.Path(__file__).parents[2] / "docs/troubleshooting.md").read_text("utf-8")
+    return int(re.findall(r"^## .*\(exit status (\d)", text[:text.index("| " + sentence)], re.M)[-1])
+
+
 def test_no_interpreter_in_a_file(pyebpf):
     pathlib.Path("bad").write_text("no ELF file", "ascii")
     ls = shutil.which("ls")
@@ -327,6 +333,7 @@ def test_no_interpreter_in_a_file(pyebpf):
                              (".", 2, r"\.: not a regular file"),
                              (ls, 4, "%s: the file holds no CPython interpreter loop" % ls)):
         assert_said(pyebpf("list", "--probes", name), code, "pyebpf list: " + what)
+    assert exit_status_in_documents("the file holds no CPython interpreter loop") == 4
 
 
 # --- commands ---
