@@ -98,7 +98,14 @@ def judge(waited, found, meta):
     short = [name for name, why in WAITS.items() if off[name, why] < 0.6 * waited[name]]
     if short:
         return "waits of %s: %s, and the program says %s" % (short, off, waited)
-    return "dropped: %s" % meta["dropped"] if any(meta["dropped"].values()) else None
+    return judge_dropped(meta["dropped"], len(found))
+
+
+def judge_dropped(dropped, found):
+    """To 6.1 a clock that ticks while another program of ours looks up a thread on that CPU gets none: counted, and rare."""
+    old = tuple(int(n) for n in os.uname().release.split(".")[:2]) < (6, 2)
+    rest = {why: n for why, n in dropped.items() if n and not (old and why == "map" and n <= 0.01 * found)}
+    return "dropped: %s" % rest if rest else None
 
 
 def main():
