@@ -143,6 +143,9 @@ static __noinline struct thread *thread_new(struct task_struct *task, u64 cookie
 	if (cfg_locate && proc->flags & PYE_PROC_EXECUTED &&
 	    (!cookie || !select_runs(task, proc, cookie, ip)))
 		return NULL;
+	/* it executed a program just when it was said to be traced: what it runs is being looked up */
+	if (cfg_sample_ns && !proc->interpreters && !proc->tstate_current)
+		return NULL;
 	t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!t) {
 		if (ip) /* an event, not a hit that only tells us something */

@@ -143,6 +143,23 @@ def test_children_are_sampled(name, tmp_path):
         assert by_pid[pid]["child"] > 0, (pid, {p: dict(c) for p, c in by_pid.items()})
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.14"))
+def test_children_that_execute_their_parents_interpreter_at_once(name, tmp_path):
+    """While their clocks are being set up: what was known of the parent's memory is not theirs any more."""
+    capture = tmp_path / "s.pyebpf"
+    with lib.started(lib.command(name) + [PROGRAMS / "runs.py", *lib.command(name)], stdin=subprocess.PIPE) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "record", "-s", "-p", target.pid, "-r", "199", "-o", capture], stderr=subprocess.PIPE) as tracer:
+            lib.wait_attached(tracer, target.pid)
+            pids = target.communicate(b"\n", timeout=60)[0].split()
+            lib.finish(tracer)
+    slept = collections.Counter()
+    for sample in Samples(capture).all:
+        if sample["stack"][-1]["name"] == "nap":
+            slept[sample["pid"]] += sample["weight_ns"]
+    assert len(pids) == 6 and all(slept[int(pid)] > 2.5e8 for pid in pids), (pids, slept)
+
+
 def test_a_running_process(tmp_path):
     """Attached in mid-run: the thread that sleeps since before is there, too."""
     with lib.started([*lib.any_python(), PROGRAMS / "attached.py"]) as target:

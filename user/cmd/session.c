@@ -79,11 +79,12 @@ static uint32_t families(const struct session *s)
 	return mask;
 }
 
-/* With -p: every target must be one that can be traced before anything is placed. */
+/* With -p: every target must be one that can be traced before anything is placed. What they execute mostly runs in the
+ * same files, and then is found at once. */
 static int find_targets(struct session *s, struct err *e)
 {
-	auto_fn(interp_cache__freep) struct interp_cache *cache = NULL;
-	int err = interp_cache__new(&cache);
+	struct interp_cache **cache = &s->execs.cache;
+	int err = interp_cache__new(cache);
 
 	if (err)
 		return err;
@@ -94,7 +95,7 @@ static int find_targets(struct session *s, struct err *e)
 		if (!t)
 			return errno ? -errno : -PYE_ETARGET;
 		t->asked = true;
-		err = interp__find_cached(t->pid.pid, s->opts.engine, cache, &t->in, e);
+		err = interp__find_cached(t->pid.pid, s->opts.engine, *cache, &t->in, e);
 		if (err == -PYE_ENOTPYTHON) /* is one of its children? */
 			err = interp__find(t->pid.pid, s->opts.engine, &t->in, e);
 		t->has_interp = !err;
