@@ -88,8 +88,8 @@ int change_proc(struct pye_proc_change *c)
 	if (!proc || (c->pix && proc->pix != c->pix))
 		return 0;
 	if (c->moved) {
-		proc->interpreters =
-			c->interpreters; /* all that a sample needs, where it is known */
+		/* first what is enough for a sample, where it is known: a tick may come in between */
+		proc->interpreters = c->interpreters;
 		proc->tstate_current = c->tstate_current;
 		if (c->pix && *(volatile u32 *)&proc->pix != c->pix) {
 			proc->tstate_current = 0;
