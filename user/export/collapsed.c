@@ -41,7 +41,7 @@ static int collapsed__init(void *self, const struct export_opts *opts, const str
 	struct collapsed *c = self;
 	int err;
 
-	err = folding__init(&c->folding, opts, FOLDING_MERGES);
+	err = folding__init(&c->folding, opts, FOLDING_MERGES | FOLDING_STACKS);
 	err = err ? err : strpool__init(&c->labels);
 	err = err ? err : outbuf__init(&c->out, BUFFER_BYTES, out->write, out->ctx);
 	return err;

@@ -13,7 +13,8 @@ int folding__init(struct folding *f, const struct export_opts *opts, uint32_t ho
 						 .full_files = opts->full_files,
 						 .merge_threads = opts->merge_threads &&
 								  how & FOLDING_MERGES,
-						 .lines = how & FOLDING_LINES };
+						 .lines = how & FOLDING_LINES,
+						 .part = how & FOLDING_STACKS };
 
 	int err = aggregate__new(&f->agg, &agg_opts);
 
@@ -53,6 +54,8 @@ struct walk {
 	uint32_t *outer; /* its ancestor with max_frames / 2 frames; itself if it has fewer */
 	uint32_t *funcs; /* of the stack at hand, behind the number of its thread */
 	uint32_t *lines; /* of them */
+	uint32_t *stacks; /* of them */
+	uint32_t *child, *sibling; /* of each stack: the first one, the next one; 0: none */
 	struct strpool keys;
 	struct cut_stack *cuts; /* by id of keys */
 	uint32_t cut_cap;
@@ -64,8 +67,34 @@ static void walk_done(struct walk *w)
 	free(w->outer);
 	free(w->funcs);
 	free(w->lines);
+	free(w->stacks);
+	free(w->child);
+	free(w->sibling);
 	free(w->cuts);
 	strpool__done(&w->keys);
+}
+
+/* Parents come before their children: no child is stack 0. */
+static void link_children(struct walk *w)
+{
+	for (uint32_t i = w->r->stack_cnt; i-- > 0;) {
+		uint32_t parent = w->r->stacks[i].parent;
+
+		if (parent == AGG_NONE)
+			continue;
+		w->sibling[i] = w->child[parent];
+		w->child[parent] = i;
+	}
+}
+
+/* The stack after @i in the tree below a root; AGG_NONE at its end. */
+static uint32_t next_of(const struct walk *w, uint32_t i)
+{
+	if (w->child[i])
+		return w->child[i];
+	while (i != AGG_NONE && !w->sibling[i])
+		i = w->r->stacks[i].parent;
+	return i == AGG_NONE ? i : w->sibling[i];
 }
 
 static int walk_init(struct walk *w, const struct agg_result *r, uint32_t max_frames)
@@ -75,8 +104,13 @@ static int walk_init(struct walk *w, const struct agg_result *r, uint32_t max_fr
 	w->outer = malloc((r->stack_cnt + 1ull) * sizeof(*w->outer));
 	w->funcs = malloc((max_frames + 1ull) * sizeof(*w->funcs));
 	w->lines = malloc((max_frames + 1ull) * sizeof(*w->lines));
-	if (!w->depth || !w->outer || !w->funcs || !w->lines)
+	w->stacks = malloc((max_frames + 1ull) * sizeof(*w->stacks));
+	w->child = calloc(r->stack_cnt + 1ull, sizeof(*w->child));
+	w->sibling = calloc(r->stack_cnt + 1ull, sizeof(*w->sibling));
+	if (!w->depth || !w->outer || !w->funcs || !w->lines || !w->stacks || !w->child ||
+	    !w->sibling)
 		return -ENOMEM;
+	link_children(w);
 	for (uint32_t i = 0; i < r->stack_cnt; i++) {
 		uint32_t parent = r->stacks[i].parent;
 
@@ -95,13 +129,15 @@ static void copy_frames(const struct walk *w, uint32_t stack, uint32_t cnt, uint
 	}
 }
 
-static void copy_lines(const struct walk *w, uint32_t i, struct folded_stack *stack)
+static void copy_places(const struct walk *w, uint32_t i, struct folded_stack *stack)
 {
-	if (!w->r->stack_lines)
-		return;
-	stack->lines = w->lines;
-	for (uint32_t at = stack->func_cnt; at-- > 0; i = w->r->stacks[i].parent)
-		w->lines[at] = w->r->stack_lines[i];
+	stack->stacks = w->stacks;
+	stack->lines = w->r->stack_lines ? w->lines : NULL;
+	for (uint32_t at = stack->func_cnt; at-- > 0; i = w->r->stacks[i].parent) {
+		w->stacks[at] = i;
+		if (stack->lines)
+			w->lines[at] = w->r->stack_lines[i];
+	}
 }
 
 static int add_cut(struct walk *w, const struct agg_stack *s)
@@ -145,13 +181,27 @@ static int visit(struct walk *w, uint32_t i, int (*fn)(void *, const struct fold
 
 	if (w->depth[i] <= w->max_frames) {
 		copy_frames(w, i, w->depth[i], funcs + w->depth[i]);
-		copy_lines(w, i, &stack);
+		copy_places(w, i, &stack);
 		return fn(ctx, &stack);
 	}
 	copy_frames(w, w->outer[i], outer, funcs + outer);
 	funcs[outer] = FOLDING_CUT;
 	copy_frames(w, i, w->max_frames - outer - 1, funcs + w->max_frames);
 	return add_cut(w, s);
+}
+
+static int visit_tree(struct walk *w, uint32_t root, int (*fn)(void *, const struct folded_stack *),
+		      void *ctx)
+{
+	int err = 0;
+
+	for (uint32_t i = root; i != AGG_NONE && !err; i = next_of(w, i)) {
+		const struct agg_stack *s = &w->r->stacks[i];
+
+		if (s->func != AGG_NONE && (s->calls || s->self_ns))
+			err = visit(w, i, fn, ctx);
+	}
+	return err;
 }
 
 static int visit_cuts(struct walk *w, int (*fn)(void *, const struct folded_stack *), void *ctx)
@@ -179,9 +229,9 @@ int folding_each(const struct agg_result *r, uint32_t max_frames,
 	auto_fn(walk_done) struct walk w;
 	int err = walk_init(&w, r, max_frames);
 
-	for (uint32_t i = 0; i < r->stack_cnt && !err; i++) {
-		if (r->stacks[i].func != AGG_NONE && (r->stacks[i].calls || r->stacks[i].self_ns))
-			err = visit(&w, i, fn, ctx);
+	for (uint32_t root = 0; root < r->stack_cnt && !err; root++) {
+		if (r->stacks[root].parent == AGG_NONE)
+			err = visit_tree(&w, root, fn, ctx);
 	}
 	return err ? err : visit_cuts(&w, fn, ctx);
 }

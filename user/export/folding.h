@@ -24,6 +24,7 @@ struct folding {
 
 #define FOLDING_LINES  1u /* stacks of samples are told apart by their lines, too */
 #define FOLDING_MERGES 2u /* the threads of a process can be one, if the options say so */
+#define FOLDING_STACKS 4u /* of stacks alone: functions need no total time */
 
 /* @how: FOLDING_* */
 int folding__init(struct folding *f, const struct export_opts *opts, uint32_t how);
@@ -41,13 +42,14 @@ int folding_end(void *self, const struct trace_totals *totals);
 struct folded_stack {
 	const uint32_t *funcs; /* indexes, or FOLDING_CUT; the outermost frame first; borrowed */
 	const uint32_t *lines; /* of them, 0: not known; NULL: not told apart by line, or cut */
+	const uint32_t *stacks; /* index of the stack that ends at each of them; NULL: cut */
 	uint32_t func_cnt;
 	uint32_t thread;
 	uint64_t calls, self_ns, off_ns; /* as in struct agg_stack */
 };
 
 /**
- * folding_each - the stacks that have calls or self time
+ * folding_each - the stacks that have calls or self time; after each one those above it
  * @max_frames: >= 3; of deeper stacks the outermost and the innermost frames are kept, half each, with
  *              FOLDING_CUT between; those that are then equal are one. Recursion n deep would
  *              otherwise need n * n / 2 frames.

@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/idmap.h"
 #include "base/pprof_fields.h"
 #include "base/text.h"
 #include "export/folding.h"
 #include "export/gzip.h"
+#include "export/pprof_places.h"
 #include "export/proto.h"
 #include "export/summary.h"
 
@@ -41,13 +41,9 @@ struct pprof {
 	struct outbuf out;
 	struct proto proto;
 	struct strpool strings; /* of the profile, by id */
-	struct strpool functions; /* what tells functions apart; the id is the function's */
 	struct strpool mappings; /* files of native code; the id is the mapping's less OWN_MAPPING */
-	struct idmap locations; /* function, line -> location */
-	uint32_t location_cnt;
+	struct pprof_places places;
 	uint32_t at[MAX_FRAMES]; /* locations of the stack at hand, innermost first */
-	/* by index of the aggregate; 0: not used so far. A location: with the function's own line. */
-	uint32_t *function_of, *location_of;
 	struct labels *labels; /* by index of a thread; NULL: not used so far */
 	uint32_t thread_cnt;
 	uint32_t cut_function; /* of [truncated] */
@@ -65,11 +61,8 @@ static void pprof__done(void *self)
 	outbuf__done(&p->out);
 	proto__done(&p->proto);
 	strpool__done(&p->strings);
-	strpool__done(&p->functions);
-	idmap__done(&p->locations);
 	strpool__done(&p->mappings);
-	free(p->function_of);
-	free(p->location_of);
+	pprof_places__done(&p->places);
 	for (uint32_t i = 0; i < p->thread_cnt; i++)
 		free(p->labels[i].data);
 	free(p->labels);
@@ -82,9 +75,8 @@ static int pprof__init(void *self, const struct export_opts *opts, const struct 
 
 	p->to = out;
 	p->comments = opts->comments;
-	err = folding__init(&p->folding, opts, FOLDING_LINES);
+	err = folding__init(&p->folding, opts, FOLDING_LINES | FOLDING_STACKS);
 	err = err ? err : strpool__init(&p->strings);
-	err = err ? err : strpool__init(&p->functions);
 	err = err ? err : strpool__init(&p->mappings);
 	return err;
 }
@@ -223,20 +215,12 @@ static void put_function(struct pprof *p, uint64_t id, uint32_t name, uint32_t s
 	proto__close(proto, mark);
 }
 
-/* Id of a location, which is written at its first use, before the sample. */
-static uint32_t location_id(struct pprof *p, uint32_t mapping, uint32_t function, uint32_t line)
+static void put_location(struct pprof *p, uint64_t id, uint32_t mapping, uint32_t function,
+			 uint32_t line)
 {
-	uint64_t key = (uint64_t)function << 32 | line;
 	struct proto *proto = &p->proto;
-	uint32_t id = idmap__find(&p->locations, key);
-	size_t mark, inner;
+	size_t mark = proto__open(proto, PROFILE_LOCATION), inner;
 
-	if (id != IDMAP_NONE)
-		return id;
-	id = ++p->location_cnt;
-	if (idmap__set(&p->locations, key, id))
-		proto->err = -ENOMEM;
-	mark = proto__open(proto, PROFILE_LOCATION);
 	proto__u64(proto, LOCATION_ID, id);
 	proto__u64(proto, LOCATION_MAPPING_ID, mapping);
 	inner = proto__open(proto, LOCATION_LINE);
@@ -244,59 +228,68 @@ static uint32_t location_id(struct pprof *p, uint32_t mapping, uint32_t function
 	proto__u64(proto, LINE_LINE, line);
 	proto__close(proto, inner);
 	proto__close(proto, mark);
-	return id;
 }
 
-/* pprof takes a name that equals the system name for C++ and strips what is in <>. */
-static uint32_t system_name_id(struct pprof *p, const char *file, const char *qualname)
+/*
+ * Of Python there is no name but one. pprof takes one that equals the system name for C++ and strips what
+ * is in <>; of native code that is right, and its mapping tells the file.
+ */
+static int put_functions(struct pprof *p, const struct agg_result *r)
 {
-	size_t size = strlen(file) + strlen(qualname) + 2;
-	auto_free char *text = malloc(size);
+	int err = 0;
 
-	if (!text) {
-		p->proto.err = -ENOMEM;
-		return 0;
+	for (uint32_t i = 0; i < p->places.function_cnt && !err; i++) {
+		const struct agg_func *f = &r->funcs[p->places.functions[i].func];
+		uint32_t name = string_id(p, strpool__get(&r->strings, f->qualname));
+
+		if (f->kind == FUNC_PYTHON)
+			put_function(p, i + 1ull, name, 0,
+				     string_id(p, strpool__get(&r->strings, f->file)), f->line);
+		else
+			put_function(p, i + 1ull, name, name, 0, 0);
+		err = proto__flush(&p->proto, &p->out);
 	}
-	snprintf(text, size, "%s:%s", file, qualname);
-	return string_id(p, text);
+	return err;
 }
 
-/* Id of the pprof function, which is written at its first use, before the sample. */
-static uint32_t function_id(struct pprof *p, const struct agg_result *r, uint32_t index)
+static int put_locations(struct pprof *p, const struct agg_result *r)
 {
-	const struct agg_func *f = &r->funcs[index];
-	const uint32_t key[4] = { f->qualname, f->file, f->line, f->name };
-	uint32_t before = p->functions.cnt, id = 0, system_name, name;
+	int err = 0;
 
-	if (p->function_of[index])
-		return p->function_of[index];
-	if (strpool__add(&p->functions, (const char *)key, sizeof(key), &id))
-		p->proto.err = -ENOMEM;
-	p->function_of[index] = id;
-	if (id < before)
-		return id;
-	name = string_id(p, strpool__get(&r->strings, f->qualname));
-	if (f->kind != FUNC_PYTHON) { /* the mapping tells the file; C++ is C++ */
-		put_function(p, id, name, name, 0, 0);
-		return id;
+	for (uint32_t i = 0; i < p->places.location_cnt && !err; i++) {
+		const struct pprof_location *l = &p->places.locations[i];
+		uint32_t func = p->places.functions[l->function - 1].func;
+
+		put_location(p, i + 1ull, mapping_id(p, r, &r->funcs[func]), l->function, l->line);
+		err = proto__flush(&p->proto, &p->out);
 	}
-	system_name = system_name_id(p, strpool__get(&r->strings, f->short_file),
-				     strpool__get(&r->strings, f->qualname));
-	put_function(p, id, name, system_name, string_id(p, strpool__get(&r->strings, f->file)),
-		     f->line);
-	return id;
+	return err;
 }
 
 static uint32_t cut_function(struct pprof *p)
 {
-	uint32_t id = 0;
+	if (!p->cut_function) {
+		p->cut_function = p->places.function_cnt + 1;
+		put_function(p, p->cut_function, string_id(p, "[truncated]"), 0, 0, 0);
+	}
+	return p->cut_function;
+}
 
-	if (p->cut_function)
-		return p->cut_function;
-	if (strpool__add(&p->functions, "cut", 3, &id))
+/* Location of a frame of a stack that was cut: the function's own. One that is new is written at once. */
+static uint32_t locate(struct pprof *p, const struct agg_result *r, uint32_t func)
+{
+	uint32_t before = p->places.location_cnt, mapping = OWN_MAPPING, function, id;
+	uint32_t line = func == FOLDING_CUT ? 0 : r->funcs[func].line;
+
+	function = func == FOLDING_CUT ? cut_function(p) : p->places.function_of[func];
+	id = pprof_places__location(&p->places, function, line);
+	if (!id)
 		p->proto.err = -ENOMEM;
-	p->cut_function = id;
-	put_function(p, id, string_id(p, "[truncated]"), string_id(p, ":[truncated]"), 0, 0);
+	if (id <= before)
+		return id;
+	if (func != FOLDING_CUT)
+		mapping = mapping_id(p, r, &r->funcs[func]);
+	put_location(p, id, mapping, function, line);
 	return id;
 }
 
@@ -333,22 +326,6 @@ static void put_labels(struct pprof *p, const struct agg_result *r, uint32_t ind
 	proto__raw(&p->proto, labels->data, labels->len);
 }
 
-/* The location of a frame: @line, or 0 for the function's own. */
-static uint32_t locate(struct pprof *p, const struct agg_result *r, uint32_t func, uint32_t line)
-{
-	uint32_t id;
-
-	if (func == FOLDING_CUT)
-		return location_id(p, OWN_MAPPING, cut_function(p), 0);
-	if (!line && p->location_of[func])
-		return p->location_of[func];
-	id = location_id(p, mapping_id(p, r, &r->funcs[func]), function_id(p, r, func),
-			 line ? line : r->funcs[func].line);
-	if (!line)
-		p->location_of[func] = id;
-	return id;
-}
-
 static int put_sample(void *ctx, const struct folded_stack *stack)
 {
 	struct pprof *p = ctx;
@@ -357,8 +334,9 @@ static int put_sample(void *ctx, const struct folded_stack *stack)
 	size_t mark, inner;
 
 	for (uint32_t i = 0; i < stack->func_cnt; i++)
-		p->at[stack->func_cnt - 1 - i] =
-			locate(p, r, stack->funcs[i], stack->lines ? stack->lines[i] : 0);
+		p->at[stack->func_cnt - 1 - i] = stack->stacks
+							 ? p->places.location_of[stack->stacks[i]]
+							 : locate(p, r, stack->funcs[i]);
 	mark = proto__open(proto, PROFILE_SAMPLE);
 	inner = proto__open(proto, SAMPLE_LOCATION_ID);
 	proto__varints(proto, p->at, stack->func_cnt);
@@ -405,10 +383,11 @@ static int on_end(void *self, const struct trace_totals *totals)
 	err = err ? err : open_out(p, r);
 	if (err)
 		return err;
-	p->function_of = calloc(r->func_cnt + 1ull, sizeof(*p->function_of));
-	p->location_of = calloc(r->func_cnt + 1ull, sizeof(*p->location_of));
+	err = pprof_places__gather(&p->places, r);
+	if (err)
+		return err;
 	p->labels = calloc(r->thread_cnt + 1ull, sizeof(*p->labels));
-	if (!p->function_of || !p->location_of || !p->labels)
+	if (!p->labels)
 		return -ENOMEM;
 	p->thread_cnt = r->thread_cnt;
 	p->pid = string_id(p, "pid");
@@ -417,7 +396,9 @@ static int on_end(void *self, const struct trace_totals *totals)
 	p->thread = string_id(p, "thread");
 	put_head(p, r);
 	put_comments(p, r);
-	err = folding_each(r, MAX_FRAMES, put_sample, p);
+	err = put_functions(p, r);
+	err = err ? err : put_locations(p, r);
+	err = err ? err : folding_each(r, MAX_FRAMES, put_sample, p);
 	err = err ? err : proto__flush(&p->proto, &p->out);
 	err = err ? err : put_strings(p);
 	return err ? err : gzip_front_end(p->gzip, &p->out);
