@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of processes that are not named: of a whole machine, of a name, a cgroup, a container; those that come later, from
 their first moment. Each test has a machine of its own (machine.py)."""
+import ast
 import collections
 import contextlib
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -71,6 +74,36 @@ def test_a_prefork_server(tmp_path):
         by_pid[sample["pid"]].add(tuple(names))
     assert len(pids) == 12 and set(by_pid) - {pid} == pids
     assert all(("<module>", "worker", "work") in by_pid[p] for p in pids), by_pid
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+@machine.alone
+def test_workers_that_end_before_they_are_looked_at(name, tmp_path):
+    """Nobody can read their memory any more. What the one that forked them was known to have before, has its name; what they
+    made themselves has none, and never that of what lies there in the other one."""
+    given = machine.private(name, tmp_path)
+    rounds = []
+    with lib.started(given[0] + [PROGRAMS / "replaced.py"], env=given[1], stdin=subprocess.PIPE) as server:
+        pid_of(server)
+        with recording(tmp_path / "a.pyebpf", "-a", "-r", "1999") as tracer:
+            for _ in range(4):
+                tracer.send_signal(signal.SIGSTOP)
+                server.stdin.write(b"\n")
+                server.stdin.flush()
+                rounds.append(ast.literal_eval(lib.text(server.stdout.readline())))
+                tracer.send_signal(signal.SIGCONT)
+                time.sleep(1)
+        wake(server)
+    tops = collections.defaultdict(set)
+    for sample in Samples(tmp_path / "a.pyebpf").all:
+        files = [f["file"] for f in sample["stack"]]
+        if len(files) > 2 and files[-2] == str(PROGRAMS / "replaced.py") or files[-1].startswith("/made/"):
+            tops[sample["pid"]].add(sample["stack"][-1]["name"])
+    for pids in rounds[2:]:
+        assert [tops[pid] for pid in pids["inherited"]] == [{"inherited"}], (rounds, tops)
+    for pids in rounds:
+        for how in ("freed", "since"):
+            assert [tops[pid] - {"made_anew", "[unreadable code object]"} for pid in pids[how]] == [set()], (how, rounds, tops)
 
 
 @machine.alone

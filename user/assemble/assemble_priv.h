@@ -24,6 +24,9 @@ struct asm_process {
 	bool known; /* false: seen in a record before anybody defined it */
 	bool late; /* ran untraced at first */
 	bool deaths_told;
+	uint32_t forked_from; /* pix of who made it, with what that one had; 0: none, or not known */
+	uint64_t forked_ns,
+		forked_suspected; /* when, and assembler__suspect() was called so often */
 	bool frames_refused; /* an entry can be taken back by the next record (to 3.10) */
 	struct pye_pylayout layout;
 	struct proc_mem mem;
@@ -160,6 +163,8 @@ struct assembler {
 /* asm_process_get - a process by its number, made if it is new; NULL: no memory.
  * @pid: 0 = not known yet */
 struct asm_process *asm_process_get(struct assembler *a, uint32_t pix, uint32_t pid);
+/* asm_process_find - the same, of those that are known; NULL: none */
+struct asm_process *asm_process_find(const struct assembler *a, uint32_t pix);
 void asm_processes_free(struct assembler *a);
 
 /* asm_enter - a frame is entered or found: into the capture, and onto the thread's stack

@@ -133,7 +133,8 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 int assembler__fork(struct assembler *a, const struct assembler_child *child)
 {
 	struct assembler_process new;
-	struct asm_process *p;
+	struct asm_process *p, *made;
+	int err;
 
 	HASH_FIND(hh, a->processes, &child->from, sizeof(child->from), p);
 	if (!p)
@@ -148,7 +149,14 @@ int assembler__fork(struct assembler *a, const struct assembler_child *child)
 	new.trace.pid = (uint32_t)child->pid;
 	new.trace.start_ns = child->ts_ns;
 	new.trace.end_ns = 0;
-	return assembler__process(a, &new);
+	err = assembler__process(a, &new);
+	HASH_FIND(hh, a->processes, &child->pix, sizeof(child->pix), made);
+	if (made && made->pid != p->pid) { /* else it is what that one has executed */
+		made->forked_from = child->from;
+		made->forked_ns = child->ts_ns;
+		made->forked_suspected = a->suspected;
+	}
+	return err;
 }
 
 static int by_number(const void *a, const void *b)
@@ -212,7 +220,7 @@ void asm_process_gone(struct assembler *a, uint32_t pix, uint32_t code)
 		p->gone[p->gone_cnt++] = code;
 }
 
-static struct asm_process *process_find(const struct assembler *a, uint32_t pix)
+struct asm_process *asm_process_find(const struct assembler *a, uint32_t pix)
 {
 	struct asm_process *p;
 
@@ -222,7 +230,7 @@ static struct asm_process *process_find(const struct assembler *a, uint32_t pix)
 
 void assembler__off(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 {
-	struct asm_process *p = process_find(a, pix);
+	struct asm_process *p = asm_process_find(a, pix);
 
 	if (p)
 		p->off_ns = ts_ns;
@@ -230,7 +238,7 @@ void assembler__off(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 
 int assembler__on(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 {
-	struct asm_process *p = process_find(a, pix);
+	struct asm_process *p = asm_process_find(a, pix);
 	struct asm_thread *t, *next;
 	int err = 0;
 
@@ -259,7 +267,7 @@ static void process_free(struct assembler *a, struct asm_process *p)
 
 void assembler__process_end(struct assembler *a, uint32_t pix, uint64_t ts_ns)
 {
-	struct asm_process *p = process_find(a, pix);
+	struct asm_process *p = asm_process_find(a, pix);
 
 	if (!p)
 		return;

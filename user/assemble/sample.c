@@ -168,7 +168,9 @@ static bool same(const struct asm_code_mark *x, const struct asm_code_mark *y)
 	       x->line == y->line && x->flags == y->flags;
 }
 
-static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uint64_t address)
+/* @from: whose memory is read */
+static struct asm_code *code_new(struct assembler *a, struct asm_process *p,
+				 const struct asm_process *from, uint64_t address)
 {
 	auto_free struct code_names *names = malloc(sizeof(*names));
 	struct asm_code *c = calloc(1, sizeof(*c));
@@ -176,8 +178,8 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 	struct asm_code_mark after;
 	struct trace_func func;
 
-	if (!c || !names || read_mark(p, address, &c->mark) ||
-	    code_read(&p->mem, &p->layout, address, names) || read_mark(p, address, &after) ||
+	if (!c || !names || read_mark(from, address, &c->mark) ||
+	    code_read(&from->mem, &p->layout, address, names) || read_mark(from, address, &after) ||
 	    !same(&c->mark, &after))
 		goto unreadable;
 	func = (struct trace_func){ .line = (uint32_t)names->firstlineno,
@@ -191,7 +193,7 @@ static struct asm_code *code_new(struct assembler *a, struct asm_process *p, uin
 	c->func = func.id;
 	c->hidden = names->flags & p->layout.co_hidden;
 	c->role = lock_role_of(names->filename, names->name);
-	linetable__read(&c->lines, &p->mem, &p->layout, address);
+	linetable__read(&c->lines, &from->mem, &p->layout, address);
 	a->codes_read++;
 	return c;
 unreadable:
@@ -307,9 +309,15 @@ static void set_checked(const struct assembler *a, struct asm_code *c, uint64_t 
 	c->suspected = a->suspected;
 }
 
-/* The code object that lies at an address; NULL: not readable. */
-static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address,
-				 uint64_t ts_ns)
+static void drop(struct assembler *a, struct asm_process *p, struct asm_code *c)
+{
+	asm_retire(a, p->pix, c->func);
+	code_free(c);
+}
+
+/* The code object that lies at an address of a process, by what that one shows; NULL: not readable. */
+static struct asm_code *code_of(struct assembler *a, struct asm_process *p, uint64_t address,
+				uint64_t ts_ns)
 {
 	struct asm_codes *codes = &p->codes_sampled;
 	struct asm_code *c, *now, *dead;
@@ -319,7 +327,7 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 	if (c)
 		return define_dead(a, p, c) ? NULL : c;
 	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
-	if (!p->mem_open || (c && is_checked(a, p, c, ts_ns)))
+	if (c && (!p->mem_open || is_checked(a, p, c, ts_ns)))
 		return c;
 	if (c) {
 		set_checked(a, c, ts_ns);
@@ -328,15 +336,13 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 	}
 	if (!c && HASH_COUNT(codes->by_address) >= CODES_MAX)
 		forget_living(codes);
-	now = code_new(a, p, address);
+	now = p->mem_open ? code_new(a, p, p, address) : NULL;
 	/* what was read may have come there after the sample */
 	hear_of_deaths(a);
 	dead = dead_at(codes, address, ts_ns);
 	if (dead) {
-		if (now) {
-			asm_retire(a, p->pix, now->func);
-			code_free(now);
-		}
+		if (now)
+			drop(a, p, now);
 		return define_dead(a, p, dead) ? NULL : dead;
 	}
 	HASH_FIND(hh, codes->by_address, &address, sizeof(address), c);
@@ -344,13 +350,51 @@ static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uin
 	if (!now)
 		return c;
 	if (c) {
-		asm_retire(a, p->pix, c->func);
 		HASH_DEL(codes->by_address, c);
-		code_free(c);
+		drop(a, p, c);
 	}
 	HASH_ADD(hh, codes->by_address, address, sizeof(now->address), now);
 	set_checked(a, now, ts_ns);
 	return now;
+}
+
+/*
+ * Of a process that ended before it could be read: what it was forked with, if its maker has it still. When that came
+ * to be there is not known, so it has to have been read before the fork; what was not is read for those that are
+ * forked from now on.
+ */
+static struct asm_code *code_inherited(struct assembler *a, struct asm_process *p, uint64_t address)
+{
+	struct asm_process *from = asm_process_find(a, p->forked_from);
+	struct asm_code *c, *theirs = NULL, *dead = NULL;
+
+	if (!from || !from->mem_open || !from->deaths_told || p->forked_suspected != a->suspected)
+		return NULL;
+	if (p->codes_sampled.dead)
+		HASH_FIND(hh, p->codes_sampled.dead, &address, sizeof(address), dead);
+	if (dead) /* and another one came to lie there */
+		return NULL;
+	theirs = code_of(a, from, address, now_ns());
+	if (!theirs || theirs->read_ns >= p->forked_ns)
+		return NULL;
+	c = code_new(a, p, from, address);
+	hear_of_deaths(a);
+	HASH_FIND(hh, from->codes_sampled.by_address, &address, sizeof(address), theirs);
+	if (c && theirs && theirs->read_ns < p->forked_ns && same(&c->mark, &theirs->mark)) {
+		HASH_ADD(hh, p->codes_sampled.by_address, address, sizeof(c->address), c);
+		return c;
+	}
+	if (c)
+		drop(a, p, c);
+	return NULL;
+}
+
+static struct asm_code *code_get(struct assembler *a, struct asm_process *p, uint64_t address,
+				 uint64_t ts_ns)
+{
+	struct asm_code *c = code_of(a, p, address, ts_ns);
+
+	return c ? c : code_inherited(a, p, address);
 }
 
 static uint32_t line_of(struct asm_code *c, const struct pye_pylayout *l, uint64_t instr)
