@@ -286,6 +286,28 @@ static void test_ring__ends_that_are_missing(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* Nor was one that came before its stack was read: the thread stood still behind it, with the frame still on top. */
+static void test_ring__an_end_before_the_first_event(void **state)
+{
+	const struct cap_inline_frame frames[] = { { .frame = OUTER }, { .frame = OUTER + 0x100 } };
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	begin(14);
+	assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), frames, 2), 0);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER + 0x200, OUTER);
+	at = put_record(at, IL_RETURN, OUTER + 0x200, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	assert_int_equal(read_events(seqs, &walks), 3);
+	assert_int_equal(seqs[2], 2);
+	assert_int_equal(walks, 1);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* A frame at no address is none: were it taken for the top of an empty stack, that would have less than nothing. */
 static void test_ring__a_frame_that_is_none(void **state)
 {
@@ -388,6 +410,7 @@ int main(void)
 		cmocka_unit_test(test_ring__at_end),
 		cmocka_unit_test(test_ring__an_end_of_nothing),
 		cmocka_unit_test(test_ring__ends_that_are_missing),
+		cmocka_unit_test(test_ring__an_end_before_the_first_event),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__what_a_closed_frame_holds),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),

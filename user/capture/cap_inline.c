@@ -125,6 +125,7 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 	}
 	t->read_at = c->e->remote.stops + 1;
 	free(t->stack.frames);
+	t->read_now = true;
 	t->resynced = t->need_walk;
 	t->stack = stack;
 	return 0;

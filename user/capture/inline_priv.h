@@ -24,7 +24,8 @@ struct track {
 	uint32_t tix, seq;
 	bool announced;
 	bool need_walk; /* the capture does not know the stack: it goes before the next event */
-	bool resynced; /* its stack was read between two events, perhaps in the middle of one */
+	bool read_now; /* its stack was read, perhaps in the middle of an event, and none has come since */
+	bool resynced; /* so it was, and the capture does not know it */
 	uint32_t reason; /* enum pye_walk_reason */
 	uint32_t read_at; /* the last stop at which its stack was read, counted from 1 */
 	uint64_t last_ns;

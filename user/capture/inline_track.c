@@ -97,7 +97,7 @@ static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
 	if (ts < t->last_ns)
 		ts = t->last_ns; /* the clock was adjusted */
 	t->last_ns = ts;
-	t->resynced = false;
+	t->read_now = t->resynced = false;
 	if (!t->announced)
 		announce(c, t, ts);
 	if (t->need_walk)
@@ -311,7 +311,7 @@ static void lose_ends(struct cap_inline *c, struct track *t, uint32_t cnt)
 	if (!gone)
 		return;
 	/* to 3.11 no call is replaced: what comes here ran, in a trace function, before its caller had shown itself */
-	if (!t->resynced && c->e->in->layout.minor > 11) {
+	if (!t->read_now && c->e->in->layout.minor > 11) {
 		c->unmatched += gone;
 		t->seq += gone;
 	}
@@ -424,9 +424,9 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
  */
 static void lose_end(struct cap_inline *c, struct track *t)
 {
-	c->unmatched += !t->resynced;
+	c->unmatched += !t->read_now;
 	t->seq++;
-	t->resynced = false;
+	t->read_now = t->resynced = false;
 	unknown_now(t, PYE_WALK_UNKNOWN);
 }
 
