@@ -51,6 +51,10 @@ def test_good(tmp_path):
     ("window: 10s\nwindow: 20s\n", "line 2: window a second time, after line 1"),
     ("relabel_configs:\n  - regex: '('\n", "line 2: the expression: "),
     ("\"\\e[31m\": 1\n", "line 1: \\x1b[31m is no setting"),
+    ("rate: 19\r\nwindow: 5s\r\n", "line 2: window: 10s to 5m, whole seconds"),
+    ("max_cpu: 0\n", "line 1: max_cpu: 1 to 100"),
+    ("\nstore: ''\n", "line 2: store: want a folder"),
+    ("label: {__name__: x}\n", "line 1: __name__: no label can be called __name__"),
 ])
 def test_refused_with_the_line(tmp_path, text, said):
     done = check("--config", write(tmp_path / "agent.yaml", text))
@@ -60,12 +64,22 @@ def test_refused_with_the_line(tmp_path, text, said):
 def test_option_before_environment_before_file(tmp_path):
     """Which one is in force is seen by which one is refused."""
     file = write(tmp_path / "agent.yaml", "rate: 2000\n")
-    assert "--rate: 1 to 1000" in check("--config", file).stderr
+    assert "line 1: rate: 1 to 1000" in check("--config", file).stderr
     assert check("--config", file, PYEBPF_RATE="19").returncode == 0
     assert "--rate: 1 to 1000" in check("--config", file, PYEBPF_RATE="3000").stderr
     assert check("--config", file, "--rate", "9", PYEBPF_RATE="3000").returncode == 0
     done = check(PYEBPF_LABEL="zone=a,a-b=c")
     assert done.returncode == 2 and "the variable PYEBPF_LABEL: no label can be called a-b" in done.stderr
+
+
+def test_a_value_that_another_source_replaces(tmp_path):
+    """What it has to be is looked at when all are read, and said of where it stands."""
+    file = write(tmp_path / "agent.yaml", "window: 5s\n")
+    assert check("--config", file, PYEBPF_WINDOW="20s").returncode == 0
+    assert check("--config", file, "--window", "20s").returncode == 0
+    assert check("--config", file, "--window", "6s").stderr.startswith("pyebpf agent: --window: 10s to 5m")
+    write(file, "window: 20s\n")
+    assert check("--config", file, "--window", "6s").stderr.startswith("pyebpf agent: --window: 10s to 5m")
 
 
 def test_a_file_that_is_not_there(tmp_path):
@@ -98,16 +112,20 @@ def said(path, what):
 @lib.needs_root
 def test_rules_and_sighup(tmp_path):
     """Rules name services and leave some out; a bad file changes nothing, a good one counts from the next window on."""
-    file, store, log = write(tmp_path / "agent.yaml", RULES % "a"), tmp_path / "store", tmp_path / "log"
+    file, store, log, socket = write(tmp_path / "agent.yaml", RULES % "a"), tmp_path / "store", tmp_path / "log", tmp_path / "socket"
     programs = [tmp_path / ("agent_config_%s.py" % n) for n in ("one", "other")]
     for path in programs:
         path.write_text("while True: pass\n")
     with lib.started([*lib.any_python(), programs[0]]), lib.started([*lib.any_python(), programs[1]]), log.open("w") as out, \
-         lib.started([lib.BINARY, "agent", "--config", file, "--store", store, "--window", "10s", "-r", "99"], stderr=out) as agent:
+         lib.started([lib.BINARY, "agent", "--config", file, "--store", store, "--window", "10s", "-r", "99", "--socket", socket,
+                     "--listen", ""], stderr=out) as agent:
         lib.until(lambda: services(store), "a window", 60)
         write(file, "labell: x\n")
         agent.send_signal(signal.SIGHUP)
         lib.until(lambda: said(log, r"line 1: labell is no setting; the settings stay as they are$"), "a refusal")
+        asked = subprocess.run([lib.BINARY, "agent", "status", "--config", file, "--socket", socket], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               check=False, encoding="utf-8", timeout=60)
+        assert asked.stdout.startswith("state     running") and "labell is no setting" in asked.stderr
         write(file, "window: 30s\n" + RULES.replace("exclude", "include") % "b")
         agent.send_signal(signal.SIGHUP)
         lib.until(lambda: said(log, r"the settings were read again$"), "the new settings")

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ static int read_number(const char *text, unsigned long max, unsigned long *out)
 
 static int take_member(struct request *r, const char *name, const char *value, struct err *e)
 {
-	char shown[256];
+	char member[64], shown[256];
 	unsigned long number;
 
 	if (r->kind == REQUEST_STATUS && !strcmp(name, "format") && !strcmp(value, "json")) {
@@ -38,8 +39,9 @@ static int take_member(struct request *r, const char *name, const char *value, s
 		   !read_number(value, SECONDS_MAX, &number)) {
 		r->duration_ns = (uint64_t)number * 1000000000u;
 	} else {
+		snprintf(member, sizeof(member), "%s=%s", name, value);
 		return err_set(e, -PYE_EUSAGE, "a request cannot have %s",
-			       text_escape(shown, sizeof(shown), name, strlen(name)));
+			       text_escape(shown, sizeof(shown), member, strlen(member)));
 	}
 	return 0;
 }

@@ -75,6 +75,12 @@ static int talk(const struct agent_opts *o, const struct opt_rest *rest)
 	return hearing.error ? 1 : 0;
 }
 
+/* With one that runs; what is not said there is not needed for it, but for the socket. */
+static bool talks(const struct agent_opts *given, const struct opt_rest *rest)
+{
+	return !given->check_config && rest->operand_cnt && strcmp(rest->operands[0], "purge") != 0;
+}
+
 static int purge(const struct agent_opts *o, const struct opt_rest *rest)
 {
 	bool wait = rest->operand_cnt == 2 && !strcmp(rest->operands[1], "wait");
@@ -105,6 +111,10 @@ int cmd_agent(int argc, char **argv)
 	if (rest.command_cnt)
 		return err_exit_code(options_usage(&agent_command, "takes no command"));
 	settings = agent_settings_load(argc, argv, &given, &err, &e);
+	if (!settings && talks(&given, &rest)) {
+		log_warn("%s", e.what);
+		return talk(&given, &rest); /* the agent runs, with the settings that it had */
+	}
 	if (!settings)
 		return cmd_fail(agent_command.name, err, &e);
 	if (given.check_config)

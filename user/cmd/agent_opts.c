@@ -17,6 +17,12 @@
 #define WINDOW_MIN_NS (10 * SECOND)
 #define WINDOW_MAX_NS (300 * SECOND)
 
+/* Those with __ in front are of the rules, and of servers. */
+static bool may_be_label(const char *name)
+{
+	return label_is_name(name) && strncmp(name, SERVICE_META, strlen(SERVICE_META)) != 0;
+}
+
 /* One of the same name takes the place of the one before. */
 static int parse_label(void *field, const char *arg, struct err *e)
 {
@@ -30,8 +36,10 @@ static int parse_label(void *field, const char *arg, struct err *e)
 		return err_set(e, -PYE_EUSAGE, "want NAME=VALUE: %.60s", arg);
 	memcpy(name, arg, len);
 	name[len] = '\0';
-	if (!label_is_name(name) || strlen(equals + 1) > STORE_LABEL_MAX)
+	if (!may_be_label(name))
 		return err_set(e, -PYE_EUSAGE, "no label can be called %.60s", name);
+	if (strlen(equals + 1) > STORE_LABEL_MAX)
+		return err_set(e, -PYE_EUSAGE, "the value of the label %.60s is too long", name);
 	while (at < list->cnt && strcmp(list->names[at], name) != 0)
 		at++;
 	if (at == AGENT_LABELS_MAX)
@@ -68,7 +76,7 @@ static int parse_keep(void *field, const char *arg, struct err *e)
 	    strlen(as) > KUBE_TEXT_MAX)
 		return err_set(e, -PYE_EUSAGE, "want at most %u names, NAME or NAME=LABEL: %.60s",
 			       AGENT_LABELS_MAX, arg);
-	if (!label_is_name(as))
+	if (!may_be_label(as))
 		return err_set(e, -PYE_EUSAGE, "no label can be called %.60s: want NAME=LABEL", as);
 	snprintf(list->names[list->cnt], sizeof(list->names[0]), "%.*s", len, arg);
 	strcpy(list->as[list->cnt], as);
@@ -236,23 +244,33 @@ static const struct config_section sections[] = {
 	{ 0 },
 };
 
-static int check(const struct agent_opts *o, struct err *e)
+static int check(const void *opts, const char **name, struct err *e)
 {
+	const struct agent_opts *o = opts;
 	char address[64];
 	uint16_t port;
 
+	*name = "rate";
 	if (!o->rate || o->rate > RATE_MAX)
-		return err_set(e, -PYE_EUSAGE, "--rate: 1 to %u", RATE_MAX);
+		return err_set(e, -PYE_EUSAGE, "1 to %u", RATE_MAX);
+	*name = "window";
 	if (o->window_ns < (o->any_window ? SECOND : WINDOW_MIN_NS) ||
 	    o->window_ns > WINDOW_MAX_NS || o->window_ns % SECOND)
-		return err_set(e, -PYE_EUSAGE, "--window: 10s to 5m, whole seconds");
+		return err_set(e, -PYE_EUSAGE, "10s to 5m, whole seconds");
+	*name = "store";
+	if (!*o->store)
+		return err_set(e, -PYE_EUSAGE, "want a folder");
+	*name = "max-cpu";
 	if (!o->max_cpu_pct || o->max_cpu_pct > 100)
-		return err_set(e, -PYE_EUSAGE, "--max-cpu: 1 to 100");
+		return err_set(e, -PYE_EUSAGE, "1 to 100");
+	*name = "burst-time";
 	if (!o->burst_ns || o->burst_ns > o->burst_max_ns)
-		return err_set(e, -PYE_EUSAGE, "--burst-time: up to --burst-max");
+		return err_set(e, -PYE_EUSAGE, "up to --burst-max");
+	*name = "kubernetes";
 	if (strcmp(o->kubernetes, "auto") != 0 && strcmp(o->kubernetes, "on") != 0 &&
 	    strcmp(o->kubernetes, "off") != 0)
-		return err_set(e, -PYE_EUSAGE, "--kubernetes: auto, on or off");
+		return err_set(e, -PYE_EUSAGE, "auto, on or off");
+	*name = "listen";
 	return o->listen && *o->listen
 		       ? agent_listen_parse(o->listen, address, sizeof(address), &port, e)
 		       : 0;
@@ -269,8 +287,8 @@ int agent_listen_parse(const char *text, char *address, size_t size, uint16_t *p
 	if (six && (len < 2 || text[len - 1] != ']'))
 		len = 0;
 	if (!len || len >= size || !end || *end || number < 0 || number > UINT16_MAX)
-		return err_set(e, -PYE_EUSAGE,
-			       "--listen: want 127.0.0.1:7099 or [::1]:7099, not %.60s", text);
+		return err_set(e, -PYE_EUSAGE, "want 127.0.0.1:7099 or [::1]:7099, not %.60s",
+			       text);
 	memcpy(address, text + six, len - 2 * (size_t)six);
 	address[len - 2 * (size_t)six] = '\0';
 	*port = (uint16_t)number;
@@ -308,7 +326,9 @@ static int check_file(const char *path, struct err *e)
 struct agent_settings *agent_settings_load(int argc, char **argv, const struct agent_opts *given,
 					   int *err, struct err *e)
 {
-	const struct config config = { &agent_command, sections, argc, argv };
+	const struct config config = {
+		&agent_command, sections, argc, argv, sizeof(struct agent_opts), check
+	};
 	auto_fn(agent_settings_freep) struct agent_settings *s = calloc(1, sizeof(*s));
 	const char *path = agent_settings_file(given);
 
@@ -316,7 +336,6 @@ struct agent_settings *agent_settings_load(int argc, char **argv, const struct a
 	if (!*err && path)
 		*err = check_file(path, e);
 	*err = *err ? *err : config_load(&config, path, &s->opts, &s->file, e);
-	*err = *err ? *err : check(&s->opts, e);
 	return *err ? NULL : take_ptr(s);
 }
 

@@ -115,23 +115,27 @@ static int take_key(const struct config *c, void *opts, const struct yaml_node *
 	return yaml_refuse(node, e, "%.60s is no setting", node->key);
 }
 
+static int refuse_file(const struct config *c, const char *path, const struct err *why,
+		       struct err *e)
+{
+	char shown[256];
+
+	err_set(e, -PYE_EUSAGE, "%s: %.440s", text_escape(shown, sizeof(shown), path, strlen(path)),
+		why->what);
+	err_hint(e, "pyebpf %s --help and its manual page name the settings", c->command->name);
+	return -PYE_EUSAGE;
+}
+
 static int take_file(const struct config *c, const char *path, void *opts, struct yaml **file,
 		     struct err *e)
 {
 	struct err why = { 0 };
-	char shown[256];
 	int err = yaml__read(file, path, &why);
 	const struct yaml_node *n;
 
 	for (n = err ? NULL : yaml__root(*file)->first; n && !err; n = n->next)
 		err = take_key(c, opts, n, &why);
-	if (err == -PYE_EUSAGE) {
-		err_set(e, err, "%s: %.440s", text_escape(shown, sizeof(shown), path, strlen(path)),
-			why.what);
-		err_hint(e, "pyebpf %s --help and its manual page name the settings",
-			 c->command->name);
-	}
-	return err;
+	return err == -PYE_EUSAGE ? refuse_file(c, path, &why, e) : err;
 }
 
 /* --- the environment --- */
@@ -181,17 +185,68 @@ static int take_environment(const struct config *c, void *opts, struct err *e)
 	return err;
 }
 
+/* --- all of them --- */
+
+/* What goes before the file. */
+static int take_rest(const struct config *c, void *opts, struct err *e)
+{
+	struct opt_rest rest;
+	int err = take_environment(c, opts, e);
+
+	return err ? err : options_over(c->command, c->argc, c->argv, opts, &rest);
+}
+
+/* Whether it is the file that has a value that cannot be: all is well without it. */
+static bool is_good_without(const struct config *c)
+{
+	auto_free void *opts = calloc(1, c->size);
+	struct err e = { 0 };
+	const char *name;
+	int err = opts ? options_defaults(c->command, opts) : -ENOMEM;
+
+	err = err ? err : take_rest(c, opts, &e);
+	return !err && !c->check(opts, &name, &e);
+}
+
+static const struct yaml_node *find_key(const struct yaml *file, const char *key)
+{
+	const struct yaml_node *n = yaml__root(file)->first;
+
+	while (n && strcmp(n->key, key) != 0)
+		n = n->next;
+	return n;
+}
+
+static int check_all(const struct config *c, const char *path, const struct yaml *file,
+		     const void *opts, struct err *e)
+{
+	struct err why = { 0 }, line = { 0 };
+	const struct yaml_node *node = NULL;
+	const char *name = "";
+	char key[NAME_BYTES];
+	int err = c->check(opts, &name, &why);
+
+	if (!err)
+		return 0;
+	key_of(&(struct opt_row){ .name = name }, key);
+	if (path && is_good_without(c))
+		node = find_key(file, key);
+	if (!node)
+		return err_set(e, err, "--%s: %.300s", name, why.what);
+	yaml_refuse(node, &line, "%.60s: %.300s", key, why.what);
+	return refuse_file(c, path, &line, e);
+}
+
 int config_load(const struct config *c, const char *path, void *opts, struct yaml **file,
 		struct err *e)
 {
 	auto_fn(yaml__freep) struct yaml *read = NULL;
-	struct opt_rest rest;
 	int err = options_defaults(c->command, opts);
 
 	if (!err && path)
 		err = take_file(c, path, opts, &read, e);
-	err = err ? err : take_environment(c, opts, e);
-	err = err ? err : options_over(c->command, c->argc, c->argv, opts, &rest);
+	err = err ? err : take_rest(c, opts, e);
+	err = err ? err : check_all(c, path, read, opts, e);
 	if (!err)
 		*file = take_ptr(read);
 	return err;

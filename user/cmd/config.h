@@ -8,6 +8,8 @@
 #ifndef PYEBPF_CMD_CONFIG_H
 #define PYEBPF_CMD_CONFIG_H
 
+#include <stddef.h>
+
 #include "base/yaml.h"
 #include "cmd/options.h"
 
@@ -27,6 +29,9 @@ struct config {
 	const struct config_section *sections;
 	int argc; /* as options_parse() left them */
 	char **argv;
+	size_t size; /* of the options */
+	/* Of all settings: 0, or -PYE_EUSAGE with the option's @name and a sentence about its value. */
+	int (*check)(const void *opts, const char **name, struct err *e);
 };
 
 /**
