@@ -182,6 +182,18 @@ def test_the_catalogue_can_be_lost(store, names, tmp_path):
     assert rows[names[1][0]]["profiles"] == len(windows(store, names[1][0]))
 
 
+def test_a_window_that_is_torn_later(store, names, tmp_path):
+    """The catalogue knows it; a sum leaves it out, says so, and has all others."""
+    copy = tmp_path / "copy"
+    shutil.copytree(store, copy)
+    whole = windows(copy, names[0][0])
+    torn = whole[0]
+    torn.write_bytes(torn.read_bytes()[:-100])
+    done = run("fleet", "flame", "--store", copy, "--service", names[0][0], "-o", tmp_path / "pprof")  # a format by its name alone
+    assert done.returncode == 0 and "1 profiles are damaged and left out: %s: " % torn.name in done.stderr, done.stderr
+    assert samples_of(tmp_path / "pprof") == samples_of(*whole[1:]) > 0
+
+
 def test_killed(names, tmp_path):
     """SIGKILL: complete windows stay, nothing is half written, and the next agent goes on."""
     store = tmp_path / "store"
@@ -222,6 +234,14 @@ def test_a_machine_without_python(tmp_path):
 def test_refusals(args, said):
     done = run("agent", *args)
     assert done.returncode == 2 and said in done.stderr
+
+
+@lib.needs_root
+def test_the_first_start_without_a_package():
+    """Nobody made /var/lib/pyebpf. In a mount namespace, so that there is none."""
+    done = subprocess.run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs tmpfs /var/lib && "$0" agent -d 2s --socket "" --listen "" && ls -d /var/lib/pyebpf/store',
+                           lib.BINARY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=120, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (0, "/var/lib/pyebpf/store\n"), done.stderr
 
 
 def test_a_store_that_cannot_be_written(tmp_path):

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -224,6 +225,9 @@ static int open_agent(struct agent *a, struct err *e)
 	const struct store_mended *mended;
 	int err;
 
+	if (!strcmp(a->opts->store, AGENT_STORE))
+		mkdir(AGENT_STORE_ABOVE,
+		      0755); /* where no package did; opening the store says what is wrong */
 	/* first: these have nothing of what is opened here */
 	set_node(a);
 	err = agent_kube_start(a, e);

@@ -68,7 +68,7 @@ static const struct opt_row choice_rows[] = {
 	{ 0, "since", "TIME", OPT_DURATION, AT(choice.since_ns), SINCE_TEXT, "so long ago: 15m, 6h", false, NULL },
 	{ 0, "until", "TIME", OPT_DURATION, AT(choice.until_ns), NULL, "so long ago; now if not given", false, NULL },
 	{ 0, "query", "SELECTOR", OPT_STRING, AT(choice.query), NULL,
-	  "only profiles with these labels: '{service_name=\"web\", zone!=\"a\", python=~\"3\\.1.*\"}'",
+	  "only profiles with these labels: '{service_name=\"web\", zone!=\"a\", python=~\"3[.]1.*\"}'",
 	  false, NULL },
 	{ 0, "service", "NAME", OPT_STRING, AT(choice.service), NULL, "only this service_name", false, NULL },
 	{ 0 },

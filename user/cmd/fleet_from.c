@@ -86,19 +86,28 @@ struct adding {
 	struct sum *sum;
 	struct err *e;
 	uint64_t gone; /* removed while we read */
+	uint64_t damaged; /* left out whole */
+	struct err first; /* of them: what is wrong */
 };
 
 static int add_window(void *ctx, const struct store_window *w)
 {
 	struct adding *a = ctx;
 	auto_close int fd = store__open_window(a->store, w, a->e);
+	int err;
 
 	if (fd < 0) {
 		a->gone++;
 		a->e->what[0] = '\0';
 		return 0;
 	}
-	return sum__add(a->sum, fd, w->file, NULL, a->e);
+	err = sum__add(a->sum, fd, w->file, NULL, a->e);
+	if (err != -PYE_EFORMAT)
+		return err;
+	if (!a->damaged++)
+		a->first = *a->e;
+	*a->e = (struct err){ 0 };
+	return 0; /* one costs none of the others */
 }
 
 static int sum_store(const struct fleet_choice *choice, const char *dir, struct sum *sum,
@@ -112,6 +121,9 @@ static int sum_store(const struct fleet_choice *choice, const char *dir, struct 
 	err = err ? err : each(&f, add_window, &adding, e);
 	if (!err && adding.gone)
 		log_warn("%" PRIu64 " profiles were removed while they were read", adding.gone);
+	if (!err && adding.damaged)
+		log_warn("%" PRIu64 " profiles are damaged and left out: %s", adding.damaged,
+			 adding.first.what);
 	return err;
 }
 

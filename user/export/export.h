@@ -85,7 +85,10 @@ int exporter__new(const struct exporter *format, void **self, const struct expor
 /* exporter__free - NULL is fine. */
 void exporter__free(const struct exporter *format, void *self);
 
-/* exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. */
+/*
+ * exporter_by_name, exporter_by_path - NULL when there is none; exporter_at - NULL past the end. A path without an
+ * extension that is known can be the name of a format, too.
+ */
 const struct exporter *exporter_by_name(const char *name);
 const struct exporter *exporter_by_path(const char *path);
 const struct exporter *exporter_at(size_t index);

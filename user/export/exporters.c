@@ -75,7 +75,7 @@ const struct exporter *exporter_by_path(const char *path)
 			longest = n;
 		}
 	}
-	return best;
+	return best ? best : exporter_by_name(strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 }
 
 int exporter__new(const struct exporter *format, void **self, const struct export_opts *opts,
