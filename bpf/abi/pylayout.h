@@ -97,6 +97,8 @@ struct pye_pylayout {
 	/* 3.11: instructions at which a frame with a saved stack pointer (f_stack) does not run: suspended,
 	 * not entered yet, or left already; else 0 */
 	__u8 idle_ops[4];
+	/* 3.11: those before RESUME in which the collector can run; the frame has no saved stack pointer; else 0 */
+	__u8 begin_ops[4];
 	__u16 f_entry; /* 3.11: offset of a byte that is not 0 in a frame that C called; else 0 */
 
 	/* for samples */
@@ -120,6 +122,6 @@ struct pye_pylayout {
 			       * locals, whose number is the int behind co_firstlineno; else 0 */
 };
 
-_Static_assert(sizeof(struct pye_pylayout) == 128, "struct pye_pylayout is part of the ABI");
+_Static_assert(sizeof(struct pye_pylayout) == 132, "struct pye_pylayout is part of the ABI");
 
 #endif

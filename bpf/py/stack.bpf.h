@@ -138,6 +138,7 @@ static __always_inline bool is_one_of(const u8 ops[4], u16 word)
  *   has left its RETURN_VALUE or YIELD_VALUE handler's begin behind; and finalizers of its variables.
  *   All have their stack pointer saved there; a frame that was really thrown into stands at its yield,
  *   too, but has not.
+ * - 3.11 runs the collector before RESUME, too: where a frame makes its cells, or its generator.
  */
 static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayout *l, u64 frame,
 					    u32 sure)
@@ -147,8 +148,9 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 	u16 word = 0;
 
 	if (l->idle_ops[0])
-		return sure < SURE_RUNS && (s32)frame_word(t, l->f_stack) >= 0 &&
-		       !read_user(&word, 2, instr) && is_one_of(l->idle_ops, word);
+		return sure < SURE_RUNS && !read_user(&word, 2, instr) &&
+		       ((s32)frame_word(t, l->f_stack) >= 0 ? is_one_of(l->idle_ops, word)
+							    : is_one_of(l->begin_ops, word));
 	if (sure)
 		return false;
 	if (l->flags & PYE_LAYOUT_FRAME_STATE) {

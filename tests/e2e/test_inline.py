@@ -60,6 +60,18 @@ def test_stacks_are_known_throughout(name, tmp_path):
     assert len(deep["main"]) == len(deep["generate"]) == 1 and min(deep["__del__"]) > min(deep["main"])
 
 
+@pytest.mark.parametrize("engine", ["inline", "auto"])
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.11"))
+def test_what_runs_before_a_frame_shows_itself(name, engine, tmp_path):
+    """In 3.11 the collector does, and trace functions: on the stack of the frame's caller, not on another one."""
+    prog, out = lib.PROGRAMS / "before_resume.py", tmp_path / "out"
+    seen, _ = lib.run_program(name, prog, tmp_path, out, options=["--engine", engine] + (["--on-full", "wait"] if engine == "inline" else []))
+    own = [i for i, e in enumerate(seen.whole().events) if e.get("file") == str(prog)]
+    assert not [e for e in seen.events[own[0]:own[-1]] if e["ev"] in ("gap", "open")]
+    calls = seen.count(prog, {"call"})
+    assert {name: calls[name] for name in json.loads(out.read_text())} == json.loads(out.read_text())
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
 def test_time_stamps(name, tmp_path):
     """A call is between the moments that its caller has read before and behind it, within the microsecond that the clocks may be apart."""

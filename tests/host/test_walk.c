@@ -238,7 +238,8 @@ static void test_walk__skips_linked_generators(void **state)
 	}
 }
 
-/* 3.11: frames of which sys.settrace() is told before their RESUME and after their RETURN_VALUE. */
+/* 3.11: frames of which sys.settrace() is told before their RESUME and after their RETURN_VALUE, and in which the collector
+ * runs before RESUME. */
 static void test_walk__frames_that_are_traced(void **state)
 {
 	(void)state;
@@ -250,6 +251,7 @@ static void test_walk__frames_that_are_traced(void **state)
 		if (!l->idle_ops[0])
 			continue;
 		for (uint32_t op = 0; op < 256; op++) {
+			bool begins = memchr(l->begin_ops, (int)op, sizeof(l->begin_ops)) != NULL;
 			bool idle = memchr(l->idle_ops, (int)op, sizeof(l->idle_ops)) != NULL;
 
 			begin(all_layouts[i]);
@@ -267,7 +269,7 @@ static void test_walk__frames_that_are_traced(void **state)
 			assert_int_equal(walked(frames, 8, &first, &last), idle ? 2 : 3);
 			assert_int_equal(frames[1], idle ? root : middle);
 			image_field(&image, middle, l->f_stack, UINT32_MAX, 4);
-			assert_int_equal(frame_real(middle, SURE_CALLS), middle);
+			assert_int_equal(frame_real(middle, SURE_CALLS), begins ? root : middle);
 		}
 	}
 }

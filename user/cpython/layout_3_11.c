@@ -52,6 +52,7 @@ const struct layout layout_3_11 = {
 		.resume_mask       = 3,
 		.resume_skip       = 0xff,
 		.idle_ops          = { 151, 150, 83, 86 }, /* RESUME, RESUME_QUICK, RETURN_VALUE, YIELD_VALUE */
+		.begin_ops         = { 75, 135 }, /* RETURN_GENERATOR, MAKE_CELL */
 
 		.ts_status         = PYE_NO_FIELD,
 		.co_linetable      = 136,
