@@ -213,6 +213,18 @@ static uint64_t put_more(uint64_t at, uint64_t more, uint64_t frame, uint64_t w2
 	return at + 32;
 }
 
+static uint64_t put_definition(uint64_t at, uint32_t slot)
+{
+	struct il_def def = { .code = 4096ull * slot,
+			      .slot = slot,
+			      .total = (sizeof(def) + 15) & ~15u };
+
+	memcpy(t.memory + IL_SHARED_HEAD + at, &def, sizeof(def));
+	put(at, at << 16);
+	put(at + 8, IL_MORE | (uint64_t)IL_DEF << 48);
+	return at + def.total;
+}
+
 #define OUTER	 0x7f0000001000ull
 #define SHIM	 (OUTER + 0x200)
 #define INNER	 (SHIM + 8 * 12ull)
@@ -401,6 +413,70 @@ static void test_ring__ends_that_show_nothing(void **state)
 	}
 }
 
+/*
+ * 3.11: what runs before its caller has shown itself is called by that one's caller, as far as its stack goes; elsewhere, or
+ * out of another chunk of memory, it is on another stack. A trace function that is told of a yield is not a generator that
+ * goes on.
+ */
+static void test_ring__callers_that_come_later(void **state)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	for (unsigned int minor = 11; minor <= 12; minor++) {
+		begin(minor);
+		at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+		at = put_record(at, IL_CALL, OUTER, 0);
+		at = put_record(at, IL_CALL, OUTER + 0x200, OUTER + 0x100);
+		at = put_record(at, IL_RETURN, OUTER + 0x200, 0);
+		at = put_record(at, IL_CALL, OUTER + 0x100, OUTER);
+		at = put_record(at, IL_CALL, STRANGER + 0x10100, STRANGER + 0x10000);
+		t.engine.shared->head = at;
+		assert_int_equal(read_events(seqs, &walks), 5);
+		assert_int_equal(walks, minor == 11 ? 1 : 3);
+		cap_inline__free(t.cap);
+	}
+	begin(11);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, STRANGER, OUTER);
+	at = put_record(at, IL_YIELD, STRANGER, 0);
+	at = put_record(at, IL_CALL, OUTER + 0x100, STRANGER);
+	at = put_record(at, IL_RETURN, OUTER + 0x100, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	assert_int_equal(read_events(seqs, &walks), 6);
+	assert_int_equal(walks, 0);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
+/* RESUME that runs twice is one entry; of another code object at the same address it is a new one, and an end is missing. */
+static void test_ring__the_same_frame_again(void **state)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	begin(13);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_definition(at, 1);
+	at = put_definition(at, 2);
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, 1ull << 48 | IL_CALL, OUTER + 0x100, OUTER);
+	at = put_record(at, 1ull << 48 | IL_CALL, OUTER + 0x100, OUTER);
+	at = put_record(at, 2ull << 48 | IL_CALL, OUTER + 0x100, OUTER);
+	at = put_record(at, IL_RETURN, OUTER + 0x100, 0);
+	t.engine.shared->head = at;
+	assert_int_equal(read_events(seqs, &walks), 4);
+	assert_int_equal(seqs[1], 1);
+	assert_int_equal(seqs[2], 3);
+	assert_int_equal(walks, 1);
+	assert_int_equal(cap_inline__unmatched(t.cap), 1);
+	cap_inline__free(t.cap);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +490,8 @@ int main(void)
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__what_a_closed_frame_holds),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),
+		cmocka_unit_test(test_ring__callers_that_come_later),
+		cmocka_unit_test(test_ring__the_same_frame_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,13 @@ struct track {
 	UT_hash_handle hh;
 };
 
+/* A generator's frame that has yielded. */
+struct suspended {
+	uint64_t frame; /* 0: none */
+	uint32_t code;
+	uint32_t seq; /* of its thread's next event */
+};
+
 struct code_of {
 	uint64_t address;
 	uint32_t id;
@@ -56,8 +63,7 @@ struct cap_inline {
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
-	/* a generator's frame with this hash that has yielded; .frame 0: none */
-	struct cap_inline_frame suspended[65536];
+	struct suspended suspended[65536]; /* by FRAME_HASH() */
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */

@@ -6,6 +6,7 @@
  *   the same frame again          RESUME ran twice (monitoring was switched on or off): no event
  *   a shim right below the frame  `__init__` through the specialized call (3.13 on): all right
  *   a generator that is suspended something is thrown into what it delegates to: it shows no call
+ *   a frame above the top one     3.11: a finalizer or a trace function runs before its RESUME
  *   the top of another stack      a greenlet switch; nothing below: a new greenlet
  *   the top of another thread's   to 3.12 what runs in an interpreter carries the thread of who made that
  *   anything else                 another stack, of which only this frame is known
@@ -21,6 +22,7 @@
 #define PARKED_MAX  65536u
 #define THREADS_MAX (1u << 20) /* that have not ended; a target can say anything */
 #define NEAR	    64 /* frames that are looked through; exits do not go missing in rows */
+#define CHUNK_BYTES (16u << 10) /* of the memory of a thread's frames */
 #define SHIM_MIN    10 /* words of the frame of an `__init__` shim, about */
 #define SHIM_MAX    20
 #define SHIM	    cap_inline_shim(0)
@@ -348,6 +350,26 @@ static bool is_known_shim(const struct track *t, uint32_t hash)
 	return s->cnt && s->frames[s->cnt - 1].shim == (hash | SHIM);
 }
 
+/*
+ * 3.11: the collector and trace functions run Python between the beginning of a frame and its RESUME: the
+ * caller has not shown itself. It lies above a frame of the stack, and so does the one at hand; if either is
+ * a generator's, only the other one does.
+ */
+static bool is_above(const struct cap_inline *c, const struct track_stack *s, uint64_t frame,
+		     uint32_t bits)
+{
+	if (c->e->in->layout.minor != 11 || !bits)
+		return false;
+	for (uint32_t i = s->cnt; i-- > 0 && s->cnt - i <= NEAR;) {
+		uint64_t below = s->frames[i].frame;
+
+		if (frame - below < CHUNK_BYTES ||
+		    ((bits - FRAME_HASH(below)) & 0xffff) < CHUNK_BYTES / 8)
+			return true;
+	}
+	return !s->cnt && !s->cut;
+}
+
 /* Make the stack that of a frame whose caller has this hash. */
 static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
 {
@@ -366,6 +388,8 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 	if (bits && c->suspended[bits].frame)
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(c, t, bits, false))
+		return;
+	if (is_above(c, s, frame, bits))
 		return;
 	swap_stacks(c, t, NULL);
 	t->stack.cut = bits != 0;
@@ -391,7 +415,7 @@ void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
  */
 static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 {
-	struct cap_inline_frame *f = &c->suspended[bits];
+	struct suspended *f = &c->suspended[bits];
 
 	if (c->e->in->layout.minor != 11 || !f->frame)
 		return false;
@@ -400,20 +424,39 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 	return true;
 }
 
+/* 3.11: a generator that yields calls its trace function then; that is its thread's next event. */
+static bool is_told_of_yield(const struct cap_inline *c, uint32_t bits)
+{
+	const struct suspended *f = &c->suspended[bits];
+
+	return f->frame && f->seq == c->now->seq;
+}
+
+/* An entry of the frame on top: is it a new one? Else RESUME ran twice. */
+static bool is_entered_anew(struct cap_inline *c, struct track *t, uint32_t code)
+{
+	const struct cap_inline_frame *f = &t->stack.frames[t->stack.cnt - 1];
+
+	if (t->resynced)
+		t->stack.cnt--; /* it was on the stack already, its entry comes now */
+	else if (code && f->code && f->code != code)
+		lose_ends(c, t, t->stack.cnt - 1); /* another one's was there, and has ended */
+	else
+		return false;
+	return true;
+}
+
 void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,
 		 uint32_t bits)
 {
 	struct track *t = c->now;
 
-	if (top(&t->stack) == frame) {
-		if (!t->resynced)
-			return;
-		t->stack.cnt--; /* it was on the stack already, its entry comes now */
-	}
+	if (top(&t->stack) == frame && !is_entered_anew(c, t, code))
+		return;
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[FRAME_HASH(frame)].frame = 0;
 	if ((!t->stack.cnt || FRAME_HASH(caller_of_next(&t->stack)) != bits) &&
-	    !runs_unseen(c, ts, bits))
+	    (is_told_of_yield(c, bits) || !runs_unseen(c, ts, bits)))
 		find_caller(c, t, frame, bits);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -452,7 +495,9 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
-		c->suspended[FRAME_HASH(frame)] = t->stack.frames[t->stack.cnt - 1];
+		c->suspended[FRAME_HASH(frame)] =
+			(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
+					    t->seq + 1 };
 	leave(c, t, ts, frame, sub);
 }
 
