@@ -28,7 +28,7 @@ def run(families, tmp_path, *options, wait=None):
     with lib.started(commands[0] + ["-S", EXECS, TIMES, tmp_path] + args) as target:
         pid = int(target.stdout.readline())
         with lib.attach(pid, capture, *options) as tracer:
-            lib.wait_attached(tracer, pid)
+            lib.wait_attached(tracer, 0 if "--host-wide" in options else pid)
             known = {f for _, f, _ in lib.probes(tracer.pid)}
             waits[0].unlink()
             if wait is not None:
@@ -70,9 +70,10 @@ def test_two_interpreters_in_turn(families, tmp_path):
     assert "executed" not in said
 
 
-def test_one_that_lives_too_short_to_be_looked_at(tmp_path):
+@pytest.mark.parametrize("options", [(), ("-s", "--host-wide")])
+def test_one_that_lives_too_short_to_be_looked_at(options, tmp_path):
     """The other interpreter is new, and nobody waits until it has probes: what is not seen is counted and said."""
-    seen, said = run(("3.12", "3.8"), tmp_path)
+    seen, said = run(("3.12", "3.8"), tmp_path, *options)
     told = re.search(r"(\d+) programs that traced processes executed", said)
     assert TIMES / 2 < owns(seen), "what ran at the attach has its probes all the time"
     assert TIMES + 1 - owns(seen) <= (int(told[1]) if told else 0) + late(seen)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "cmd/select.h"
 #include "cmd/session_priv.h"
 #include "proc/info.h"
 
@@ -72,11 +73,18 @@ void execs_ended(struct session *s, struct target *t)
 
 void execs_report(const struct session *s)
 {
-	if (s->execs.missed)
+	unsigned int missed = s->execs.missed + select_unlooked(s);
+
+	if (missed && select_is_open(s)) /* most were no Python: on a whole machine this is usual */
+		log_info(
+			"%u programs had ended before they were looked at: of those that ran a Python "
+			"without probes nothing is seen",
+			missed);
+	else if (missed)
 		log_warn(
 			"%u programs that traced processes executed had ended before their probes were in place: "
 			"of those that were Python nothing is seen",
-			s->execs.missed);
+			missed);
 }
 
 bool execs_same_file(struct session *s, struct target *t, const struct interp *in)

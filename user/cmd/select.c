@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,16 @@ static const uint32_t look_after_ms[] = { 0,	2,     4,     8,     30,     120,  
 					  5000, 10000, 20000, 60000, 120000, 300000, 900000 };
 
 #define LOOKS (sizeof(look_after_ms) / sizeof(look_after_ms[0]))
+#define YOUNG 4u /* looks: who ends before them may have mapped nothing yet */
 #define LATE  8u /* looks from here on make room for those at a process that is new */
 
 struct look {
 	pid_t pid; /* in our pid namespace */
 	uint32_t tries;
 	uint64_t executed_ns;
+	bool taken; /* by the kernel side: its file has probes */
+	bool late; /* its file has them, but since its exec */
+	bool gone;
 };
 
 /* A file with an interpreter that has its probes, or was refused them. */
@@ -43,6 +48,7 @@ struct select_file {
 	dev_t dev;
 	ino_t ino;
 	uint32_t number; /* 0: refused */
+	uint64_t ready_ns; /* all probes are in place */
 	struct interp in;
 };
 
@@ -55,7 +61,6 @@ struct selection {
 	struct look looks[LOOKS_MAX];
 	size_t look_cnt;
 	unsigned int left_out; /* Python processes that are not traced */
-	unsigned int unseen; /* processes that could not be looked at: too many at once */
 };
 
 static int add_container(void *ctx, const char *id, struct err *e)
@@ -200,6 +205,7 @@ static int probe_file(struct session *s, struct interp *in, pid_t pid, struct er
 	f->dev = in->dev;
 	f->ino = in->ino;
 	f->number = err ? 0 : f->number;
+	f->ready_ns = now_ns();
 	f->in = *in;
 	in->fd = -1;
 	sel->files[sel->file_cnt++] = f;
@@ -235,16 +241,20 @@ static struct look *room_for_look(struct selection *sel, uint32_t tries)
 	return last->tries >= LATE && last->tries > tries ? last : NULL;
 }
 
-static void add_look(struct selection *sel, pid_t pid, uint32_t tries, uint64_t executed_ns)
+/* If its program has ended: can that have been a Python of which nothing is seen? */
+static bool is_unseen(const struct look *look)
 {
-	struct look *look = room_for_look(sel, tries);
+	return !look->taken && (look->tries < YOUNG || look->late);
+}
 
-	if (look) {
-		*look = (struct look){ pid, tries, executed_ns };
-	} else if (!tries) {
-		sel->unseen++;
-		log_debug("%u programs were executed too fast to look at them", sel->unseen);
-	}
+static void add_look(struct session *s, pid_t pid, uint32_t tries, uint64_t executed_ns)
+{
+	struct look *look = room_for_look(s->selection, tries);
+
+	if (look)
+		*look = (struct look){ .pid = pid, .tries = tries, .executed_ns = executed_ns };
+	else
+		s->execs.missed += !tries;
 }
 
 /* --- those that run at the start --- */
@@ -269,7 +279,7 @@ static int add_chosen(void *ctx, pid_t pid)
 	if (err == -ENOMEM)
 		return err;
 	if (err == -PYE_ENOTPYTHON) /* it may load Python later */
-		add_look(s->selection, pid, LATE, now_ns());
+		add_look(s, pid, LATE, now_ns());
 	if (err && err != -PYE_ENOTPYTHON && (err != -PYE_ETARGET || t->has_interp))
 		leave_out(s->selection, pid, &e);
 	return 0;
@@ -378,6 +388,12 @@ static void read_exe(pid_t pid, char *out, size_t size)
 		out[n] = '\0';
 }
 
+static void look_taken(struct selection *sel, pid_t pid)
+{
+	for (size_t i = 0; i < sel->look_cnt; i++)
+		sel->looks[i].taken |= sel->looks[i].pid == pid;
+}
+
 void select_taken(struct session *s, const struct pye_proc_rec *rec)
 {
 	const struct select_file *f =
@@ -389,6 +405,7 @@ void select_taken(struct session *s, const struct pye_proc_rec *rec)
 
 	if (!f)
 		return;
+	look_taken(s->selection, (pid_t)rec->pid);
 	err = s->capw ? 0 : session_open_capture(s, &f->in.plan);
 	if (err) {
 		s->refused = err_set(&s->refusal, err == -ENOMEM ? err : -PYE_EOUTPUT,
@@ -443,12 +460,21 @@ void select_executed(struct session *s, const struct pye_proc_rec *rec)
 
 	if (!sel || s->released)
 		return;
-	add_look(sel, (pid_t)rec->pid, 0, rec->head.ts_ns);
+	for (size_t i = 0; i < sel->look_cnt; i++) {
+		struct look *look = &sel->looks[i];
+
+		if (look->pid != (pid_t)rec->pid)
+			continue;
+		s->execs.missed += is_unseen(look); /* it is over */
+		*look = sel->looks[--sel->look_cnt];
+		break;
+	}
+	add_look(s, (pid_t)rec->pid, 0, rec->head.ts_ns);
 }
 
 /* The usual case, without a look at the mappings: the executable is an interpreter that has its probes,
  * and none that could run a JIT. */
-static bool runs_known_file(const struct selection *sel, pid_t pid)
+static const struct select_file *known_file(const struct selection *sel, pid_t pid)
 {
 	const struct select_file *f;
 	char path[32];
@@ -456,17 +482,15 @@ static bool runs_known_file(const struct selection *sel, pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	if (stat(path, &st))
-		return false;
+		return NULL;
 	f = find_file(sel, st.st_dev, st.st_ino);
-	return f && f->number && !f->in.has_jit;
+	return f && f->number && !f->in.has_jit ? f : NULL;
 }
 
 /* @in: of a process that is refused for itself and not for its file, its file is known. */
-static void refuse_look(struct selection *sel, pid_t pid, int err, const struct interp *in,
+static void refuse_look(struct selection *sel, pid_t pid, const struct interp *in,
 			const struct err *e)
 {
-	if (err == -PYE_ETARGET)
-		return;
 	if (in->version[0] && find_file(sel, in->dev, in->ino))
 		log_warn("not all calls of process %d are seen: %s", pid, e->what);
 	else
@@ -512,8 +536,14 @@ static int start_own(struct session *s, pid_t pid, struct interp *in, struct err
 	return target_start(s, t, e);
 }
 
+/* Is a process met at a call into a file that has probes for everybody? */
+static bool by_calls(const struct session *s)
+{
+	return !s->opts.sample_ns && !s->selection->rule.own;
+}
+
 /* Is there nothing more to be found out of it? */
-static bool is_known(struct session *s, pid_t given, pid_t pid)
+static bool is_known(struct session *s, pid_t given)
 {
 	const struct target *t;
 
@@ -523,39 +553,80 @@ static bool is_known(struct session *s, pid_t given, pid_t pid)
 		t = target_by_pid(s, given);
 		return t && !t->in.has_jit && cap_bpf__knows(s->cap, given);
 	}
-	return runs_known_file(s->selection, pid);
+	return false;
+}
+
+/* That it was taken can be said in a record that is read before the next look. */
+static bool ended(struct session *s, struct look *look)
+{
+	bool again = !look->gone && is_unseen(look);
+
+	s->execs.missed += look->gone && !look->taken;
+	look->gone = true;
+	return !again;
+}
+
+/* It runs this file: the kernel side takes it at its next call, if there is one. */
+static bool is_settled(struct look *look, const struct select_file *f)
+{
+	look->late = f && f->number && look->executed_ns < f->ready_ns;
+	return look->taken || !look->late || look->tries + 1 == LOOKS;
 }
 
 /* True: that was the last look at it. */
-static bool look_at(struct session *s, const struct look *look)
+static bool look_at(struct session *s, struct look *look)
 {
 	auto_fn(proc_pid__close) struct proc_pid pid = { .fd = -1 };
 	struct selection *sel = s->selection;
+	const struct select_file *f;
 	struct err e = { 0 };
+	dev_t dev;
+	ino_t ino;
+	bool jit, settled = true;
 	struct interp in;
-	bool jit;
 	int err;
 
 	if (proc_pid__open(look->pid, &pid, NULL))
+		return ended(s, look);
+	if (is_known(s, look->pid))
 		return true;
-	if (is_known(s, look->pid, pid.pid))
-		return true;
+	f = by_calls(s) ? known_file(sel, pid.pid) : NULL;
+	if (f)
+		return is_settled(look, f);
 	err = interp__find_cached(pid.pid, s->opts.engine, sel->cache, &in, &e);
 	if (err == -PYE_ENOTPYTHON)
 		return look->tries + 1 == LOOKS;
+	if (err == -PYE_ETARGET)
+		return ended(s, look);
 	if (err) {
-		refuse_look(sel, look->pid, err, &in, &e);
+		refuse_look(sel, look->pid, &in, &e);
 		return true;
 	}
 	/* whether it will use its JIT is known some time after its start */
 	jit = in.has_jit;
+	dev = in.dev;
+	ino = in.ino;
 	err = sel->rule.own ? start_own(s, look->pid, &in, &e) : need_file(s, &in, look->pid, &e);
 	if (!err && s->opts.sample_ns)
 		return take_sampled(s, look->pid, &in);
+	if (!err && by_calls(s))
+		settled = is_settled(look, find_file(sel, dev, ino));
 	interp__done(&in);
-	if (err && err != -PYE_ETARGET)
+	if (err == -PYE_ETARGET)
+		return ended(s, look);
+	if (err)
 		leave_out(sel, look->pid, &e);
-	return err || !jit || look->tries + 1 == LOOKS;
+	return err || (!jit && settled) || look->tries + 1 == LOOKS;
+}
+
+unsigned int select_unlooked(const struct session *s)
+{
+	const struct selection *sel = s->selection;
+	unsigned int cnt = 0;
+
+	for (size_t i = 0; sel && i < sel->look_cnt; i++)
+		cnt += is_unseen(&sel->looks[i]) && kill(sel->looks[i].pid, 0) && errno == ESRCH;
+	return cnt;
 }
 
 void select_look(struct session *s)

@@ -65,6 +65,9 @@ void select_taken(struct session *s, const struct pye_proc_rec *rec);
 void select_executed(struct session *s, const struct pye_proc_rec *rec);
 void select_forked(struct session *s, const struct pye_proc_rec *rec);
 
+/* select_unlooked - how many have ended that were still to be looked at; to be asked at the end. */
+unsigned int select_unlooked(const struct session *s);
+
 /* select_look - have processes mapped an interpreter by now that they did not have at their exec? */
 void select_look(struct session *s);
 
