@@ -39,10 +39,10 @@ static void walk_to(struct walk *w, uint64_t addr)
 }
 
 /* The first direct call reached from a handler by direct jumps, breadth first; with @wanted the call
- * of that function. Returns the function, 0 if there is none; @called is what the instruction says,
- * which may be an entry of the PLT. */
+ * of that function. Returns the function, 0 if there is none; @called is what the instruction, which is
+ * @site, says: it may be an entry of the PLT. */
 static uint64_t find_call(const struct planner *p, uint64_t start, uint64_t wanted,
-			  uint64_t *called)
+			  uint64_t *called, uint64_t *site)
 {
 	struct walk w = { .cnt = 0 };
 	unsigned int left = WALK_INSN_MAX;
@@ -57,6 +57,7 @@ static uint64_t find_call(const struct planner *p, uint64_t start, uint64_t want
 				uint64_t target = code__resolve(&p->code, insn.target);
 
 				*called = insn.target;
+				*site = at;
 				if (!wanted || target == wanted)
 					return target;
 			}
@@ -83,13 +84,13 @@ static int find_function(struct planner *p, uint64_t *out)
 {
 	const struct opcode_handler *op = next_return(p, NULL);
 	struct elf_symbol symbol;
-	uint64_t called;
+	uint64_t called, site;
 
 	if (!elf_file__symbol(p->elf, p->table.version->clear_symbol, &symbol)) {
 		*out = symbol.vaddr;
 		return 0;
 	}
-	*out = find_call(p, p->table.targets[op->number], 0, &called);
+	*out = find_call(p, p->table.targets[op->number], 0, &called, &site);
 	if (*out)
 		return 0;
 	return err_set(
@@ -102,14 +103,44 @@ static int find_function(struct planner *p, uint64_t *out)
 
 static int check_returns(struct planner *p, uint64_t function, uint64_t *called)
 {
+	uint64_t site;
+
 	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
-		if (!find_call(p, p->table.targets[op->number], function, called))
+		if (!find_call(p, p->table.targets[op->number], function, called, &site))
 			return err_set(p->e, -PYE_EPLAN,
 				       "3.%u: the handler of %s (0x%lx) is not seen to call %s "
 				       "(0x%lx): returns would be missed",
 				       p->plan->minor, op->name, p->table.targets[op->number],
 				       p->table.version->clear_symbol, function);
 	return 0;
+}
+
+static bool is_return_opcode(const struct planner *p, size_t number)
+{
+	const struct opcode_handler *op = NULL;
+
+	while ((op = next_return(p, op)))
+		if (op->number == number)
+			return true;
+	return false;
+}
+
+/* A call that return handlers share, which a compiler has put elsewhere: they come to it first, and no other handler does, as
+ * all would to the one of the unwinding. */
+static bool is_shared_by_returns(const struct planner *p, uint64_t function, uint64_t addr)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < OPTABLE_CNT; i++) {
+		uint64_t called, site;
+
+		if (!find_call(p, p->table.targets[i], function, &called, &site) || site != addr)
+			continue;
+		if (!is_return_opcode(p, i))
+			return false;
+		found = true;
+	}
+	return found;
 }
 
 /* Does an address belong to a return handler: near behind its start, no other handler or function between? */
@@ -149,7 +180,8 @@ static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 					   .source = PROBE_TOP,
 					   .name = "exit_unwind" };
 
-		if (is_returns(p, calls[i].addr))
+		if (is_returns(p, calls[i].addr) ||
+		    is_shared_by_returns(p, function, calls[i].addr))
 			continue;
 		others++;
 		err = planner__add(p, &site);
@@ -186,7 +218,9 @@ int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt)
 	for (size_t i = 0; i < *cnt; i++)
 		calls[i] = (struct clear_call){ .at = found[i].addr,
 						.target = found[i].target,
-						.unwinding = !is_returns(p, found[i].addr) };
+						.unwinding = !is_returns(p, found[i].addr) &&
+							     !is_shared_by_returns(p, function,
+										   found[i].addr) };
 	*out = calls;
 	return 0;
 }
