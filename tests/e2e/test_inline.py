@@ -72,6 +72,33 @@ def test_what_runs_before_a_frame_shows_itself(name, engine, tmp_path):
     assert {name: calls[name] for name in json.loads(out.read_text())} == json.loads(out.read_text())
 
 
+@pytest.mark.parametrize("engine", ["inline", "auto"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_trace_function_makes_no_unwind_of_a_return(name, engine, tmp_path):
+    """From 3.12 on frames that are watched end in other instructions."""
+    prog = tmp_path / "watched.py"
+    prog.write_text("import sys\n"
+                    "def told(*_): pass\n"
+                    "def leaf(n): return n\n"
+                    "def const(): pass\n"
+                    "def fail(n): raise ValueError\n"
+                    "def all():\n"
+                    "    for i in range(50):\n"
+                    "        leaf(i), const()\n"
+                    "        try: fail(i)\n"
+                    "        except ValueError: pass\n"
+                    "all()\n"
+                    "sys.settrace(told)\n"
+                    "all()\n"
+                    "sys.settrace(None)\n"
+                    "all()\n")
+    seen, _ = lib.traced(lib.command(name) + [prog], tmp_path, "--engine", engine)
+    seen.whole()
+    returned, unwound = seen.count(prog, "return"), seen.count(prog, "unwind")
+    assert (returned["leaf"], returned["const"], returned["all"], unwound["fail"]) == (150, 150, 3, 150)
+    assert set(unwound) == {"fail"} and not returned["fail"]
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
 def test_time_stamps(name, tmp_path):
     """A call is between the moments that its caller has read before and behind it, within the microsecond that the clocks may be apart."""
