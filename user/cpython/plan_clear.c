@@ -115,32 +115,24 @@ static int check_returns(struct planner *p, uint64_t function, uint64_t *called)
 	return 0;
 }
 
-static bool is_return_opcode(const struct planner *p, size_t number)
+static bool comes_first_to(const struct planner *p, size_t number, uint64_t function, uint64_t addr)
 {
-	const struct opcode_handler *op = NULL;
+	uint64_t called, site;
 
-	while ((op = next_return(p, op)))
-		if (op->number == number)
-			return true;
-	return false;
+	return find_call(p, p->table.targets[number], function, &called, &site) && site == addr;
 }
 
 /* A call that return handlers share, which a compiler has put elsewhere: they come to it first, and no other handler does, as
- * all would to the one of the unwinding. */
+ * all would to the one of the unwinding. Hardly any build has one, and all handlers take long to look through. */
 static bool is_shared_by_returns(const struct planner *p, uint64_t function, uint64_t addr)
 {
-	bool found = false;
+	size_t returns = 0, all = 0;
 
-	for (size_t i = 0; i < OPTABLE_CNT; i++) {
-		uint64_t called, site;
-
-		if (!find_call(p, p->table.targets[i], function, &called, &site) || site != addr)
-			continue;
-		if (!is_return_opcode(p, i))
-			return false;
-		found = true;
-	}
-	return found;
+	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
+		returns += comes_first_to(p, op->number, function, addr);
+	for (size_t i = 0; returns && i < OPTABLE_CNT; i++)
+		all += comes_first_to(p, i, function, addr);
+	return returns && all == returns;
 }
 
 /* Does an address belong to a return handler: near behind its start, no other handler or function between? */
