@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/color.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/completions.h"
@@ -155,6 +156,7 @@ int main(int argc, char **argv)
 {
 	const struct command *command;
 
+	signals_begin();
 	look_up_names_in_files();
 	if (argc < 2) {
 		print_commands(stderr);

@@ -299,6 +299,34 @@ def test_a_command_that_dies_of_the_interrupt(tmp_path):
     lib.Trace(tmp_path / "t.pyebpf").whole()
 
 
+INHERITED = "import signal, sys\nprint([signal.getsignal(n) == signal.SIG_IGN for n in (1, 2, 3)], signal.pthread_sigmask(0, []))\nsys.exit(7)\n"
+
+
+@pytest.mark.parametrize("command", ["trace", "record"])
+def test_a_command_has_the_signals_of_who_started_us(command, tmp_path):
+    """nohup, a shell's "&", a parent that does not wait for its children (whose end nobody is told of then)."""
+    capture, program = tmp_path / "t.pyebpf", tmp_path / "p.py"
+    program.write_text(INHERITED)
+    done = lib.sh(["env", "--ignore-signal=HUP,INT,CHLD", "--block-signal=USR2", lib.BINARY, command, "-q", "-o", capture, "--",
+                   *lib.any_python(), program], timeout=60)
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == b"[True, True, False] {<Signals.SIGUSR2: 12>}\n"
+    assert lib.Trace(capture).meta["complete"]
+
+
+def test_an_interrupt_ends_a_trace_in_the_background(tmp_path):
+    """A shell without job control has what it starts with "&" ignore SIGINT."""
+    context, flag, _ = begin(lib.families()[0], tmp_path)
+    with context as target:
+        pid = int(target.stdout.readline())
+        with lib.started(["env", "--ignore-signal=INT", lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", "-p", str(pid)],
+                         stderr=subprocess.PIPE) as tracer:
+            lib.wait_attached(tracer, pid)
+            lib.stop(tracer)
+        flag.touch()
+    lib.Trace(tmp_path / "t.pyebpf").whole()
+
+
 def test_the_second_interrupt_ends_at_once(tmp_path):
     """A command that ignores Ctrl-C: the second one ends pyebpf, and leaves a capture that can be read."""
     program = tmp_path / "p.py"

@@ -10,24 +10,14 @@
 #include <unistd.h>
 
 #include "base/as_user.h"
-
-static void default_signals(void)
-{
-	sigset_t none;
-
-	for (int s = 1; s < NSIG; s++)
-		if (s != SIGKILL && s != SIGSTOP)
-			signal(s, SIG_DFL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-}
+#include "base/signals.h"
 
 static void child(int go, int failed, char *const *argv, bool as_root, pid_t parent)
 {
 	char byte;
 	int err;
 
-	default_signals();
+	signals_inherited();
 	/* it must not stay held when we are killed */
 	prctl(PR_SET_PDEATHSIG, SIGCONT);
 	if (getppid() != parent)
