@@ -65,6 +65,28 @@ static void test_summary__table(void **state)
 	free(text);
 }
 
+/* As in stats: two workers of a server are no two rows that look the same. */
+static void test_summary__a_function_of_two_processes(void **state)
+{
+	struct push p = start();
+	char *text;
+
+	(void)state;
+	push_process(&p, 2, 78, "python3");
+	push_thread(&p, 2, 2, 78, "main", 0);
+	push_func(&p, 3, 2, "g", "/a.py", 9);
+	push_event(&p, 1, 1000, TRACE_CALL, 2);
+	push_event(&p, 2, 1000, TRACE_CALL, 3);
+	push_event(&p, 1, 2001200, TRACE_RETURN, 2);
+	push_event(&p, 2, 3001200, TRACE_RETURN, 3);
+	push_end(&p, 4000000, 4, 0);
+	text = printed(&p);
+	assert_non_null(strstr(text, "function\n"
+				     "           2    5.00 ms    5.00 ms  g (/a.py:9)\n"));
+	assert_null(strstr(strstr(text, "g (/a.py") + 1, "g (/a.py"));
+	free(text);
+}
+
 static void test_summary__nothing_ran(void **state)
 {
 	struct push p = start();
@@ -101,6 +123,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary__table),
+		cmocka_unit_test(test_summary__a_function_of_two_processes),
 		cmocka_unit_test(test_summary__nothing_ran),
 		cmocka_unit_test(test_summary__durations),
 	};

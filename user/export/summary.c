@@ -6,10 +6,7 @@
 
 #include "base/color.h"
 #include "export/stats.h"
-
-enum {
-	TOP_MAX = 100
-};
+#include "profile/ranking.h"
 
 char *summary_duration(char *out, size_t size, uint64_t ns)
 {
@@ -169,39 +166,37 @@ void summary_print_head(FILE *f, const struct agg_result *r)
 		print_share(f, r);
 }
 
-static void print_func(FILE *f, const struct agg_result *r, const struct agg_func *func)
+static void print_row(FILE *f, const struct agg_result *r, const struct ranking_row *row)
 {
-	uint64_t doubt_ns = agg_doubt_ns(r, func->own_ns);
 	char self[16], total[16];
 
-	fprintf(f, "%12" PRIu64 " %10s %10s  ", func->calls,
-		summary_time(self, sizeof(self), func->self_ns, doubt_ns),
-		summary_time(total, sizeof(total), func->total_ns, doubt_ns));
-	stats_print_func(f, r, func);
+	fprintf(f, "%12" PRIu64 " %10s %10s  ", row->calls,
+		summary_time(self, sizeof(self), row->self_ns, row->doubt_ns),
+		summary_time(total, sizeof(total), row->total_ns, row->doubt_ns));
+	stats_print_func(f, r, &r->funcs[row->index]);
 	fputc('\n', f);
 }
 
 void summary_print(FILE *f, const struct aggregate *agg, uint32_t top_cnt)
 {
 	const struct agg_result *r = aggregate__result(agg);
-	uint32_t top[TOP_MAX], n;
+	struct ranking k;
 	bool doubt = false;
 
-	n = aggregate__top(agg, top, top_cnt < TOP_MAX ? top_cnt : TOP_MAX);
 	summary_print_head(f, r);
-	if (!n) {
+	if (ranking__init(&k, r, RANKING_FUNCTION, RANKING_SELF, false))
+		return; /* no memory for a table */
+	if (!k.cnt)
 		fputs("No Python function was on a stack while this ran.\n", f);
-		return;
-	}
-	fprintf(f, "\n%s%12s %10s %10s  %s%s\n", color_begin(f, COLOR_HEAD),
-		r->sample_ns ? "samples" : "calls", "self", "total", "function",
-		color_end(f, COLOR_HEAD));
-	for (uint32_t i = 0; i < n; i++) {
-		const struct agg_func *func = &r->funcs[top[i]];
-
-		print_func(f, r, func);
-		doubt = doubt || func->self_ns < agg_doubt_ns(r, func->own_ns);
+	else
+		fprintf(f, "\n%s%12s %10s %10s  %s%s\n", color_begin(f, COLOR_HEAD),
+			r->sample_ns ? "samples" : "calls", "self", "total", "function",
+			color_end(f, COLOR_HEAD));
+	for (uint32_t i = 0; i < k.cnt && i < top_cnt; i++) {
+		print_row(f, r, &k.rows[i]);
+		doubt = doubt || k.rows[i].self_ns < k.rows[i].doubt_ns;
 	}
 	if (doubt)
 		summary_print_doubt(f);
+	ranking__done(&k);
 }

@@ -13,7 +13,7 @@
  * summary_print - print the table
  * @f:       stderr
  * @agg:     after its end()
- * @top_cnt: functions to show, at most 100
+ * @top_cnt: functions to show, those of several processes as one, as in stats
  *
  * Names are escaped for a terminal. Losses are shown by reason, also when they are 0.
  */

@@ -168,14 +168,6 @@ uint32_t aggregate__func_index(const struct aggregate *a, uint32_t id);
 const struct agg_func *aggregate__func(const struct aggregate *a, uint32_t index);
 
 /**
- * aggregate__top - functions with the most self time, most first
- * @out: room for @cnt indexes into agg_result.funcs
- *
- * Return: how many there are, <= @cnt; functions that were never on top are not among them.
- */
-uint32_t aggregate__top(const struct aggregate *a, uint32_t *out, uint32_t cnt);
-
-/**
  * agg_group_totals - time with all that was called, per group of functions; recursion counted once
  * @r:        after the consumer's end()
  * @group_of: group of each function, < @group_cnt; AGG_NONE: in none

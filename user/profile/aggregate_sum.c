@@ -113,30 +113,3 @@ int agg_settle(struct agg_result *r, struct agg_func *funcs, struct agg_stack *s
 	r->stacks = stacks;
 	return totals ? add_totals(r, funcs) : 0;
 }
-
-static bool before(const struct agg_func *funcs, uint32_t left, uint32_t right)
-{
-	if (funcs[left].self_ns != funcs[right].self_ns)
-		return funcs[left].self_ns > funcs[right].self_ns;
-	return left < right;
-}
-
-uint32_t aggregate__top(const struct aggregate *a, uint32_t *out, uint32_t cnt)
-{
-	const struct agg_result *r = aggregate__result(a);
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < r->func_cnt && cnt; i++) {
-		uint32_t at = n < cnt ? n : cnt - 1;
-
-		if (!r->funcs[i].self_ns && !r->funcs[i].calls)
-			continue;
-		if (n == cnt && !before(r->funcs, i, out[at]))
-			continue;
-		for (; at > 0 && before(r->funcs, i, out[at - 1]); at--)
-			out[at] = out[at - 1];
-		out[at] = i;
-		n += n < cnt;
-	}
-	return n;
-}
