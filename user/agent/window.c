@@ -16,6 +16,9 @@
 #include "store/head.h"
 
 #define COMMENT_BYTES (2 * STORE_LABEL_MAX + 16)
+#define EVICT_BYTES \
+	(64u << 10) /* besides those of the profile: room for the next, and for the tables */
+#define EVICTIONS_MAX 4 /* for a window */
 
 /* The profile of a service while the capture is read. */
 struct profile {
@@ -43,6 +46,7 @@ struct window {
 	uint32_t ended_cnt, ended_cap;
 	struct trace_totals totals;
 	uint64_t start_mono_ns;
+	unsigned int evictions;
 };
 
 static void profile_free(struct profile *p)
@@ -239,17 +243,41 @@ static const struct trace_consumer watch_consumer = {
 
 /* --- into the store --- */
 
-static int put(struct window *w, const struct profile *p, struct err *e)
+static int put(const struct window *w, const struct profile *p, struct err *e)
 {
 	auto_fn(store_file__freep) struct store_file *f = NULL;
-	int err = store__begin(w->store, w->start_ns, w->end_ns, p->labels, p->label_cnt, &f, e);
+	int err;
 
+	if (!w->store)
+		return err_set(e, -ENOSPC, "there is no room for the store");
+	err = store__begin(w->store, w->start_ns, w->end_ns, p->labels, p->label_cnt, &f, e);
 	if (err)
 		return err;
-	if (store_file__write(f, p->data, p->len))
-		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be written",
-			       store__dir(w->store));
+	/* what fails here the commit says */
+	(void)store_file__write(f, p->data, p->len);
 	return store_file__commit(f, e);
+}
+
+/*
+ * On a full disk new profiles replace the oldest, but not those of the same window. Whoever else fills it gets what
+ * is freed a few times for each window, so that he does not eat the whole store at once.
+ */
+static int put_or_evict(struct window *w, const struct profile *p, struct window_result *out,
+			struct err *e)
+{
+	int err = put(w, p, e);
+
+	for (; err == -ENOSPC && w->store && w->evictions < EVICTIONS_MAX; w->evictions++) {
+		uint64_t before = out->evicted.by_bytes;
+
+		if (store__make_room(w->store, p->len + EVICT_BYTES, out->bytes, &out->evicted,
+				     e) ||
+		    out->evicted.by_bytes == before)
+			break;
+		err = put(w, p, e);
+	}
+	out->full |= err == -ENOSPC;
+	return err;
 }
 
 static void note_busiest(const struct profile *p, struct window_result *out)
@@ -265,7 +293,7 @@ static int put_all(struct window *w, const struct split *split, struct window_re
 
 	for (uint32_t i = 0; i < w->profile_cnt; i++) {
 		uint64_t samples = split__samples(split, i);
-		int err = samples ? put(w, w->profiles[i], e) : 0;
+		int err = samples ? put_or_evict(w, w->profiles[i], out, e) : 0;
 
 		if (err == -ENOMEM)
 			return err;

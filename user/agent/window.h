@@ -25,10 +25,13 @@ struct window_result {
 	char busiest[1024]; /* the service with the most samples; "" */
 	uint64_t unwanted; /* samples of services that rules leave out */
 	uint64_t unwritten; /* profiles that could not be written; the others are there */
+	bool full; /* for want of room on the disk */
+	struct store_trimmed evicted; /* older profiles, to make room for these */
 };
 
 /**
  * window_write - write the profiles of a window
+ * @s:        NULL: there is none, since the disk is full
  * @fd:       of its capture, at its beginning
  * @services: of its processes; those that have ended are forgotten
  * @e:        the last of what could not be written

@@ -30,10 +30,12 @@ struct outfile {
 
 static int fail(struct err *e, const char *path, int err)
 {
+	bool full = err == -ENOSPC || err == -EDQUOT;
 	char shown[512];
 
 	text_escape(shown, sizeof(shown), path, strlen(path));
-	return err_set(e, -PYE_EOUTPUT, "cannot write %s: %s", shown, err_str(err));
+	return err_set(e, full ? -ENOSPC : -PYE_EOUTPUT, "cannot write %s: %s", shown,
+		       err_str(err));
 }
 
 /* The folder a path lies in, opened as the invoking user. */

@@ -7,6 +7,8 @@
  * OUTFILE_ATOMIC writes to .pyebpf-<random>.tmp in the same folder and
  * gives it its name when everything is on disk: a name that exists is complete. OUTFILE_DIRECT
  * writes under the final name at once, for captures, which are readable after a kill.
+ *
+ * Where -PYE_EOUTPUT comes with a sentence, it is -ENOSPC when the disk, or a quota, is full.
  */
 #ifndef PYEBPF_BASE_OUTFILE_H
 #define PYEBPF_BASE_OUTFILE_H
@@ -53,7 +55,7 @@ int outfile__open(struct outfile **out, const char *path, enum outfile_mode mode
  */
 int outfile__write(void *outfile, const void *data, size_t len);
 
-/* outfile__explain - the sentence for a failed outfile__write(). Return: -PYE_EOUTPUT. */
+/* outfile__explain - the sentence for a failed outfile__write(). Return: -PYE_EOUTPUT or -ENOSPC. */
 int outfile__explain(const struct outfile *f, struct err *e);
 
 /**

@@ -44,7 +44,8 @@ struct agent {
 	struct agent_settings *settings; /* those in force */
 	const struct agent_opts *opts; /* in these */
 	struct session *session;
-	struct store *store;
+	struct store *store; /* NULL: the disk has no room for one */
+	bool full; /* the last profiles found no room on the disk */
 	struct services *services;
 	struct store_label
 		labels[AGENT_LABELS_MAX + 2]; /* node, those of the settings, room for one more */

@@ -68,6 +68,14 @@ static int64_t age_limit(const struct agent *a, int64_t now)
 	return owed > age ? owed : age;
 }
 
+static void note_evicted(struct agent *a, const struct store_trimmed *removed, const char *why)
+{
+	a->totals.trimmed_by_bytes += removed->by_bytes;
+	if (removed->by_bytes)
+		log_warn("%" PRIu64 " profiles were removed before their time: %s",
+			 removed->by_bytes, why);
+}
+
 static void trim(struct agent *a)
 {
 	int64_t now = wall_ns();
@@ -76,13 +84,48 @@ static void trim(struct agent *a)
 	struct store_trimmed removed = { 0 };
 	struct err e = { 0 };
 
+	if (!a->store)
+		return;
 	if (store__trim(a->store, now, &limits, &removed, &e))
 		log_warn("%s", e.what[0] ? e.what : "old profiles cannot be removed");
 	a->totals.trimmed_by_age += removed.by_age;
-	a->totals.trimmed_by_bytes += removed.by_bytes;
-	if (removed.by_bytes)
-		log_warn("%" PRIu64 " profiles were removed before their time: the store is full",
-			 removed.by_bytes);
+	note_evicted(a, &removed, "the store is full");
+}
+
+/* A start on a full disk may have had no room for the folder. */
+static int open_store(struct agent *a, struct err *e)
+{
+	const struct store_mended *mended;
+	int err;
+
+	if (!strcmp(a->opts->store, AGENT_STORE))
+		mkdir(AGENT_STORE_ABOVE,
+		      0755); /* where no package did; opening the store says what is wrong */
+	err = store__open(&a->store, a->opts->store, STORE_WRITE, e);
+	if (err)
+		return err;
+	mended = store__mended(a->store);
+	if (mended->added || mended->removed || mended->unreadable)
+		log_info("the catalogue was mended: %" PRIu64 " added, %" PRIu64 " gone, %" PRIu64
+			 " files are no windows",
+			 mended->added, mended->removed, mended->unreadable);
+	return 0;
+}
+
+/* That the disk is full, and that it is not any more, is said once. */
+static void note_unwritten(struct agent *a, const struct window_result *got, int err,
+			   const struct err *e)
+{
+	bool was_full = a->full;
+
+	a->full = got->full;
+	if ((err || got->unwritten) && !(was_full && got->full))
+		log_warn("a window is not whole: %s", e->what[0] ? e->what : err_str(err));
+	if (was_full && !got->full && got->profiles)
+		log_info("there is room for profiles again: %" PRIu64 " were not written",
+			 a->totals.unwritten);
+	/* of a window without profiles nothing is known */
+	a->full |= was_full && !got->profiles;
 }
 
 void agent_write(struct agent *a, int fd, const struct window_opts *opts, struct window_result *got)
@@ -91,13 +134,15 @@ void agent_write(struct agent *a, int fd, const struct window_opts *opts, struct
 	struct err e = { 0 };
 	int err;
 
+	if (!a->store)
+		open_store(a, &e);
 	err = lseek(fd, 0, SEEK_SET) ? -errno
 				     : window_write(a->store, fd, a->services, opts, got, &e);
 	t->profiles += got->profiles;
 	t->bytes += got->bytes;
 	t->unwritten += got->unwritten + (err != 0);
-	if (err || got->unwritten)
-		log_warn("a window is not whole: %s", e.what[0] ? e.what : err_str(err));
+	note_evicted(a, &got->evicted, "its disk is full");
+	note_unwritten(a, got, err, &e);
 }
 
 static void write_window(struct agent *a, int fd)
@@ -222,27 +267,23 @@ static uint64_t offset_of(const char *node, uint64_t window_ns)
 
 static int open_agent(struct agent *a, struct err *e)
 {
-	const struct store_mended *mended;
 	int err;
 
-	if (!strcmp(a->opts->store, AGENT_STORE))
-		mkdir(AGENT_STORE_ABOVE,
-		      0755); /* where no package did; opening the store says what is wrong */
 	/* first: these have nothing of what is opened here */
 	set_node(a);
 	err = agent_kube_start(a, e);
 	a->sinks = a->opts->sinks;
 	if (!err && a->sinks.cnt)
 		err = sender__start(&a->sender, a->opts->store, &a->sinks, e);
-	err = err ? err : store__open(&a->store, a->opts->store, STORE_WRITE, e);
+	err = err ? err : open_store(a, e);
+	if (err == -ENOSPC) {
+		log_warn("%s; it is tried again with each window", e->what);
+		a->full = true;
+		err = 0;
+	}
 	err = err ? err : services__new(&a->services);
 	if (err)
 		return err;
-	mended = store__mended(a->store);
-	if (mended->added || mended->removed || mended->unreadable)
-		log_info("the catalogue was mended: %" PRIu64 " added, %" PRIu64 " gone, %" PRIu64
-			 " files are no windows",
-			 mended->added, mended->removed, mended->unreadable);
 	agent_set_labels(a);
 	a->capture = new_capture();
 	return a->capture < 0 ? a->capture : agent_side_open(a, e);

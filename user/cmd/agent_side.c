@@ -307,6 +307,7 @@ static void on_http(void *ctx, const struct httpd_request *r)
 {
 	const struct agent *a = ctx;
 	bool health = !strcmp(r->path, "/healthz"), ready = !strcmp(r->path, "/readyz");
+	static const char full[] = "the disk of the store is full: profiles are not written\n";
 
 	if (r->method != HTTPD_GET && r->method != HTTPD_HEAD)
 		answer_text(r, 405, "text/plain", "GET only\n", 9);
@@ -314,6 +315,8 @@ static void on_http(void *ctx, const struct httpd_request *r)
 		answer_metrics(a, r);
 	else if (ready && a->problems.len)
 		answer_text(r, 503, "text/plain; charset=utf-8", a->problems.text, a->problems.len);
+	else if (ready && a->full)
+		answer_text(r, 503, "text/plain", full, sizeof(full) - 1);
 	else if (health || ready)
 		(health ? agent_is_alive(a) : agent_is_ready(a))
 			? answer_text(r, 200, "text/plain", "ok\n", 3)

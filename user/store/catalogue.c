@@ -29,8 +29,10 @@ enum statement {
 
 /* A window is on disk before its row: a row that a power cut takes is made again from the file. No
  * write-ahead log: readers would have to write, too. */
-static const char create[] = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = NORMAL;"
-			     "PRAGMA foreign_keys = ON;"
+static const char on_connect[] = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = NORMAL;"
+				 "PRAGMA foreign_keys = ON;";
+
+static const char create[] = "BEGIN;"
 			     "CREATE TABLE IF NOT EXISTS window ("
 			     " id INTEGER PRIMARY KEY AUTOINCREMENT, file TEXT NOT NULL UNIQUE,"
 			     " start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,"
@@ -40,7 +42,7 @@ static const char create[] = "PRAGMA journal_mode = DELETE; PRAGMA synchronous =
 			     " window INTEGER NOT NULL REFERENCES window ON DELETE CASCADE,"
 			     " name TEXT NOT NULL, value TEXT NOT NULL,"
 			     " PRIMARY KEY (window, name)) WITHOUT ROWID;"
-			     "PRAGMA user_version = " STR(SCHEMA_NUMBER) ";";
+			     "PRAGMA user_version = " STR(SCHEMA_NUMBER) "; COMMIT;";
 
 static const char *const statements[STMT_CNT] = {
 	[STMT_BEGIN] = "BEGIN IMMEDIATE",
@@ -59,6 +61,7 @@ static const char *const statements[STMT_CNT] = {
 static const struct sql_schema schema = {
 	.what = "catalogue",
 	.number = SCHEMA_NUMBER,
+	.on_connect = on_connect,
 	.create = create,
 	.statements = statements,
 	.statement_cnt = STMT_CNT,

@@ -3,6 +3,8 @@
  * Which windows of a store need not be sent any more, and where: a table beside the catalogue, since it holds what cannot be made again from
  * the windows. What is in no row is owed. If it is lost, windows are sent again, and the server tells.
  *
+ * On a full disk what is noted stays in memory until there is room, and counts: only who ends before that sends again.
+ *
  * One process has it open.
  */
 #ifndef PYEBPF_STORE_OUTBOX_H
@@ -26,7 +28,7 @@ struct outbox_progress {
  *
  * One that is damaged is made again.
  *
- * Return: 0; -PYE_EOUTPUT with a sentence, also when another process has it; -ENOMEM.
+ * Return: 0; -PYE_EOUTPUT with a sentence, also when another process has it; -ENOSPC: there is no room for a new one; -ENOMEM.
  */
 int outbox__open(struct outbox **out, const char *dir, struct err *e);
 void outbox__free(struct outbox *o);

@@ -7,8 +7,11 @@
 int sql__failed(const struct sql *s, const struct sql_schema *schema, int code, struct err *e)
 {
 	const char *why = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code);
+	int cause = s->db ? sqlite3_system_errno(s->db) : 0;
 
 	switch (code & 0xff) {
+	case SQLITE_FULL:
+		return err_set(e, -ENOSPC, "the %s cannot be written: %s", schema->what, why);
 	case SQLITE_NOMEM:
 		return -ENOMEM;
 	case SQLITE_CORRUPT:
@@ -17,7 +20,8 @@ int sql__failed(const struct sql *s, const struct sql_schema *schema, int code, 
 	case SQLITE_SCHEMA:
 		return err_set(e, -PYE_EFORMAT, "the %s cannot be used: %s", schema->what, why);
 	default:
-		return err_set(e, -PYE_EOUTPUT, "the %s cannot be written: %s", schema->what, why);
+		return err_set(e, cause == ENOSPC || cause == EDQUOT ? -ENOSPC : -PYE_EOUTPUT,
+			       "the %s cannot be written: %s", schema->what, why);
 	}
 }
 
@@ -32,13 +36,17 @@ static int number_of(void *ctx, int cnt, char **values, char **names)
 static int set_up(struct sql *s, const struct sql_schema *schema, sqlite3_stmt **statements)
 {
 	long number = 0;
-	int code = sqlite3_exec(s->db, "PRAGMA user_version", number_of, &number, NULL);
+	int code = sqlite3_exec(s->db, schema->on_connect, NULL, NULL, NULL);
 
+	if (!code)
+		code = sqlite3_exec(s->db, "PRAGMA user_version", number_of, &number, NULL);
 	if (code)
 		return code;
 	if (number && number != schema->number)
 		return SQLITE_NOTADB;
-	code = sqlite3_exec(s->db, schema->create, NULL, NULL, NULL);
+	/* one that is there is not written to: it opens on a full disk, too */
+	if (!number)
+		code = sqlite3_exec(s->db, schema->create, NULL, NULL, NULL);
 	for (unsigned int i = 0; i < schema->statement_cnt && !code; i++)
 		code = sqlite3_prepare_v3(s->db, schema->statements[i], -1,
 					  SQLITE_PREPARE_PERSISTENT, &statements[i], NULL);

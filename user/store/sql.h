@@ -14,7 +14,8 @@ struct sql {
 struct sql_schema {
 	const char *what; /* it is, for messages: "catalogue" */
 	long number; /* that @create sets as user_version; a file with another one cannot be used */
-	const char *create; /* does nothing where everything is there */
+	const char *on_connect; /* what each connection sets */
+	const char *create; /* for a file that is new; it sets user_version last */
 	const char *const *statements;
 	unsigned int statement_cnt;
 };
@@ -24,7 +25,8 @@ struct sql_schema {
  * @path:       NULL: in memory
  * @statements: room for those of @schema; release everything with sql__close() in any case
  *
- * Return: 0; -PYE_EFORMAT: it is damaged or of another kind; -PYE_EOUTPUT: it cannot be written; -ENOMEM.
+ * Return: 0; -PYE_EFORMAT: it is damaged or of another kind; -PYE_EOUTPUT: it cannot be written; -ENOSPC: there is no room for it;
+ * -ENOMEM.
  */
 int sql__open(struct sql *s, const char *path, const struct sql_schema *schema,
 	      sqlite3_stmt **statements, struct err *e);

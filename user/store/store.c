@@ -156,6 +156,13 @@ static int mend(struct store *s, struct err *e)
 
 /* --- opening --- */
 
+static int refuse(const struct store *s, const char *done, struct err *e)
+{
+	int code = errno == ENOSPC || errno == EDQUOT ? -ENOSPC : -PYE_EOUTPUT;
+
+	return err_set(e, code, "the store %s cannot be %s: %s", s->dir, done, strerror(errno));
+}
+
 /* Of one that was killed the children hold it a moment longer. */
 enum {
 	LOCK_TRIES = 20,
@@ -171,8 +178,7 @@ int store_lock(struct store *s, struct err *e)
 		return err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
 	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->lock_fd < 0)
-		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be written: %s", s->dir,
-			       strerror(errno));
+		return refuse(s, "written", e);
 	for (unsigned int tries = 0; tries < LOCK_TRIES; tries++) {
 		if (!flock(s->lock_fd, LOCK_EX | LOCK_NB))
 			return 0;
@@ -201,24 +207,33 @@ static void make_private(const struct store *s)
 		fchmod(fd, 0600);
 }
 
-static int open_writable(struct store *s, const char *path, struct err *e)
+static int try_open(struct store *s, const char *path, struct err *e)
 {
 	int err;
 
-	make_private(s);
-	err = catalogue__open(&s->catalogue, path, e);
-	err = err ? err : mend(s, e);
-	if (err != -PYE_EFORMAT)
-		return err;
 	catalogue__free(take_ptr(s->catalogue));
-	drop_catalogue(s);
 	s->mended = (struct store_mended){ 0 };
 	make_private(s);
 	err = catalogue__open(&s->catalogue, path, e);
 	return err ? err : mend(s, e);
 }
 
-static int open_readable(struct store *s, struct err *e)
+static int open_on_disk(struct store *s, struct err *e)
+{
+	char path[PATH_MAX];
+	int err;
+
+	if (path_in(s, CATALOGUE, path, sizeof(path)))
+		return err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
+	err = try_open(s, path, e);
+	if (err != -PYE_EFORMAT)
+		return err;
+	catalogue__free(take_ptr(s->catalogue));
+	drop_catalogue(s);
+	return try_open(s, path, e);
+}
+
+static int open_in_memory(struct store *s, struct err *e)
 {
 	char path[PATH_MAX];
 	int err = catalogue__open(&s->catalogue, NULL, e);
@@ -230,24 +245,47 @@ static int open_readable(struct store *s, struct err *e)
 	return err ? err : mend(s, e);
 }
 
+int store_leave_disk(struct store *s, struct err *e)
+{
+	catalogue__free(take_ptr(s->catalogue));
+	s->mended = (struct store_mended){ 0 };
+	s->off_disk = true;
+	return open_in_memory(s, e);
+}
+
+void store_back_to_disk(struct store *s)
+{
+	struct catalogue *in_memory = take_ptr(s->catalogue);
+
+	s->off_disk = open_on_disk(s, NULL) != 0;
+	if (s->off_disk) {
+		catalogue__free(s->catalogue);
+		s->catalogue = take_ptr(in_memory);
+	}
+	catalogue__free(in_memory);
+}
+
+static int open_writable(struct store *s, struct err *e)
+{
+	int err = open_on_disk(s, e);
+
+	return err == -ENOSPC ? store_leave_disk(s, e) : err;
+}
+
 static int open_all(struct store *s, enum store_mode mode, struct err *e)
 {
-	char path[PATH_MAX];
 	int err;
 
 	if (mode == STORE_WRITE && mkdir(s->dir, 0700) && errno != EEXIST)
-		return err_set(e, -PYE_EOUTPUT, "the store %s cannot be made: %s", s->dir,
-			       strerror(errno));
+		return refuse(s, "made", e);
 	s->dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->dir_fd < 0)
 		return err_set(e, mode == STORE_WRITE ? -PYE_EOUTPUT : -PYE_EFORMAT,
 			       "the store %s cannot be opened: %s", s->dir, strerror(errno));
 	if (mode == STORE_READ)
-		return open_readable(s, e);
+		return open_in_memory(s, e);
 	err = store_lock(s, e);
-	if (!err && path_in(s, CATALOGUE, path, sizeof(path)))
-		err = err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
-	return err ? err : open_writable(s, path, e);
+	return err ? err : open_writable(s, e);
 }
 
 int store__open(struct store **out, const char *dir, enum store_mode mode, struct err *e)
@@ -402,10 +440,11 @@ int store_file__commit(struct store_file *f, struct err *e)
 
 	if (err)
 		return err;
-	/* a row that cannot be written, on a full disk say, is added when the store is opened next */
 	err = catalogue__begin(c, e);
 	err = err ? err : catalogue__add(c, &w, e);
-	return err ? err : catalogue__commit(c, e);
+	err = err ? err : catalogue__commit(c, e);
+	/* the window is there: what is made of the files has it */
+	return err == -ENOSPC ? store_leave_disk(f->store, e) : err;
 }
 
 void store_file__free(struct store_file *f)

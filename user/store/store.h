@@ -46,9 +46,9 @@ enum store_mode {
  * @mode: STORE_WRITE fails when somebody else writes to it
  *
  * Finds out what differs between the folder and the catalogue and mends the catalogue. A reader mends its
- * own copy, in memory: it writes nothing.
+ * own copy, in memory: it writes nothing. So does a writer while the disk is full; store__trim() finds out when it is not any more.
  *
- * Return: 0; -PYE_EOUTPUT or -PYE_EFORMAT with a sentence; -ENOMEM.
+ * Return: 0; -ENOSPC with a sentence: there is no room even for the folder; -PYE_EOUTPUT or -PYE_EFORMAT with a sentence; -ENOMEM.
  */
 int store__open(struct store **out, const char *dir, enum store_mode mode, struct err *e);
 void store__free(struct store *s);
@@ -73,7 +73,7 @@ const char *store__dir(const struct store *s);
  * store__begin - start a window
  * @labels: STORE_SERVICE among them; the same have to be comments of the profile that is written
  *
- * Return: 0; -PYE_EOUTPUT with a sentence; -ENOMEM. Only with STORE_WRITE.
+ * Return: 0; -PYE_EOUTPUT or -ENOSPC with a sentence; -ENOMEM. Only with STORE_WRITE.
  */
 int store__begin(struct store *s, int64_t start_ns, int64_t end_ns,
 		 const struct store_label *labels, uint32_t label_cnt, struct store_file **out,
@@ -85,7 +85,8 @@ int store_file__write(void *file, const void *data, size_t len);
 /**
  * store_file__commit - the window is complete: to disk, its name onto it, into the catalogue
  *
- * Return: 0, or -PYE_EOUTPUT with a sentence: nothing is left of it, and no other window is touched.
+ * Return: 0, or with a sentence -ENOSPC, the disk is full, also when that was store_file__write(), or -PYE_EOUTPUT: nothing is left of
+ * it, and no other window is touched.
  */
 int store_file__commit(struct store_file *f, struct err *e);
 
@@ -130,6 +131,17 @@ struct store_trimmed {
  */
 int store__trim(struct store *s, int64_t now_ns, const struct store_limits *limits,
 		struct store_trimmed *removed, struct err *e);
+
+/**
+ * store__make_room - remove the oldest windows, since the disk is full
+ * @bytes:   that they are to have
+ * @keep:    the newest ones of so many bytes stay
+ * @removed: added to; none was: there is nothing to make room with
+ *
+ * Return: as store__trim().
+ */
+int store__make_room(struct store *s, uint64_t bytes, uint64_t keep, struct store_trimmed *removed,
+		     struct err *e);
 
 struct store_purged {
 	uint64_t windows, bytes; /* that were removed */

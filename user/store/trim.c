@@ -4,13 +4,15 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "store/catalogue.h"
 #include "store/store_priv.h"
 
-#define STEP 64 /* windows removed between two looks at the catalogue */
+#define STEP	       64 /* windows removed between two looks at the catalogue */
+#define CATALOGUE_ROOM (256u << 10) /* to write it to disk again */
 
 struct oldest {
 	char names[STEP][NAME_MAX + 1];
@@ -52,6 +54,7 @@ static int trim_some(struct store *s, int64_t oldest_ns, uint64_t max_bytes, uin
 			return err_set(e, -PYE_EOUTPUT, "the window %s cannot be removed: %s",
 				       o->names[i], strerror(errno));
 		err = catalogue__remove(s->catalogue, o->names[i], e);
+		err = err == -ENOSPC ? store_leave_disk(s, e) : err;
 		if (err)
 			return err;
 		*held -= o->bytes[i] < *held ? o->bytes[i] : *held;
@@ -61,7 +64,7 @@ static int trim_some(struct store *s, int64_t oldest_ns, uint64_t max_bytes, uin
 	return o->cnt == STEP;
 }
 
-int store__trim(struct store *s, int64_t now_ns, const struct store_limits *limits,
+static int trim(struct store *s, int64_t now_ns, const struct store_limits *limits,
 		struct store_trimmed *removed, struct err *e)
 {
 	int64_t oldest_ns = limits->max_age_ns ? now_ns - limits->max_age_ns : INT64_MIN;
@@ -72,4 +75,29 @@ int store__trim(struct store *s, int64_t now_ns, const struct store_limits *limi
 	while (err == 1)
 		err = trim_some(s, oldest_ns, limits->max_bytes, &held, removed, e);
 	return err;
+}
+
+int store__trim(struct store *s, int64_t now_ns, const struct store_limits *limits,
+		struct store_trimmed *removed, struct err *e)
+{
+	struct statvfs disk;
+
+	if (s->off_disk && !fstatvfs(s->dir_fd, &disk) &&
+	    disk.f_bavail * disk.f_frsize >= CATALOGUE_ROOM)
+		store_back_to_disk(s);
+	return trim(s, now_ns, limits, removed, e);
+}
+
+int store__make_room(struct store *s, uint64_t bytes, uint64_t keep, struct store_trimmed *removed,
+		     struct err *e)
+{
+	struct store_limits limits = { 0 };
+	uint64_t held;
+	int err = catalogue__bytes(s->catalogue, &held, e);
+
+	if (err)
+		return err;
+	limits.max_bytes = held > keep && held - keep > bytes ? held - bytes : keep;
+	limits.max_bytes += !limits.max_bytes; /* 0 is no limit */
+	return trim(s, 0, &limits, removed, e);
 }
