@@ -232,6 +232,33 @@ def test_memory_is_no_time():
     assert r.returncode == 2 and b"measures inuse_space in bytes, and not time" in r.stderr
 
 
+@pytest.mark.parametrize("first", ["<module> (/a.py:1)", "[no Python]", "[no Python frame]"])
+def test_collapsed_without_threads(first, tmp_path):
+    """As record writes it: nanoseconds, although no thread is named."""
+    path, again = tmp_path / "x.folded", tmp_path / "again.folded"
+    path.write_text("py-7;%s 30\npy-7;<module> (/a.py:1);f (/a.py:2) 12\n-8;f (/b.py:2) 5\n" % first)
+    assert stats(path)["self_ns"] == 47
+    rows = stats(path, "--by", "thread")["rows"]
+    assert [(r["process"], r["pid"], r["thread"], r["tid"], r["self_ns"]) for r in rows] == [
+        ("py", 7, "all threads", 0, 42), ("", 8, "all threads", 0, 5)]
+    ok("convert", path, "-o", again)
+    assert stats(again)["self_ns"] == 47
+
+
+def test_collapsed_of_nobodys_thread(tmp_path):
+    path = tmp_path / "x.folded"
+    path.write_text("py-7;t-7;f (/a.py:2) 12\npy-7;-8;f (/a.py:2) 30\n")
+    rows = stats(path, "--by", "thread")["rows"]
+    assert [(r["thread"], r["tid"], r["self_ns"]) for r in rows] == [("", 8, 30), ("t", 7, 12)]
+
+
+def test_collapsed_of_perf_with_processes(tmp_path):
+    """stackcollapse-perf.pl --pid: counts."""
+    path = tmp_path / "x.folded"
+    path.write_text("python-7;[unknown];main 3\npython-7;[libc.so.6];f 2\n")
+    assert stats(path)["self_ns"] == 5 * 10**7
+
+
 def test_py_spy_raw(tmp_path):
     """A count and a line where the sample was; functions of the same name and file are one."""
     want, total = collections.Counter(), 0

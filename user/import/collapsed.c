@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Collapsed stacks: a line per stack, "outer;inner;innermost 12". What the number counts is not said:
- * of our own files, known by their first two frames "comm-pid" and "thread-tid", nanoseconds; of
- * others samples. The line in "name (file:line)" is a function's first one in ours, and where the
+ * of our own files, known by their first two frames "comm-pid" and "thread-tid", or by "comm-pid" and
+ * a frame as only we write it where a recording's threads are one, nanoseconds; of others samples. The line in "name (file:line)" is a function's first one in ours, and where the
  * sample was in others.
  */
 #include <errno.h>
@@ -25,7 +25,7 @@ struct collapsed {
 	struct trace_frame *frames;
 	uint32_t frame_cap;
 	uint32_t process, thread;
-	bool is_own;
+	bool is_own, is_merged; /* ours; without the threads */
 	uint64_t line;
 };
 
@@ -67,7 +67,7 @@ static size_t number_at(const char *s, size_t len, uint32_t *number)
 
 	while (i && s[i - 1] >= '0' && s[i - 1] <= '9')
 		i--;
-	if (i == len || i < 2 || s[i - 1] != '-' || len - i > 10)
+	if (i == len || !i || s[i - 1] != '-' || len - i > 10)
 		return 0;
 	for (size_t at = i; at < len; at++)
 		value = value * 10 + (uint64_t)(s[at] - '0');
@@ -118,39 +118,77 @@ static int add_thread(struct collapsed *c, const char *comm, size_t comm_len, ui
 	return err ? err : sink__thread(c->k, c->process, tid, text, &c->thread);
 }
 
-static bool begins_as_ours(const char *line, size_t len, uint32_t *pid, uint32_t *tid,
-			   size_t *name_at, size_t *rest)
+/* "comm-pid;": where the pid's thread or first function begins, 0 if it is not that. */
+static size_t begins_as_process(const char *line, size_t len, uint32_t *pid)
 {
-	const char *first = memchr(line, ';', len), *second;
+	const char *first = memchr(line, ';', len);
 
 	if (!first || !number_at(line, (size_t)(first - line), pid))
+		return 0;
+	return (size_t)(first - line) + 1;
+}
+
+static size_t frame_end(const char *line, size_t len, size_t at)
+{
+	const char *end = memchr(line + at, ';', len - at);
+
+	return end ? (size_t)(end - line) : len;
+}
+
+static bool begins_as_ours(const char *line, size_t len)
+{
+	uint32_t pid, tid;
+	size_t at = begins_as_process(line, len, &pid);
+
+	return at && number_at(line + at, frame_end(line, len, at) - at, &tid);
+}
+
+/* "qualname (file:line)" or a mark. Other tools have "comm-pid", too, but none of these behind it. */
+static bool is_our_frame(const char *s, size_t len)
+{
+	static const char *const marks[] = { "[no Python", "[unreadable", "[truncated" };
+	size_t digits = len - 1;
+
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+		if (len >= strlen(marks[i]) && !memcmp(s, marks[i], strlen(marks[i])))
+			return true;
+	if (len < 2 || s[len - 1] != ')')
 		return false;
-	*name_at = (size_t)(first - line) + 1;
-	second = memchr(line + *name_at, ';', len - *name_at);
-	*rest = second ? (size_t)(second - line) + 1 : len;
-	return number_at(line + *name_at, *rest - *name_at - (second != NULL), tid) != 0;
+	while (digits && s[digits - 1] >= '0' && s[digits - 1] <= '9')
+		digits--;
+	return digits && digits < len - 1 && s[digits - 1] == ':';
+}
+
+static bool begins_as_merged(const char *line, size_t len)
+{
+	uint32_t pid;
+	size_t at = begins_as_process(line, len, &pid);
+
+	return at && is_our_frame(line + at, frame_end(line, len, at) - at);
 }
 
 static int take_thread(struct collapsed *c, const char *line, size_t len, size_t *at)
 {
+	static const char all[] = "all threads";
 	uint32_t pid = 0, tid = 0;
-	size_t name_at = 0, rest = 0;
-	const char *dash;
+	size_t comm, name_at, name, end;
 
 	*at = 0;
 	if (!c->is_own)
 		return 0;
-	if (!begins_as_ours(line, len, &pid, &tid, &name_at, &rest))
+	*at = name_at = begins_as_process(line, len, &pid);
+	comm = name_at ? number_at(line, name_at - 1, &pid) - 1 : 0;
+	if (name_at && c->is_merged)
+		return add_thread(c, line, comm, pid, all, sizeof(all) - 1, 0);
+	end = frame_end(line, len, name_at);
+	name = number_at(line + name_at, end - name_at, &tid);
+	if (!name_at || !name)
 		return err_set(c->k->e, -PYE_EFORMAT,
 			       "line %" PRIu64 " does not begin with a process and a thread as the "
 			       "others do",
 			       c->line);
-	*at = rest;
-	dash = memrchr(line, '-', name_at - 1);
-	return add_thread(c, line, (size_t)(dash - line), pid, line + name_at,
-			  (size_t)((const char *)memrchr(line + name_at, '-', rest - name_at) -
-				   (line + name_at)),
-			  tid);
+	*at = end + 1;
+	return add_thread(c, line, comm, pid, line + name_at, name - 1, tid);
 }
 
 static int push_frame(struct collapsed *c, uint32_t at, const char *label, size_t len)
@@ -201,14 +239,15 @@ static int take_line(struct collapsed *c, const char *line, size_t len)
 /* Whether a file is ours is in its first line. */
 static int begin(struct collapsed *c, const char *line, size_t len)
 {
-	uint32_t pid, tid;
-	size_t stack_len = len, name_at, rest;
+	size_t stack_len = len;
 	uint64_t count;
 	struct trace_info info = { .engine = "collapsed", .sample_ns = c->k->count_ns };
 	int err;
 
 	split_count(line, len, &stack_len, &count);
-	c->is_own = begins_as_ours(line, stack_len, &pid, &tid, &name_at, &rest);
+	c->is_own = begins_as_ours(line, stack_len);
+	c->is_merged = !c->is_own && begins_as_merged(line, stack_len);
+	c->is_own = c->is_own || c->is_merged;
 	if (c->is_own)
 		info.sample_ns = 0;
 	err = sink__begin(c->k, &info);
