@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The command table and its dispatch. A sub-command is one file in cmd/ and one line here. */
+#include <fcntl.h>
 #ifdef PYEBPF_STATIC
 #include <nss.h>
 #endif
@@ -152,10 +153,20 @@ static void look_up_names_in_files(void)
 }
 #endif
 
+/* What we open must not become standard output or error, which messages and data are written to. Those stay closed: writing
+ * to them fails, and a command that we start does not have them. */
+static void keep_standard_files(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			open("/dev/null", O_CLOEXEC | (fd ? O_RDONLY : O_WRONLY));
+}
+
 int main(int argc, char **argv)
 {
 	const struct command *command;
 
+	keep_standard_files();
 	signals_begin();
 	look_up_names_in_files();
 	if (argc < 2) {

@@ -276,6 +276,30 @@ def test_an_output_with_a_command(pyebpf, any_python):
 
 
 @needs_root
+def test_the_name_of_a_capture_is_for_captures(pyebpf, target, made):
+    """Otherwise a slip of the fingers replaces the one with --force, and trace -f PPROF -o X.pyebpf would take X for its own."""
+    before = pathlib.Path(made).read_bytes()
+    for args, form in ((["convert", made, "-o", made, "--force"], "firefox"), (["merge", made, "-o", "all.pyebpf"], "pprof"),
+                       (["trace", "-p", target, "-f", "pstats", "-o", "x.pyebpf"], "pstats")):
+        done = pyebpf(*args)
+        assert done.returncode == 2 and "%s is the name of a capture, and this would be %s: " % (
+            args[args.index("-o") + 1], form) in done.stderr
+    assert pathlib.Path(made).read_bytes() == before and not os.path.exists("x.pyebpf")
+
+
+@needs_root
+def test_standard_files_that_are_closed(pyebpf, any_python, made):
+    """Nothing that is opened takes their place; the command has them closed, too."""
+    program = "import os, errno\nfor fd in 1, 2:\n    try: os.fstat(fd)\n    except OSError as e: assert e.errno == errno.EBADF\n    else: 1/0"
+    done = pyebpf("trace", "-o", "x.folded", "--", *any_python.command, "-c", program, preexec_fn=lambda: os.closerange(0, 3))
+    assert done.returncode == 0 and os.stat("x.folded").st_size
+    done = pyebpf("convert", made, "-f", "ndjson", "-o", "-", preexec_fn=lambda: os.close(1))
+    assert_said(done, 6, "pyebpf convert: cannot write standard output: Bad file descriptor")
+    done = pyebpf("trace", "-f", "ndjson", "-q", "-o", "-", "--", *any_python.command, "-c", "1", preexec_fn=lambda: os.close(1))
+    assert done.returncode == 125 and "pyebpf trace: cannot write standard output: Bad file descriptor" in done.stderr
+
+
+@needs_root
 @pytest.mark.parametrize("args", [["convert", "made.pyebpf", "-o", "-"], ["list"], ["list", "--json"],
                                   ["convert", "made.pyebpf", "-f", "ndjson", "-o", "-"], ["version"]],
                          ids=" ".join)

@@ -85,12 +85,26 @@ int emit_format(const struct output_opts *opts, const char *path, const struct e
 	return err_set(e, -PYE_EUSAGE, "no format is called %s; there are %s", opts->format, names);
 }
 
+static bool is_capture_name(const char *path)
+{
+	static const char extension[] = ".pyebpf";
+	size_t len = strlen(path), n = sizeof(extension) - 1;
+
+	return len > n && !strcmp(path + len - n, extension);
+}
+
 int emit_check(const struct output_opts *opts, const char *path, const struct exporter *format,
 	       struct err *e)
 {
 	const char *extension = format->extensions[0];
 	size_t len = strlen(extension);
 
+	if (is_capture_name(
+		    path)) /* trace would take it for that of its own capture, and --force replace one */
+		return err_set(
+			e, -PYE_EUSAGE,
+			"%s is the name of a capture, and this would be %s: choose another one, as NAME%s",
+			path, format->name, extension);
 	if (strcmp(path, "-") != 0)
 		return outfile_check(path, opts->force, e);
 	if ((format->binary || (len > 3 && !strcmp(extension + len - 3, ".gz"))) &&
@@ -272,11 +286,8 @@ int emit_capture(int fd, const struct input_opts *in, const struct output_opts *
 
 static size_t extension_len(const char *path, size_t len)
 {
-	static const char capture[] = ".pyebpf";
-	size_t best = 0;
+	size_t best = is_capture_name(path) ? strlen(".pyebpf") : 0;
 
-	if (len > sizeof(capture) - 1 && !strcmp(path + len - sizeof(capture) + 1, capture))
-		best = sizeof(capture) - 1;
 	for (size_t i = 0; exporter_at(i); i++) {
 		for (const char *const *end = exporter_at(i)->extensions; *end; end++) {
 			size_t n = strlen(*end);

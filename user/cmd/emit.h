@@ -53,7 +53,7 @@ bool emit_is_plain(const char *path);
  * emit_check - refuse an output before the work starts
  * @path: where it goes; "-" is stdout
  *
- * Return: 0; -PYE_EOUTPUT; -PYE_EUSAGE for bytes that are no text and a terminal.
+ * Return: 0; -PYE_EOUTPUT; -PYE_EUSAGE for bytes that are no text and a terminal, and for the name of a capture.
  */
 int emit_check(const struct output_opts *opts, const char *path, const struct exporter *format,
 	       struct err *e);
