@@ -50,6 +50,7 @@ def test_good(tmp_path):
     ("label:\n  zone: a\n  a-b: c\n", "line 3: a-b: no label can be called a-b"),
     ("window: 10s\nwindow: 20s\n", "line 2: window a second time, after line 1"),
     ("relabel_configs:\n  - regex: '('\n", "line 2: the expression: "),
+    ("relabel_configs:\n  - target_label: a\n    regex: '(a{1,255}){1,255}'\n", "line 3: the expression: it is longer than 1024 characters"),
     ("\"\\e[31m\": 1\n", "line 1: \\x1b[31m is no setting"),
     ("rate: 19\r\nwindow: 5s\r\n", "line 2: window: 10s to 5m, whole seconds"),
     ("max_cpu: 0\n", "line 1: max_cpu: 1 to 100"),

@@ -2,12 +2,12 @@
 #include "agent/relabel.h"
 
 #include <errno.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/pods.h"
 #include "base/cleanup.h"
+#include "base/regex.h"
 #include "store/store.h"
 
 enum {
@@ -95,21 +95,11 @@ static int read_sources(struct rule *rule, const struct yaml_node *list, struct 
 
 static int read_regex(struct rule *rule, const struct yaml_node *n, const char *text, struct err *e)
 {
-	size_t size = strlen(text) + 5;
-	auto_free char *whole = malloc(size);
 	char why[128];
-	int err;
+	int err = regex_compile(&rule->regex, text, 0, why, sizeof(why));
 
-	if (!whole)
-		return -ENOMEM;
-	/* the group is ours: those of the rule begin behind it */
-	snprintf(whole, size, "^(%s)$", text);
-	err = regcomp(&rule->regex, whole, REG_EXTENDED);
 	rule->has_regex = !err;
-	if (!err)
-		return 0;
-	regerror(err, &rule->regex, why, sizeof(why));
-	return err == REG_ESPACE ? -ENOMEM : yaml_refuse(n, e, "the expression: %s", why);
+	return err == -EINVAL ? yaml_refuse(n, e, "the expression: %s", why) : err;
 }
 
 static int read_action(struct rule *rule, const struct yaml_node *n, const char *text,
@@ -251,7 +241,7 @@ static void expand(const char *replacement, const char *value, const regmatch_t 
 			replacement += replacement[1] == '$' ? 2 : 1;
 			continue;
 		}
-		/* group 1 is the whole, by read_regex() */
+		/* group 1 is the whole, by regex_compile() */
 		number = number ? number + 1 : 0;
 		if (number <= GROUPS_MAX && groups[number].rm_so >= 0)
 			put(out, value + groups[number].rm_so,

@@ -2,11 +2,11 @@
 #include "store/selector.h"
 
 #include <errno.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/regex.h"
 #include "base/text.h"
 
 #define CONDITIONS_MAX 32
@@ -122,28 +122,23 @@ static int parse_value(struct cursor *c, char **out)
 	return *out ? 0 : -ENOMEM;
 }
 
-/* The whole value has to match, as Prometheus has it. */
-static int compile(struct condition *m, struct err *e)
+/* The whole value has to match, as Prometheus has it. @at: of the expression in the text. */
+static int compile(struct condition *m, size_t at, struct err *e)
 {
-	size_t size = strlen(m->value) + sizeof("^()$");
-	auto_free char *whole = malloc(size);
 	char why[128];
-	int err;
+	int err = regex_compile(&m->regex, m->value, REG_NOSUB, why, sizeof(why));
 
-	if (!whole)
-		return -ENOMEM;
-	snprintf(whole, size, "^(%s)$", m->value);
-	err = regcomp(&m->regex, whole, REG_EXTENDED | REG_NOSUB);
 	m->compiled = !err;
-	if (!err)
-		return 0;
-	regerror(err, &m->regex, why, sizeof(why));
-	return err_set(e, -PYE_EUSAGE, "selector: %s in the expression of %.100s", why, m->name);
+	if (err != -EINVAL)
+		return err;
+	return err_set(e, -PYE_EUSAGE, "selector: the expression of %.100s (character %zu): %s",
+		       m->name, at, why);
 }
 
 static int parse_condition(struct cursor *c, struct selector *s)
 {
 	struct condition *m = &s->conditions[s->cnt];
+	size_t at;
 	int err;
 
 	if (s->cnt == CONDITIONS_MAX)
@@ -153,9 +148,10 @@ static int parse_condition(struct cursor *c, struct selector *s)
 	skip_space(c);
 	err = err ? err : parse_op(c, &m->op);
 	skip_space(c);
+	at = (size_t)(c->at - c->text) + 2; /* behind the quote, counted from 1 */
 	err = err ? err : parse_value(c, &m->value);
 	if (!err && m->value && m->op >= SELECTOR_MATCH)
-		err = compile(m, c->e);
+		err = compile(m, at, c->e);
 	skip_space(c);
 	return err;
 }
