@@ -131,6 +131,25 @@ def test_deep_stacks(name, depth, tmp_path):
     assert seen > 5
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.14"))
+def test_a_deep_stack_that_has_waited_since_before(name, tmp_path):
+    """Its thread never runs, so that it is read from outside: the middle is left out there, too, not the root."""
+    capture = tmp_path / "s.pyebpf"
+    target = [*lib.command(name), PROGRAMS / "deep.py", "5000", "waits"]
+    with lib.started(target, stdin=subprocess.PIPE) as process:
+        process.stdout.readline()
+        time.sleep(0.2)  # by now it waits
+        done = lib.sh([lib.BINARY, "record", "-p", process.pid, "-d", "500ms", "-o", capture])
+        assert done.returncode == 0, lib.text(done.stderr)
+    samples = [json.loads(line) for line in lib.convert(capture).splitlines()]
+    deep = [s["stack"] for s in samples if s["ev"] == "sample" and len(s["stack"]) > 1000]
+    assert deep
+    for stack in deep:
+        cut = [i for i, f in enumerate(stack) if f["name"].startswith("[truncated")]
+        assert (cut, len(stack)) == ([512], 1025), stack[:3]
+        assert stack[0]["name"].endswith("_bootstrap") and stack[511]["name"] == stack[-1]["name"] == "down"
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.14"))
 def test_children_are_sampled(name, tmp_path):
     samples, path, said = record(name, "parent.py", tmp_path, "-s", "--mode", "cpu", "-r", "999")

@@ -19,27 +19,29 @@ struct waiting {
 	struct outside_stacks stacks;
 };
 
-/* As the kernel side would have taken it; the outermost frames of a deep stack are left out. */
+/* As the kernel side would have taken it: of a deep stack the frames in the middle are left out. */
 static void take(struct waiting *w, const struct outside_thread *thread, struct pye_sample_rec *rec)
 {
+	const uint32_t half = PYE_SAMPLE_FRAMES / 2;
 	uint32_t cnt = thread->frame_cnt;
 
-	if (cnt > PYE_SAMPLE_FRAMES)
-		cnt = PYE_SAMPLE_FRAMES;
-	rec->head.sub = !cnt			  ? PYE_SAMPLE_NO_FRAMES
-			: cnt < thread->frame_cnt ? PYE_SAMPLE_DEEP
-						  : PYE_SAMPLE_OK;
+	rec->head.sub = !cnt		    ? PYE_SAMPLE_NO_FRAMES
+			: thread->truncated ? PYE_SAMPLE_DEEP
+					    : PYE_SAMPLE_OK;
 	rec->cnt = cnt;
-	if (cnt && rec->reason == PYE_OFF_LOCK) {
+	if (cnt && rec->reason == PYE_OFF_LOCK)
 		rec->lock = lock_where(&w->mem, thread->frames[0].frame, rec->futex);
-	}
 	for (uint32_t i = 0; i < cnt; i++) {
-		const struct outside_frame *from = &thread->frames[i];
+		const struct outside_frame *from;
 		uint64_t instr = 0;
 
+		if (cnt > PYE_SAMPLE_FRAMES && i == half)
+			i = cnt - half;
+		from = &thread->frames[i];
 		proc_mem__read(&w->mem, from->frame + w->t->in.layout.f_instr, &instr,
 			       w->t->in.layout.flags & PYE_LAYOUT_FRAME_OBJECT ? 4 : 8);
-		rec->frames[i] = (struct pye_sample_frame){ from->code, instr };
+		rec->frames[i < half ? i : half + i % half] =
+			(struct pye_sample_frame){ from->code, instr };
 	}
 }
 

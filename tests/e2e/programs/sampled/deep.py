@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurses to a depth, and stays there."""
+"""Recurses to a depth, and stays there: busy, or waiting for the end of its input."""
 import sys
 import threading
 import time
@@ -15,6 +15,9 @@ def spin(end):
 def down(n):
     if n > 1:
         down(n - 1)
+    elif "waits" in sys.argv:
+        print(flush=True)
+        sys.stdin.readline()
     else:
         spin(time.process_time() + 1)
 
