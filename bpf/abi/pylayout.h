@@ -45,7 +45,8 @@ struct pye_pylayout {
 	__u16 f_previous; /* previous, f_back */
 	__u16 f_instr; /* prev_instr, instr_ptr (pointer); f_lasti (int) to 3.10 */
 	__u16 f_owner; /* byte; >= 3 is an entry from C, no Python frame. None to 3.10 */
-	__u16 f_state; /* to 3.10: f_stacktop (pointer) or f_state (int8); else none */
+	__u16 f_state; /* to 3.10: f_stacktop (pointer) or f_state (int8); 3.12, 3.13: the int8 of a generator, an
+			* __s16, since it lies before the frame: negative while suspended; else none */
 	__u16 f_gen; /* to 3.10: f_gen; else none */
 	__u16 f_stack; /* to 3.10: f_stacktop (pointer), or f_stackdepth (int32) of 3.10: not NULL, not
 			* negative while suspended; 3.11: stacktop (int32): negative while it runs and no
@@ -92,7 +93,7 @@ struct pye_pylayout {
 	/* What a suspended frame's instruction pointer shows, 3.11 on: RESUME (one of the opcodes, 0xff:
 	 * none), so many bytes ahead of it, with an argument of 2 or 3: yield from, await */
 	__u8 resume_ahead; /* then there stands one of: */
-	__u8 yield_ops[2];
+	__u8 yield_ops[2]; /* from 3.14 on while it yields, else 0 */
 	__u8 resume_ops[4];
 	/* 3.11: instructions at which a frame with a saved stack pointer (f_stack) does not run: suspended,
 	 * not entered yet, or left already; else 0 */

@@ -11,14 +11,11 @@
 #ifndef PYEBPF_PY_STACK_BPF_H
 #define PYEBPF_PY_STACK_BPF_H
 
-#include "py/quiet.bpf.h"
+#include "py/frame.bpf.h"
 
-#define ADDR_MASK	0xffffffffffffULL
+#define ADDR_MASK 0xffffffffffffULL
 
-#define SLOT(pos)	((pos) & (PYE_STACK_SLOTS - 1))
-
-#define OWNER_GENERATOR 1
-#define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
+#define SLOT(pos) ((pos) & (PYE_STACK_SLOTS - 1))
 
 /* Frames looked at to tell "thrown into" and shims from a switch to another stack. */
 #define NEAR_FRAMES 16
@@ -71,43 +68,6 @@ static __always_inline void stack_push(struct thread *t, u64 frame)
 		t->below++;
 }
 
-/* frame_load - read a frame into t->frame; 0 or an error. */
-static __always_inline long frame_load(struct thread *t, u64 frame)
-{
-	return read_user(t->frame, PYE_FRAME_READ, frame);
-}
-
-static __always_inline u64 frame_word(struct thread *t, u32 offset)
-{
-	return t->frame[(offset >> 3) & (FRAME_WORDS - 1)];
-}
-
-static __always_inline u64 frame_code(struct thread *t, struct pye_pylayout *l)
-{
-	return frame_word(t, l->f_code) & ~7ULL & 0xffffffffffffULL;
-}
-
-static __always_inline u64 frame_previous(struct thread *t, struct pye_pylayout *l)
-{
-	return frame_word(t, l->f_previous) & 0xffffffffffffULL;
-}
-
-static __always_inline u32 frame_owner(struct thread *t, struct pye_pylayout *l)
-{
-	if (l->f_owner == PYE_NO_FIELD)
-		return 0;
-	return frame_word(t, l->f_owner) >> ((l->f_owner & 7) * 8) & 0xff;
-}
-
-static __always_inline bool code_is_hidden(struct pye_pylayout *l, u64 code)
-{
-	u32 flags = 0;
-
-	if (!l->co_hidden)
-		return false;
-	return !read_user(&flags, 4, code + l->co_flags) && flags & l->co_hidden;
-}
-
 /*
  * The functions below that are not static are verified each on its own: the cost of loading does not
  * multiply. They take numbers only and find their thread themselves.
@@ -118,60 +78,6 @@ static __always_inline struct thread *self(struct pye_pylayout **l)
 
 	*l = t ? layout_of(t) : NULL;
 	return *l ? t : NULL;
-}
-
-static __always_inline bool is_one_of(const u8 ops[4], u16 word)
-{
-	word &= 0xff;
-	return word == ops[0] || word == ops[1] || word == ops[2] || word == ops[3];
-}
-
-/* What is known of a frame: it made a call, so it is not suspended; the event is its own. */
-#define SURE_CALLS 1
-#define SURE_RUNS  2
-
-/*
- * A frame in the thread's chain that does not run: it shows no call.
- * - Throwing into a generator that delegates to another one (yield from, await) links its frame although
- *   it is still suspended.
- * - 3.11 calls the function of sys.settrace() for a frame that did not come to its RESUME handler yet, or
- *   has left its RETURN_VALUE or YIELD_VALUE handler's begin behind; and finalizers of its variables.
- *   All have their stack pointer saved there; a frame that was really thrown into stands at its yield,
- *   too, but has not.
- * - 3.11 runs the collector before RESUME, too: where a frame makes its cells, or its generator.
- */
-static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayout *l, u64 frame,
-					    u32 sure)
-{
-	u64 instr = frame_word(t, l->f_instr);
-	s32 depth = -1;
-	u16 word = 0;
-
-	if (l->idle_ops[0])
-		return sure < SURE_RUNS && !read_user(&word, 2, instr) &&
-		       ((s32)frame_word(t, l->f_stack) >= 0 ? is_one_of(l->idle_ops, word)
-							    : is_one_of(l->begin_ops, word));
-	if (sure)
-		return false;
-	if (l->flags & PYE_LAYOUT_FRAME_STATE) {
-		read_user(&depth, 4, frame + l->f_stack);
-		return depth >= 0;
-	}
-	if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
-		return frame_word(t, l->f_stack) != 0;
-	if (frame_owner(t, l) != OWNER_GENERATOR)
-		return false;
-	if (l->resume_ahead) {
-		/* what follows another instruction can be its cache, with any value */
-		if (read_user(&word, 2, instr))
-			return false;
-		word &= 0xff;
-		if (word != l->yield_ops[0] && word != l->yield_ops[1])
-			return false;
-	}
-	if (read_user(&word, 2, instr + l->resume_ahead))
-		return false;
-	return (word >> 8 & l->resume_mask & 3) >= 2 && is_one_of(l->resume_ops, word);
 }
 
 /* The chain ends at a linked frame (3.9 does not link it to its caller) or at memory that cannot be read:

@@ -99,6 +99,56 @@ def test_a_trace_function_makes_no_unwind_of_a_return(name, engine, tmp_path):
     assert set(unwound) == {"fail"} and not returned["fail"]
 
 
+@pytest.mark.parametrize("engine", ["inline", "auto"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_generators_that_are_watched(name, engine, tmp_path):
+    """What is told of a yield, a resume or a throw runs in the middle of it: events are the same with and without, on one stack."""
+    prog = tmp_path / "watched.py"
+    prog.write_text("import sys\n"
+                    "def told(*_): return helper(told)\n"
+                    "def helper(x): return x\n"
+                    "def leaf(x=0): return x\n"
+                    "def numbers(n):\n"
+                    "    for i in range(n): yield leaf(i)\n"
+                    "def catches():\n"
+                    "    try: yield 1\n"
+                    "    except KeyError: yield leaf(5)\n"
+                    "def delegates(n): yield from (delegates(n - 1) if n else catches())\n"
+                    "def rounds():\n"
+                    "    for i in range(10):\n"
+                    "        sum(numbers(3))\n"
+                    "        g = numbers(5); next(g); leaf(); g.send(3); leaf(); g.close(); leaf()\n"
+                    "        g = catches(); next(g); g.throw(KeyError); leaf(); g.close()\n"
+                    "        g = delegates(3); next(g); leaf(); g.throw(KeyError); leaf(); del g\n"
+                    "        g = numbers(5); next(g)\n"
+                    "        try: g.throw(ValueError)\n"
+                    "        except ValueError: leaf()\n"
+                    "rounds()\n"
+                    "sys.settrace(told)\n"
+                    "rounds()\n"
+                    "sys.settrace(None)\n"
+                    "if hasattr(sys, 'monitoring'):\n"
+                    "    mon = sys.monitoring\n"
+                    "    mon.use_tool_id(3, 'test')\n"
+                    "    kinds = [getattr(mon.events, k) for k in dir(mon.events) if k.startswith('PY_')]\n"
+                    "    for k in kinds: mon.register_callback(3, k, lambda *_: helper(None))\n"
+                    "    mon.set_events(3, sum(kinds))\n"
+                    "    rounds()\n"
+                    "    mon.set_events(3, 0)\n"
+                    "rounds()\n")
+    seen, _ = lib.traced(lib.command(name) + [prog], tmp_path, "--engine", engine)
+    inside, each = False, []
+    for e in seen.whole().events:
+        if e.get("name") == "rounds" and e["ev"] in ("call", "return"):
+            inside = e["ev"] == "call"
+            each += [collections.Counter()] if inside else []
+        elif inside:
+            assert e["ev"] not in ("gap", "open")
+            if e["name"] in ("leaf", "numbers", "catches", "delegates"):
+                each[-1][e["name"], e["ev"], e["depth"]] += 1
+    assert len(each) >= 3 and all(some == each[0] for some in each), [some - each[0] for some in each]
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
 def test_time_stamps(name, tmp_path):
     """A call is between the moments that its caller has read before and behind it, within the microsecond that the clocks may be apart."""

@@ -410,8 +410,9 @@ void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 }
 
 /*
- * 3.11: when what a generator delegates to ends a throw by StopIteration, the generator goes on behind the
- * RESUME. What it does next shows it: that is the throw into it, late.
+ * 3.11: the function of sys.settrace() is called before the RESUME. And when what a generator delegates to ends a
+ * throw by StopIteration, the generator goes on with that value behind the RESUME; what it does next shows it. What
+ * is thrown into the generator itself shows at once.
  */
 static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 {
@@ -419,7 +420,7 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 
 	if (c->e->in->layout.minor != 11 || !f->frame)
 		return false;
-	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_THROW, FRAME_HASH(top(&c->now->stack)));
+	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME, FRAME_HASH(top(&c->now->stack)));
 	f->frame = 0;
 	return true;
 }

@@ -12,7 +12,7 @@ const struct layout layout_3_12 = {
 		.f_previous        = 8,
 		.f_instr           = 56,
 		.f_owner           = 70,
-		.f_state           = PYE_NO_FIELD,
+		.f_state           = (uint16_t)-5,
 		.f_gen             = PYE_NO_FIELD,
 		.f_stack           = PYE_NO_FIELD,
 

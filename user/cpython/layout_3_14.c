@@ -77,6 +77,7 @@ const struct layout layout_3_14 = {
 		.resume_depth1     = 4,
 		.resume_skip       = 0xff,
 		.resume_ahead      = 0,
+		.yield_ops         = { 120, 247 },
 		.resume_ops        = { 128, 196, 245, 255 },
 
 		.ts_status         = 32,
@@ -146,6 +147,7 @@ const struct layout layout_3_14t = {
 		.resume_depth1     = 4,
 		.resume_skip       = 0xff,
 		.resume_ahead      = 0,
+		.yield_ops         = { 120, 247 },
 		.resume_ops        = { 128, 196, 245, 255 },
 
 		.ts_status         = 32,

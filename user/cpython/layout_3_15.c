@@ -77,6 +77,7 @@ const struct layout layout_3_15 = {
 		.resume_depth1     = 8,
 		.resume_skip       = 4,
 		.resume_ahead      = 0,
+		.yield_ops         = { 119, 246 },
 		.resume_ops        = { 128, 200, 201, 244 },
 
 		.ts_status         = 32,
@@ -146,6 +147,7 @@ const struct layout layout_3_15t = {
 		.resume_depth1     = 8,
 		.resume_skip       = 4,
 		.resume_ahead      = 0,
+		.yield_ops         = { 119, 246 },
 		.resume_ops        = { 128, 200, 201, 244 },
 
 		.ts_status         = 32,
