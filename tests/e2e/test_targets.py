@@ -235,6 +235,33 @@ def test_a_signal_ends_the_trace_and_not_the_target(number, tmp_path):
     assert 0 < seen.count(WAITS, "call")["tick"] <= int(counts.read_text())
 
 
+SPLIT = ["--split", "300"]
+
+
+@pytest.mark.parametrize("options", [[], ["--flight-recorder", "10s"], SPLIT], ids=" ".join)
+def test_one_that_only_waits_is_shown_from_the_attach_on(options, tmp_path):
+    """Its stack is as it was at the attach, which a look at the end, or a second later, shows."""
+    program, capture = tmp_path / "p.py", tmp_path / "t.pyebpf"
+    program.write_text("import os, sys, threading, time\ndef tick(): pass\ndef busy():\n    while 1: tick(); time.sleep(0.001)\n"
+                       "threading.Thread(target=busy, daemon=True).start()\n"
+                       "def hang():\n    print(os.getpid(), flush=True)\n    sys.stdin.readline()\nhang()\n")
+    with lib.started([*lib.any_python(), program], stdin=subprocess.PIPE) as target:
+        pid = int(target.stdout.readline())
+        with lib.attach(pid, capture, "-d", "2s", *options) as tracer:
+            lib.finish(tracer)
+    hangs = ticks = wall = 0
+    for part in tmp_path.glob("t*.pyebpf"):
+        report = json.loads(lib.sh([lib.BINARY, "stats", part, "--json", "-n", "0"]).stdout)
+        times = {row["function"]: row["total_ns"] for row in report["rows"]}
+        hangs, ticks, wall = hangs + times.get("hang", 0), ticks + times["busy"], wall + report["wall_ns"]
+        assert all(t <= report["wall_ns"] * 1.01 for t in times.values())
+        meta = lib.Trace(part).meta
+        assert all(e["ts_ns"] >= meta["start_ns"] for e in lib.Trace(part).events)
+    assert hangs <= wall * 1.01
+    if options != SPLIT:  # then it is in the part in which it was found, and those after it
+        assert hangs > ticks * 0.9
+
+
 @pytest.mark.parametrize("options", [["-d", "300ms"], ["-d", "0.3"], ["--duration=300ms"]])
 def test_duration(options, tmp_path):
     context, flag, _ = begin(lib.families()[-1], tmp_path)

@@ -2,7 +2,7 @@
 /*
  * Threads that wait when we attach and go on waiting have no event, but they have a stack, and where a
  * program waits is often what one wants to know. It is read from outside at the attach and once more a
- * second later, and shown only if nothing has changed.
+ * second later, and shown only if nothing has changed: then it has been so since the attach.
  */
 #define LOG_DOMAIN "idle"
 #include <errno.h>
@@ -23,6 +23,7 @@
 /* The memory stays open: by then this process may have no right to open it any more. */
 struct idle_before {
 	struct outside_stacks stacks;
+	uint64_t at_ns; /* they were read before that */
 	struct proc_mem mem;
 };
 
@@ -50,8 +51,10 @@ void idle_begin(struct target *t)
 		return;
 	if (walk_outside(&before->mem, &t->in, &before->stacks))
 		proc_mem__close(&before->mem);
-	else
+	else {
+		before->at_ns = now_ns();
 		t->before = take_ptr(before);
+	}
 }
 
 void idle_free(struct target *t)
@@ -115,6 +118,14 @@ static const char *name_of(const struct idle *idle, const struct outside_thread 
 	return !name && task->tid == task->pid ? "MainThread" : name;
 }
 
+/* A part of a run that was split has nothing from before it. */
+static uint64_t since_ns(const struct idle *idle)
+{
+	uint64_t at_ns = idle->t->before->at_ns, part_ns = idle->s->kept.part_ns;
+
+	return at_ns > part_ns ? at_ns : part_ns;
+}
+
 static int show(struct idle *idle, const struct outside_thread *thread,
 		const struct pye_task_rec *task)
 {
@@ -125,7 +136,7 @@ static int show(struct idle *idle, const struct outside_thread *thread,
 					.given = name_of(idle, thread, task),
 					.comm_is_own = task->tid == task->pid ||
 						       strcmp(task->comm, idle->first.comm) != 0,
-					.ts_ns = now_ns(),
+					.ts_ns = since_ns(idle),
 					.frames = frames,
 					.frame_cnt = thread->frame_cnt };
 

@@ -223,6 +223,7 @@ void limits_part(struct limits_run *r)
 	/* a full disk is reported at the end, with the number of events it cost */
 	capw__next_part(r->capw, fd, &totals);
 	r->part_first = capw__written(r->capw);
+	r->part_ns = totals.end_ns;
 	if (r->opts->split.every_ns)
 		r->part_end_ns = next_end(&r->opts->split, wall_ns());
 	files->part_done(files->ctx);

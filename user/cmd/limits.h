@@ -90,6 +90,7 @@ struct limits_run {
 	struct limit_fired fired;
 	unsigned int dumps_asked; /* USR1 seen */
 	uint64_t part_first; /* events written before this file */
+	uint64_t part_ns; /* when this part began, if it is not the first */
 	int64_t part_end_ns; /* on the wall clock, where parts have a time */
 	bool full; /* there is no next file */
 };

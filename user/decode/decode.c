@@ -224,7 +224,10 @@ static int give_begin(struct decoder *d)
 		info.sample_ns = cursor_varint(&c);
 	if (c.bad)
 		dec_note_damage(d, d->r->chunks[0].offset);
-	d->now_ns = info.start_ns < d->floors[0] ? info.start_ns : d->floors[0];
+	d->now_ns = info.start_ns;
+	/* the file before has the time before of what was open then */
+	if (!d->in_run && d->floors[0] < d->now_ns)
+		d->now_ns = d->floors[0];
 	d->totals.end_ns = info.start_ns;
 	err = d->consumer->begin ? d->consumer->begin(d->self, &info) : 0;
 	return err < 0 ? err : 0;
