@@ -16,6 +16,8 @@ enum pye_wait_call {
 	PYE_CALL_PAUSE = 34,
 	PYE_CALL_NANOSLEEP = 35,
 	PYE_CALL_WAIT4 = 61,
+	PYE_CALL_SIGTIMEDWAIT = 128,
+	PYE_CALL_SIGSUSPEND = 130,
 	PYE_CALL_FUTEX = 202,
 	PYE_CALL_CLOCK_SLEEP = 230,
 	PYE_CALL_WAITID = 247,
@@ -35,7 +37,6 @@ static inline enum pye_off_reason pye_wait_reason(__s64 nr, __u64 arg0, __u64 ar
 	case PYE_CALL_FUTEX_WAITV:
 	case PYE_CALL_FUTEX_WAIT:
 		return PYE_OFF_LOCK;
-	case PYE_CALL_PAUSE:
 	case PYE_CALL_NANOSLEEP:
 	case PYE_CALL_CLOCK_SLEEP:
 		return PYE_OFF_SLEEP;
@@ -45,7 +46,10 @@ static inline enum pye_off_reason pye_wait_reason(__s64 nr, __u64 arg0, __u64 ar
 	case PYE_CALL_POLL:
 	case PYE_CALL_PPOLL:
 		return arg1 ? PYE_OFF_IO : PYE_OFF_SLEEP;
-	case PYE_CALL_WAIT4:
+	case PYE_CALL_PAUSE: /* a signal */
+	case PYE_CALL_SIGTIMEDWAIT:
+	case PYE_CALL_SIGSUSPEND:
+	case PYE_CALL_WAIT4: /* a process */
 	case PYE_CALL_WAITID:
 		return PYE_OFF_OTHER;
 	default:

@@ -120,3 +120,13 @@ def test_code_objects_that_take_each_others_place(name, tmp_path):
         last = number
         seen.add(number)
     assert len(seen) > 0.8 * made, (len(seen), made)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.6", "3.13"))
+def test_a_wait_for_a_signal_is_none_for_io(name, tmp_path):
+    samples, _, _ = record(name, "signals.py", tmp_path, "--mode", "offcpu")
+    off = collections.Counter()
+    for sample in samples:
+        off.update({(f, sample["reason"]): sample["weight_ns"] for f in own(sample, "signals.py")[-1:]})
+    for wait in ("with_a_timeout", "for_one_of_a_set", "for_any"):
+        assert off[wait, "other"] > 2.8e8 > off[wait, "io"] + off[wait, "sleep"], off
