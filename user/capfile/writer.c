@@ -15,9 +15,10 @@
 #include "base/pages.h"
 #include "capfile/writer_priv.h"
 
-#define STACK_TRIM  256u /* frames that a thread may keep room for */
+#define CLOCK_SET_NS 500000000ll
+#define STACK_TRIM   256u /* frames that a thread may keep room for */
 
-#define unlikely(x) __builtin_expect(!!(x), 0)
+#define unlikely(x)  __builtin_expect(!!(x), 0)
 
 static struct block *new_block(struct capw *w)
 {
@@ -435,6 +436,14 @@ static int end_file(struct capw *w)
 	int err = capw_chunk_write(w);
 
 	return err ? err : capw_chunk_write_end(w);
+}
+
+void capw__set_clock(struct capw *w, uint64_t now_ns, int64_t unix_ns)
+{
+	int64_t differs = unix_ns - w->start_unix_ns - (int64_t)(now_ns - w->start_ns);
+
+	if (differs > CLOCK_SET_NS || differs < -CLOCK_SET_NS)
+		w->start_unix_ns += differs;
 }
 
 int capw__next_part(struct capw *w, int fd, const struct trace_totals *totals)

@@ -130,6 +130,14 @@ int capw__flush(struct capw *w, const struct trace_totals *totals);
 int capw__finish(struct capw *w, const struct trace_totals *totals);
 
 /**
+ * capw__set_clock - what the wall clock shows
+ *
+ * Parts that follow have their times by it, where it was set since (or the machine slept): it differs by more than half a second from what
+ * it was, plus the time that has gone by. Otherwise each part goes on from the one before, to the nanosecond.
+ */
+void capw__set_clock(struct capw *w, uint64_t now_ns, int64_t unix_ns);
+
+/**
  * capw__next_part - end this file as capw__finish() does, and go on in another
  * @fd:     of the next part, as for capw__new()
  * @totals: as for capw__flush()

@@ -197,8 +197,12 @@ static bool part_is_full(struct limits_run *r)
 	const struct limit_opts *o = r->opts;
 	uint64_t max = o->split.bytes;
 
-	if (o->split.every_ns)
-		return wall_ns() >= r->part_end_ns;
+	if (o->split.every_ns) {
+		int64_t left = r->part_end_ns - wall_ns();
+
+		/* more than a whole part: the clock was set back */
+		return left <= 0 || left > (int64_t)o->split.every_ns;
+	}
 	if (o->split.events && capw__written(r->capw) - r->part_first >= o->split.events)
 		return true;
 	if (o->max_bytes && (!max || o->max_bytes < max))
@@ -219,6 +223,8 @@ void limits_part(struct limits_run *r)
 		r->full = true; /* what is in the rings still goes into this file */
 		return;
 	}
+	if (r->opts->split.every_ns)
+		capw__set_clock(r->capw, now_ns(), wall_ns());
 	r->totals(r->ctx, now_ns(), &totals);
 	/* a full disk is reported at the end, with the number of events it cost */
 	capw__next_part(r->capw, fd, &totals);

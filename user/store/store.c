@@ -22,6 +22,8 @@
 #include "store/head.h"
 #include "store/store_priv.h"
 
+#define NAMES_MAX 64 /* of windows with the same labels and time */
+
 static const char window_end[] = ".pb.gz";
 
 struct store_file {
@@ -371,7 +373,8 @@ static uint32_t hash_labels(const struct store_file *f)
 	return (uint32_t)(hash ^ hash >> 32);
 }
 
-static void name_file(struct store_file *f)
+/* @again: windows of that name are there. A clock that was set back shows a time twice. */
+static void name_file(struct store_file *f, uint32_t again)
 {
 	char service[64], stamp[32];
 	time_t seconds = (time_t)(f->start_ns / 1000000000);
@@ -390,7 +393,7 @@ static void name_file(struct store_file *f)
 	gmtime_r(&seconds, &tm);
 	strftime(stamp, sizeof(stamp), "%Y%m%dT%H%M%SZ", &tm);
 	snprintf(f->name, sizeof(f->name), "%s-%" PRIu64 "s-%s-%08" PRIx32 "%s", stamp, length,
-		 service, hash_labels(f), window_end);
+		 service, hash_labels(f) + again, window_end);
 }
 
 int store__begin(struct store *s, int64_t start_ns, int64_t end_ns,
@@ -409,7 +412,11 @@ int store__begin(struct store *s, int64_t start_ns, int64_t end_ns,
 	err = copy_labels(f, labels, label_cnt, e);
 	if (err)
 		return err;
-	name_file(f);
+	for (uint32_t again = 0; again < NAMES_MAX; again++) {
+		name_file(f, again);
+		if (faccessat(s->dir_fd, f->name, F_OK, AT_SYMLINK_NOFOLLOW))
+			break;
+	}
 	if (path_in(s, f->name, path, sizeof(path)))
 		return err_set(e, -PYE_EOUTPUT, "the name of the store is too long");
 	err = outfile__open(&f->out, path, OUTFILE_ATOMIC, false, e);
