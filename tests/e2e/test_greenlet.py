@@ -53,3 +53,38 @@ def test_switches(name, tmp_path):
         elif e["ev"] in lib.LEAVE:
             stacks[e["tid"]].pop()
     assert mine and callers["deep"] <= {"worker", "deep"} and callers["leaf"] <= {"worker", "deep", "go", "dying"}
+
+
+def callers(trace):
+    """(name, its caller's name) of each call that was seen to begin."""
+    stacks = {}
+    for e in trace.events:
+        stack = stacks.setdefault(e.get("tid"), [])
+        if e["ev"] == "gap":
+            stack.clear()
+        elif e["ev"] in lib.ENTER | {"open"}:
+            if e["ev"] == "call":
+                yield e["name"], stack[-1] if stack else None
+            stack.append(e["name"])
+        elif e["ev"] in lib.LEAVE:
+            stack.pop()
+
+
+@pytest.mark.parametrize("engine", ["auto", "inline"])
+@pytest.mark.parametrize("name", [n for n in lib.pick("3.8", "3.10", "3.11", "3.12", "3.13") if len(lib.command(n)) == 1])
+def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
+    """Greenlets' frames lie at the same places of their chunks of memory, and those of an `__init__` look like others."""
+    count = 100
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    seen, _ = lib.run_program(name, "own_greenlets.py", tmp_path, count, options=("--engine", engine), env=env)
+    assert seen.lost == 0 and seen.meta["generated"] == seen.meta["written"]
+    got, wrong = 0, []
+    for function, caller in callers(seen):
+        kind, _, number = function.rpartition("_")
+        if kind not in ("leaf", "node"):
+            continue
+        got += 1
+        want = ("node_" + number,) if kind == "leaf" else ("root_" + number, "__init__")
+        if caller not in want:
+            wrong.append((function, caller))
+    assert got == 2 * 3 * 20 * count and not wrong, (got, len(wrong), wrong[:5])

@@ -286,7 +286,7 @@ static void expect_event(const struct il_more_rec *r, uint8_t kind, uint8_t opar
 			 kind == INLINE_ENTRY ? (oparg ? IL_RESUME : IL_CALL) : kinds[kind]);
 	assert_int_equal(r->head.what & 0xfffffffffff8ull,
 			 kind == INLINE_DEALLOC ? 0 : address(t.frame));
-	assert_int_equal(r->head.time & 0xffff, called ? address(t.caller) >> 3 & 0xffff : 0);
+	assert_int_equal(r->head.time & 0xffff, called ? IL_FRAME_HASH(address(t.caller)) : 0);
 	if (coded)
 		assert_int_equal(r->head.what >> 48, slot_of_code());
 	if (kind == INLINE_UNWIND || kind == INLINE_CLOSE)
@@ -514,7 +514,7 @@ static void expect_opcode(const struct il_rec *r, unsigned int opcode)
 	assert_int_equal(r->what >> IL_OPCODE_SHIFT & 0xff, opcode);
 	assert_int_equal(r->what >> 48, slot_of_code());
 	assert_int_equal(IL_OPCODE_OFFSET(r->what), address(t.instr) - address(t.code));
-	assert_int_equal(r->time & 0xffff, address(t.frame) >> 3 & 0xffff);
+	assert_int_equal(r->time & 0xffff, IL_FRAME_HASH(address(t.frame)));
 }
 
 /* Numbers of the patches: words first. */
@@ -1073,7 +1073,7 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 	}
 	assert_int_equal(r->what & 0xfffffffffff8ull, address(t.frame));
 	if (kind == INLINE_EVAL_ENTRY)
-		assert_int_equal(r->time & 0xffff, address(t.caller) >> 3 & 0xffff);
+		assert_int_equal(r->time & 0xffff, IL_FRAME_HASH(address(t.caller)));
 	return (r->what & 7) == IL_MORE ? 0x10u | (unsigned int)(r->what >> 48) : r->what & 7;
 }
 

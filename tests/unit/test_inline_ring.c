@@ -93,7 +93,7 @@ static uint64_t make(uint64_t at)
 
 	if (any() % 64 == 0)
 		frame = 0;
-	put(at, any() << 16 | ((frame - 0x68) >> 3 & 0xffff));
+	put(at, any() << 16 | IL_FRAME_HASH(frame - 0x68));
 	put(at + 8, (kind == 7 ? more : any() % 16) << 48 | frame | kind);
 	if (kind != 7)
 		return size;
@@ -200,7 +200,7 @@ static void test_ring__at_end(void **state)
 
 static uint64_t put_record(uint64_t at, uint64_t kind, uint64_t frame, uint64_t caller)
 {
-	put(at, at << 16 | (caller >> 3 & 0xffff));
+	put(at, at << 16 | IL_FRAME_HASH(caller));
 	put(at + 8, frame | kind);
 	return at + 16;
 }
@@ -229,6 +229,7 @@ static uint64_t put_definition(uint64_t at, uint32_t slot)
 #define SHIM	 (OUTER + 0x200)
 #define INNER	 (SHIM + 8 * 12ull)
 #define STRANGER 0x7f0000009000ull
+#define CHUNK	 0x4000ull
 
 /* The numbers of the events and the walks in a batch. */
 static uint32_t read_events(uint32_t *seqs, uint32_t *walks)
@@ -295,6 +296,84 @@ static void test_ring__ends_that_are_missing(void **state)
 	assert_int_equal(seqs[4], 7);
 	assert_int_equal(walks, 2);
 	assert_int_equal(cap_inline__unmatched(t.cap), 3);
+	cap_inline__free(t.cap);
+}
+
+/* Of the frames that a batch shows to begin: is what is below each, by what the batch says, its caller? */
+static void expect_callers(const uint64_t *want, uint32_t cnt)
+{
+	struct capture_batch batch;
+	uint64_t stack[16] = { 0 };
+	uint32_t len, depth = 0, seen = 0;
+	const void *rec;
+	size_t at = 0;
+
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
+	while ((rec = capture_record(&batch, &at, &len))) {
+		const struct pye_head *head = rec;
+		const struct pye_walk_rec *walk = rec;
+
+		if (head->kind == PYE_REC_WALK) {
+			for (depth = 0; depth < walk->cnt; depth++)
+				stack[depth] = walk->frames[walk->cnt - 1 - depth].frame;
+		} else if (head->kind == PYE_REC_ENTRY) {
+			assert_true(seen < cnt && depth < 16);
+			assert_int_equal(depth ? stack[depth - 1] : 0, want[seen++]);
+			stack[depth++] = head->frame;
+		} else if (head->kind == PYE_REC_EXIT) {
+			depth--;
+		}
+	}
+	assert_int_equal(seen, cnt);
+}
+
+/* Two greenlets whose frames have one hash: the caller is the one that the callee lies behind. */
+static void test_ring__stacks_with_one_hash(void **state)
+{
+	const uint64_t twin = OUTER + (1ull << 35), want[] = { 0, 0, twin, OUTER, OUTER, twin };
+	uint64_t at;
+
+	(void)state;
+	assert_int_equal(IL_FRAME_HASH(OUTER), IL_FRAME_HASH(twin));
+	begin(12);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, twin, 0);
+	for (int i = 0; i < 2; i++) {
+		at = put_record(at, IL_CALL, (i ? OUTER : twin) + 0x60, OUTER);
+		at = put_record(at, IL_RETURN, (i ? OUTER : twin) + 0x60, 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		at = put_record(at, IL_CALL, (i ? twin : OUTER) + 0x60, OUTER);
+		at = put_record(at, IL_RETURN, (i ? twin : OUTER) + 0x60, 0);
+	}
+	t.engine.shared->head = at;
+	expect_callers(want, 6);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
+/* A frame as small as a shim of `__init__`, of another stack: no shim is where that one is, or far from the running stack. */
+static void test_ring__no_shim_but_another_stack(void **state)
+{
+	const uint64_t other = OUTER + (1u << 20), small = 8 * 12ull;
+	const uint64_t want[] = { 0, 0, OUTER, other, 0 };
+	uint64_t at;
+
+	(void)state;
+	begin(14);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, other, 0);
+	at = put_record(at, IL_CALL, OUTER + small, OUTER);
+	at = put_record(at, IL_CALL, other + small, other);
+	at = put_record(at, IL_CALL, STRANGER + CHUNK + small, STRANGER + CHUNK);
+	at = put_record(at, IL_RETURN, STRANGER + CHUNK + small, 0);
+	at = put_record(at, IL_RETURN, STRANGER + CHUNK,
+			0); /* a greenlet's from before the attach */
+	t.engine.shared->head = at;
+	expect_callers(want, 5);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
 	cap_inline__free(t.cap);
 }
 
@@ -487,6 +566,8 @@ int main(void)
 		cmocka_unit_test(test_ring__an_end_of_nothing),
 		cmocka_unit_test(test_ring__ends_that_are_missing),
 		cmocka_unit_test(test_ring__an_end_before_the_first_event),
+		cmocka_unit_test(test_ring__stacks_with_one_hash),
+		cmocka_unit_test(test_ring__no_shim_but_another_stack),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__what_a_closed_frame_holds),
 		cmocka_unit_test(test_ring__ends_that_show_nothing),

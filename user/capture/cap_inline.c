@@ -187,8 +187,7 @@ static void recount(struct cap_inline *c, struct il_thread *slot)
 		return;
 	t->seq += (uint32_t)slot->lost;
 	t->stack.cnt = 0;
-	while (t->parked_cnt)
-		free(t->parked[--t->parked_cnt].frames);
+	parked_clear(&t->parked);
 	t->need_walk = true;
 	t->reason = PYE_WALK_UNKNOWN;
 	slot->lost = 0;

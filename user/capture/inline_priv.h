@@ -14,6 +14,12 @@ struct track_stack {
 	uint32_t cnt, size;
 	bool cut; /* there are more below, which are not known */
 	bool guest; /* of one of several thread states that name the same thread */
+	struct track_stack *next; /* of those that are parked in the same bucket */
+};
+
+struct parked {
+	struct track_stack **buckets; /* owned, as the stacks in them; NULL: none was parked yet */
+	uint32_t cnt;
 };
 
 struct track {
@@ -30,8 +36,7 @@ struct track {
 	uint32_t read_at; /* the last stop at which its stack was read, counted from 1 */
 	uint64_t last_ns;
 	struct track_stack stack;
-	struct track_stack *parked; /* of greenlets that do not run */
-	uint32_t parked_cnt;
+	struct parked parked; /* of greenlets that do not run */
 	uint64_t ended_at; /* position in the ring, or with lanes tsc, when it was seen to be gone; 0: alive */
 	UT_hash_handle hh;
 };
@@ -94,7 +99,10 @@ struct inline_def_copy {
 const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 				     struct inline_def_copy *copy);
 
-#define FRAME_HASH(frame) ((uint32_t)((frame) >> 3 & 0xffff))
+#define FRAME_HASH(frame) IL_FRAME_HASH(frame)
+#define CHUNK_BYTES \
+	(16u        \
+	 << 10) /* of the memory of a thread's frames, from 3.11 on; more for a frame that needs it */
 
 /* inline_put - room for a record of the batch; NULL: no memory. */
 void *inline_put(struct cap_inline *c, uint32_t bytes);
@@ -105,8 +113,47 @@ struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
 /* track_depth - how deep the frame with this hash is: on top, or about to be. */
 uint32_t track_depth(const struct track *t, uint32_t bits);
 
+/* track_top - the innermost frame; 0: there is none. */
+static inline uint64_t track_top(const struct track_stack *s)
+{
+	return s->cnt ? s->frames[s->cnt - 1].frame : 0;
+}
+
+/* track_is_behind - can a frame lie in the chunk of another one, behind it? Calls do, but for those of generators, and
+ * the first one of a chunk. */
+static inline bool track_is_behind(uint64_t frame, uint64_t other)
+{
+	return frame - other < CHUNK_BYTES;
+}
+
+/* track_is_on - can a frame have been put behind those of a stack, generators' left out? */
+static inline bool track_is_on(const struct track_stack *s, uint64_t frame)
+{
+	for (uint32_t i = s->cnt; i-- > 0;)
+		if (track_is_behind(frame, s->frames[i].frame))
+			return true;
+	return false;
+}
+
+/* track_is_guest - one that may be another thread's, with this innermost frame, or whole: false: one with this hash. */
+bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole);
+
 /* track_park - one more stack of a thread that does not run now; owned from here on. 0 or -ENOMEM. */
 int track_park(struct track *t, const struct track_stack *stack);
+
+/* parked_add - 0: its frames are owned by the table; -ENOMEM, also: there are too many. */
+int parked_add(struct parked *p, const struct track_stack *stack);
+
+/* parked_take - out of the table, to the caller; its address is no longer good. */
+struct track_stack parked_take(struct parked *p, struct track_stack *s);
+void parked_clear(struct parked *p);
+
+/* parked_with, parked_caller, parked_on, parked_guest - by the innermost frame; by its hash and what it calls, which tells those with
+ * the same hash apart; by what lies behind its frames, slow; one of another thread. NULL: none. Theirs until the table changes. */
+struct track_stack *parked_with(const struct parked *p, uint64_t frame);
+struct track_stack *parked_caller(const struct parked *p, uint32_t bits, uint64_t callee);
+struct track_stack *parked_on(const struct parked *p, uint64_t frame);
+struct track_stack *parked_guest(const struct parked *p, uint64_t frame, bool whole);
 
 /* track_entry and so on - one event of the running thread. @bits: hash of the caller's frame. */
 void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,

@@ -19,12 +19,12 @@
 #include "capture/inline_priv.h"
 
 #define STACK_MAX   (1u << 20)
-#define PARKED_MAX  65536u
 #define THREADS_MAX (1u << 20) /* that have not ended; a target can say anything */
 #define NEAR	    64 /* frames that are looked through; exits do not go missing in rows */
-#define CHUNK_BYTES (16u << 10) /* of the memory of a thread's frames */
-#define SHIM_MIN    10 /* words of the frame of an `__init__` shim, about */
-#define SHIM_MAX    20
+#define SHIM_MIN    11 /* words of the frame of an `__init__` shim: 3.13; one more from 3.14 on */
+#define SHIM_MAX    12
+#define PAGE_BYTES  4096u
+#define CHUNK_NEXT  24 /* where the first frame lies in a chunk that is not a stack's first one */
 #define SHIM	    cap_inline_shim(0)
 
 static void fill_head(struct pye_head *h, const struct track *t, uint64_t ts, uint32_t kind,
@@ -155,11 +155,6 @@ static void leave(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t f
 	t->stack.cnt--;
 }
 
-static uint64_t top(const struct track_stack *s)
-{
-	return s->cnt ? s->frames[s->cnt - 1].frame : 0;
-}
-
 /* Frames up to the innermost that runs: those above it are being closed. */
 static uint32_t running_cnt(const struct track_stack *s)
 {
@@ -183,7 +178,7 @@ static void unknown_now(struct track *t, uint32_t reason)
 
 uint32_t track_depth(const struct track *t, uint32_t bits)
 {
-	uint64_t at = top(&t->stack);
+	uint64_t at = track_top(&t->stack);
 
 	return t->stack.cnt + (!at || FRAME_HASH(at) != bits);
 }
@@ -194,80 +189,47 @@ static bool is_frame(uint64_t at, uint64_t frame, bool whole)
 	return at && (whole ? at : FRAME_HASH(at)) == frame;
 }
 
-static struct track_stack *parked_by(struct track *t, uint64_t frame, bool whole)
-{
-	for (uint32_t i = 0; i < t->parked_cnt; i++)
-		if (is_frame(top(&t->parked[i]), frame, whole))
-			return &t->parked[i];
-	return NULL;
-}
-
 int track_park(struct track *t, const struct track_stack *stack)
 {
-	struct track_stack *other = stack->cnt ? parked_by(t, top(stack), true) : NULL, *more;
+	struct track_stack *other = stack->cnt ? parked_with(&t->parked, track_top(stack)) : NULL;
+	int err;
 
-	if (other) { /* as it was read before */
-		free(other->frames);
-		*other = *stack;
-		return 0;
-	}
-	more = !stack->cnt || t->parked_cnt == PARKED_MAX
-		       ? NULL
-		       : reallocarray(t->parked, t->parked_cnt + 1, sizeof(*more));
-	if (!more) {
+	if (other) /* as it was read before */
+		free(parked_take(&t->parked, other).frames);
+	err = stack->cnt ? parked_add(&t->parked, stack) : 0;
+	if (err || !stack->cnt)
 		free(stack->frames);
-		return stack->cnt ? -ENOMEM : 0;
-	}
-	t->parked = more;
-	t->parked[t->parked_cnt++] = *stack;
-	return 0;
+	return err;
 }
 
-/* The running stack goes aside, for another one or an empty one. */
+/* The running stack goes aside, for one of those that are parked, or an empty one. */
 static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stack *other)
 {
-	struct track_stack from = t->stack, to = { 0 };
+	struct track_stack from = t->stack;
 
-	if (other) {
-		to = *other;
-		*other = from;
-		if (!from.cnt) {
-			free(from.frames);
-			*other = t->parked[--t->parked_cnt];
-		}
-	} else if (from.cnt) {
-		c->failed = track_park(t, &from) ?: c->failed;
-	} else {
-		to = from;
-	}
-	t->stack = to;
+	t->stack = other ? parked_take(&t->parked, other) : (struct track_stack){ 0 };
+	c->failed = track_park(t, &from) ?: c->failed;
 	unknown_now(t, PYE_WALK_SWITCH);
 }
 
-static bool is_guest(const struct track_stack *s, uint64_t frame, bool whole)
+bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole)
 {
-	return s->guest && is_frame(top(s), frame, whole);
+	return s->guest && is_frame(track_top(s), frame, whole);
 }
 
 /* A stack of @from that may be another thread's, taken out of it; empty: it has none with this frame on top. */
 static struct track_stack give_guest(struct track *from, uint64_t frame, bool whole)
 {
-	struct track_stack found = { 0 };
+	struct track_stack found = { 0 }, *parked;
 
-	if (is_guest(&from->stack, frame, whole)) {
+	if (track_is_guest(&from->stack, frame, whole)) {
 		found = from->stack;
 		from->stack = (struct track_stack){ 0 };
 		unknown_now(from, PYE_WALK_SWITCH);
 		return found;
 	}
-	for (uint32_t i = 0; i < from->parked_cnt; i++) {
-		if (!is_guest(&from->parked[i], frame, whole))
-			continue;
-		found = from->parked[i];
-		from->parked[i] = from->parked[--from->parked_cnt];
-		return found;
-	}
-	return found;
+	parked = parked_guest(&from->parked, frame, whole);
+	return parked ? parked_take(&from->parked, parked) : found;
 }
 
 /*
@@ -293,12 +255,24 @@ static bool take_guest(struct cap_inline *c, struct track *t, uint64_t frame, bo
 }
 
 /* The stack with this frame on top that is not the running one, brought to the front. */
-static bool take_parked(struct cap_inline *c, struct track *t, uint64_t frame, bool whole)
+static bool take_parked(struct cap_inline *c, struct track *t, uint64_t frame)
 {
-	struct track_stack *other = parked_by(t, frame, whole);
+	struct track_stack *other = parked_with(&t->parked, frame);
 
-	if (!other && take_guest(c, t, frame, whole))
-		other = parked_by(t, frame, whole);
+	if (!other && take_guest(c, t, frame, true))
+		other = parked_with(&t->parked, frame);
+	if (other)
+		swap_stacks(c, t, other);
+	return other;
+}
+
+/* That which calls this frame, by the hash of its top. */
+static bool take_caller(struct cap_inline *c, struct track *t, uint32_t bits, uint64_t frame)
+{
+	struct track_stack *other = parked_caller(&t->parked, bits, frame);
+
+	if (!other && take_guest(c, t, bits, false))
+		other = parked_caller(&t->parked, bits, frame);
 	if (other)
 		swap_stacks(c, t, other);
 	return other;
@@ -335,11 +309,33 @@ static bool go_down_to(struct cap_inline *c, struct track *t, uint64_t frame, bo
 	return false;
 }
 
-static bool is_shim(const struct cap_inline *c, uint64_t frame, uint32_t bits)
+/* Where a shim of `__init__` is that may be right below a frame, by what this says of its caller; 0: none can be. */
+static uint64_t shim_below(uint64_t frame, uint32_t bits)
 {
-	uint32_t words = (FRAME_HASH(frame) - bits) & 0xffff;
+	for (uint32_t words = SHIM_MIN; words <= SHIM_MAX; words++)
+		if (FRAME_HASH(frame - 8ull * words) == bits)
+			return frame - 8ull * words;
+	return 0;
+}
 
-	return c->e->in->layout.minor >= 13 && words >= SHIM_MIN && words <= SHIM_MAX;
+/* Is the caller of a frame a shim? That lies behind the frames of its stack, or is the first one of their next chunk; else
+ * it is of another stack, which goes on with it, or a frame as small as a shim. */
+static bool take_shim(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
+{
+	uint64_t shim = c->e->in->layout.minor < 13 ? 0 : shim_below(frame, bits);
+	struct track_stack *other;
+
+	if (!shim || parked_with(&t->parked, shim))
+		return false;
+	if (shim % PAGE_BYTES != CHUNK_NEXT && !track_is_on(&t->stack, shim)) {
+		other = parked_on(&t->parked, shim);
+		if (!other)
+			return false;
+		swap_stacks(c, t, other);
+	}
+	if (t->stack.cnt)
+		t->stack.frames[t->stack.cnt - 1].shim = bits | SHIM;
+	return t->stack.cnt;
 }
 
 /* The shim above the top of the stack. */
@@ -370,20 +366,32 @@ static bool is_above(const struct cap_inline *c, const struct track_stack *s, ui
 	return !s->cnt && !s->cut;
 }
 
+/* Does the innermost frame that runs call this one? A parked one can have the same hash; then the memory tells. */
+static bool is_caller(const struct track *t, uint64_t frame, uint32_t bits)
+{
+	uint64_t caller = caller_of_next(&t->stack);
+	const struct track_stack *other;
+
+	if (!caller || FRAME_HASH(caller) != bits)
+		return false;
+	if (!t->parked.cnt || track_is_behind(frame, caller))
+		return true;
+	other = parked_caller(&t->parked, bits, frame);
+	return !other || !track_is_behind(frame, track_top(other));
+}
+
 /* Make the stack that of a frame whose caller has this hash. */
 static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
 {
 	struct track_stack *s = &t->stack;
 
-	if (s->cnt ? FRAME_HASH(caller_of_next(s)) == bits : !bits && !s->cut)
+	if (s->cnt ? is_caller(t, frame, bits) : !bits && !s->cut)
 		return;
 	if (is_known_shim(t, bits))
 		return; /* what `__init__` held is freed, and has a finalizer */
-	if (s->cnt && bits && is_shim(c, frame, bits)) {
-		s->frames[s->cnt - 1].shim = bits | SHIM;
+	if (bits && take_shim(c, t, frame, bits))
 		return;
-	}
-	if (bits && take_parked(c, t, bits, false))
+	if (bits && take_caller(c, t, bits, frame))
 		return;
 	if (bits && c->suspended[bits].frame)
 		return; /* linked to the caller, not running */
@@ -398,7 +406,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 /* Bring the stack of a frame that is left, or goes on, to the front; false: there is none. */
 static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 {
-	return top(&t->stack) == frame || take_parked(c, t, frame, true) ||
+	return track_top(&t->stack) == frame || take_parked(c, t, frame) ||
 	       go_down_to(c, t, frame, true);
 }
 
@@ -420,7 +428,8 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 
 	if (c->e->in->layout.minor != 11 || !f->frame)
 		return false;
-	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME, FRAME_HASH(top(&c->now->stack)));
+	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME,
+	      FRAME_HASH(track_top(&c->now->stack)));
 	f->frame = 0;
 	return true;
 }
@@ -452,12 +461,11 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 {
 	struct track *t = c->now;
 
-	if (top(&t->stack) == frame && !is_entered_anew(c, t, code))
+	if (track_top(&t->stack) == frame && !is_entered_anew(c, t, code))
 		return;
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[FRAME_HASH(frame)].frame = 0;
-	if ((!t->stack.cnt || FRAME_HASH(caller_of_next(&t->stack)) != bits) &&
-	    (is_told_of_yield(c, bits) || !runs_unseen(c, ts, bits)))
+	if (!is_caller(t, frame, bits) && (is_told_of_yield(c, bits) || !runs_unseen(c, ts, bits)))
 		find_caller(c, t, frame, bits);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -487,12 +495,13 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 {
 	struct track *t = c->now;
 
-	if (is_known_shim(t, FRAME_HASH(frame)) && top(&t->stack) != frame) {
+	if (is_known_shim(t, FRAME_HASH(frame)) && track_top(&t->stack) != frame) {
 		t->stack.frames[t->stack.cnt - 1].shim = 0;
 		return;
 	}
 	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, FRAME_HASH(frame))) {
-		lose_end(c, t);
+		if (t->stack.cnt || !t->stack.cut)
+			lose_end(c, t); /* else it is one of those below, which are not known */
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
@@ -531,7 +540,7 @@ void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	uint32_t runs = running_cnt(s);
 
 	c->suspended[FRAME_HASH(frame)].frame = 0;
-	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(top(s)));
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(track_top(s)));
 	if (c->failed || !s->cnt)
 		return;
 	if (!sp) {
@@ -547,7 +556,7 @@ void track_closed(struct cap_inline *c, uint64_t ts, uint64_t sp)
 	struct track_stack *s = &c->now->stack;
 
 	if (sp && s->cnt && s->frames[s->cnt - 1].closing == sp)
-		leave(c, c->now, ts, top(s), PYE_EXIT_UNWIND);
+		leave(c, c->now, ts, track_top(s), PYE_EXIT_UNWIND);
 }
 
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)
@@ -589,8 +598,6 @@ void track_free(struct cap_inline *c, struct track *t)
 	lanes_forget(c, t);
 	HASH_DEL(c->threads, t);
 	free(t->stack.frames);
-	while (t->parked_cnt)
-		free(t->parked[--t->parked_cnt].frames);
-	free(t->parked);
+	parked_clear(&t->parked);
 	free(t);
 }

@@ -98,7 +98,12 @@ enum il_more {
 #define IL_OPCODE_SHIFT	       40
 #define IL_OPCODE_OFFSET(what) ((what) >> 3 & 0x1fffffffffull)
 
-/* time: tsc << 16 | (address of the caller's frame >> 3 & 0xffff); what: slot of the code << 48 |
+/* Of a frame's address. The upper half keeps stacks apart that lie at the same place of their chunks, as those of greenlets
+ * do: chunks of 16 KB, and 64 K words make 32 of them. Frames near each other differ as their addresses in words do, but for
+ * one where these pass a multiple of 64 K. */
+#define IL_FRAME_HASH(frame) ((uint32_t)(((frame) >> 3) + ((frame) >> 19)) & 0xffff)
+
+/* time: tsc << 16 | IL_FRAME_HASH() of the caller's frame; what: slot of the code << 48 |
  * address of the frame | kind */
 struct il_rec {
 	uint64_t time, what;

@@ -87,7 +87,7 @@ PART uint64_t caller_frame(const struct il_private *p, uint64_t frame)
 
 PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
 {
-	return caller_frame(p, frame) >> 3 & 0xffff;
+	return IL_FRAME_HASH(caller_frame(p, frame));
 }
 
 /* With --opcodes: where its instructions' lines are. */
@@ -220,7 +220,7 @@ PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, 
 		return;
 	}
 	slot = define(p, frame, time);
-	put(p, time | (frame >> 3 & 0xffff),
+	put(p, time | IL_FRAME_HASH(frame),
 	    slot << 48 | (uint64_t)(kind >> 8) << IL_OPCODE_SHIFT |
 		    (instr - code_of(p, frame)) << 3 | IL_OPCODE);
 	t->timed = 1;
@@ -280,7 +280,7 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 		break;
 	case INLINE_THROW:
 		slot = define(p, object, time);
-		put_more(p, time | (running_frame(p, arg) >> 3 & 0xffff),
+		put_more(p, time | IL_FRAME_HASH(running_frame(p, arg)),
 			 object | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
 		break;
 	case INLINE_EVAL_EXIT:

@@ -140,6 +140,16 @@ static void slow_in_table(struct out *o, const struct frame *f, unsigned int kin
 		pop(o, volatile_regs[i]);
 }
 
+/* rax |= IL_FRAME_HASH() of rdx, which changes */
+static void add_hash(struct out *o)
+{
+	B(o,
+	  "\x48\xc1\xea\x03" /* shr rdx, 3 */
+	  "\x69\xd2\x01\x00\x01\x00" /* imul edx, edx, 0x10001: the sum of both halves in the upper one */
+	  "\xc1\xea\x10" /* shr edx, 16 */
+	  "\x48\x09\xd0" /* or rax, rdx */);
+}
+
 /* rax |= bits of the caller's frame, as caller_bits() of slow.c has them; changes rdx. Returned: a jump for a frame that
  * has none. */
 static uint32_t caller_bits(struct out *o, const struct frame *f)
@@ -156,9 +166,7 @@ static uint32_t caller_bits(struct out *o, const struct frame *f)
 	LOAD(o, PREG_RDX, PREG_RDX, f->l->f_previous);
 	back(o, again);
 	land(o, python);
-	B(o, "\x48\xc1\xea\x03" /* shr rdx, 3 */
-	     "\x0f\xb7\xd2" /* movzx edx, dx */
-	     "\x48\x09\xd0" /* or rax, rdx */);
+	add_hash(o);
 	return none;
 }
 
@@ -256,9 +264,7 @@ static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32
 static void frame_bits(struct out *o, const struct frame *f)
 {
 	MOVE(o, PREG_RDX, f->frame);
-	B(o, "\x48\xc1\xea\x03" /* shr rdx, 3 */
-	     "\x0f\xb7\xd2" /* movzx edx, dx */
-	     "\x48\x09\xd0" /* or rax, rdx */);
+	add_hash(o);
 }
 
 /* Of the running thread. Changes rdx. */
