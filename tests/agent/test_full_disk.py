@@ -4,6 +4,7 @@ write, and goes on by itself when there is room. Sinks are sent nothing twice fo
 import contextlib
 import json
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -47,12 +48,12 @@ class Agent:
         self.folder, self.store, self.log = folder, disk / "store", folder / "log"
 
     @contextlib.contextmanager
-    def running(self):
+    def running(self, *options):
         path = self.folder / "agent_full_disk.py"
         path.write_text("while True: pass\n")
         with lib.started([*lib.any_python(), path]), self.log.open("w") as out, \
              lib.started([lib.BINARY, "agent", "--store", self.store, "--any-window", "--window", "1s", "--socket", "", "--kill-switch", "",
-                          "--burst-file", ""], env={"PYEBPF_LISTEN": "127.0.0.1:0"}, stderr=out) as self.process:
+                          "--burst-file", "", *options], env={"PYEBPF_LISTEN": "127.0.0.1:0"}, stderr=out) as self.process:
             lib.until(self.answers, "an answer: " + self.log.read_text(), 60)
             yield self
 
@@ -174,3 +175,21 @@ def test_a_disk_that_is_full_to_the_end(disk):
         begin = time.monotonic()
         assert send(store, sink).sent == 5 and time.monotonic() - begin < 15
         assert len(server.taken) == 6
+
+
+def test_a_store_that_is_removed(tmp_path):
+    """And one that is moved away: the next window makes it anew, and the sinks get what comes then."""
+    with double.Double() as server, Agent(tmp_path, tmp_path).running("--sink", "clickhouse=" + server.url) as agent:
+        for lose in (shutil.rmtree, lambda store: store.rename(tmp_path / "elsewhere")):
+            lib.until(lambda: len(agent.windows()) >= 2, "windows", 60)
+            before = len(server.taken)
+            lose(agent.store)
+            lib.until(lambda: agent.store.exists() and len(agent.windows()) >= 2, "windows in the new one", 60)
+            lib.until(lambda: len(server.taken) > before + 2, "pushes out of the new one", 90)
+            assert agent.get("/readyz")[0] == 200
+        # what was being written just then
+        unwritten = agent.metrics()["pyebpf_profiles_unwritten_total"]
+        assert unwritten <= 2
+        said = agent.ended(6 if unwritten else 0)
+    assert said.count("was removed: it is made anew") == 2, said
+    catalogue_is_right(agent.store)

@@ -112,6 +112,15 @@ static int open_store(struct agent *a, struct err *e)
 	return 0;
 }
 
+/* Somebody may have removed it, or put another one in its place. */
+static void leave_lost_store(struct agent *a)
+{
+	if (!a->store || store__is_there(a->store))
+		return;
+	log_warn("the store %s was removed: it is made anew", a->opts->store);
+	store__free(take_ptr(a->store));
+}
+
 /* That the disk is full, and that it is not any more, is said once. */
 static void note_unwritten(struct agent *a, const struct window_result *got, int err,
 			   const struct err *e)
@@ -134,6 +143,7 @@ void agent_write(struct agent *a, int fd, const struct window_opts *opts, struct
 	struct err e = { 0 };
 	int err;
 
+	leave_lost_store(a);
 	if (!a->store)
 		open_store(a, &e);
 	err = lseek(fd, 0, SEEK_SET) ? -errno

@@ -19,6 +19,7 @@
 #include "sink/http.h"
 #include "sink/lane.h"
 #include "sink/spool.h"
+#include "store/store.h"
 
 #define MS			  1000000ull
 #define SECOND			  1000000000ull
@@ -124,11 +125,18 @@ static int wait_ms(const struct ship *s, uint64_t now)
 	return until < WAIT_MAX_MS ? (int)until : WAIT_MAX_MS;
 }
 
+static int look(struct ship *s, struct err *e)
+{
+	if (!store_folder_is(s->spool.dir_fd, s->opts->store))
+		return err_set(e, -PYE_EOUTPUT, "the store %s was removed", s->opts->store);
+	return spool__look(&s->spool, e);
+}
+
 static int step(struct ship *s, struct err *e)
 {
 	struct http_result result;
 	uint64_t now;
-	int err = spool__look(&s->spool, e);
+	int err = look(s, e);
 
 	while (!err && http__next(s->http, &result)) {
 		for (uint32_t i = 0; i < s->opts->sinks->cnt && !err; i++)

@@ -328,6 +328,19 @@ const char *store__dir(const struct store *s)
 	return s->dir;
 }
 
+bool store_folder_is(int fd, const char *dir)
+{
+	struct stat open, named;
+
+	return !fstat(fd, &open) && !stat(dir, &named) && open.st_ino == named.st_ino &&
+	       open.st_dev == named.st_dev;
+}
+
+bool store__is_there(const struct store *s)
+{
+	return store_folder_is(s->dir_fd, s->dir);
+}
+
 /* --- writing --- */
 
 static int compare_labels(const void *a, const void *b)
