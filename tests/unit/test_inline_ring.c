@@ -353,6 +353,32 @@ static void test_ring__stacks_with_one_hash(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* A target can have any number of stacks, or say so. */
+static void test_ring__more_stacks_than_can_be(void **state)
+{
+	const uint32_t cnt = 66000;
+	struct capture_batch batch;
+	uint32_t callers = 0;
+	uint64_t at;
+
+	(void)state;
+	begin(12);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	for (uint64_t i = 0; i < cnt; i++) /* by its hash the next one's, which has none */
+		callers += !IL_FRAME_HASH(OUTER + i * CHUNK);
+	for (uint64_t i = 0; i < 2ull * cnt; i++) { /* they begin, and end, the last ones first */
+		uint64_t n = i < cnt ? i : 2ull * cnt - 1 - i;
+
+		at = put_record(at, i < cnt ? IL_CALL : IL_RETURN, OUTER + n * CHUNK, 0);
+		t.engine.shared->head = at;
+		if (i % 1024 == 0)
+			assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
+	}
+	assert_int_equal(read_all(), 0);
+	assert_int_equal(cap_inline__unmatched(t.cap), cnt - 65536 - 1 - callers);
+	cap_inline__free(t.cap);
+}
+
 /* A frame as small as a shim of `__init__`, of another stack: no shim is where that one is, or far from the running stack. */
 static void test_ring__no_shim_but_another_stack(void **state)
 {
@@ -567,6 +593,7 @@ int main(void)
 		cmocka_unit_test(test_ring__ends_that_are_missing),
 		cmocka_unit_test(test_ring__an_end_before_the_first_event),
 		cmocka_unit_test(test_ring__stacks_with_one_hash),
+		cmocka_unit_test(test_ring__more_stacks_than_can_be),
 		cmocka_unit_test(test_ring__no_shim_but_another_stack),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__what_a_closed_frame_holds),

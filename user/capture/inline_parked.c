@@ -20,9 +20,13 @@ int parked_add(struct parked *p, const struct track_stack *stack)
 	struct track_stack *s;
 	uint32_t bucket = bucket_of(FRAME_HASH(track_top(stack)));
 
+	if (p->cnt == PARKED_MAX) {
+		free(stack->frames);
+		return 0;
+	}
 	if (!p->buckets)
 		p->buckets = calloc(BUCKETS, sizeof(struct track_stack *));
-	s = p->buckets && p->cnt < PARKED_MAX ? malloc(sizeof(*s)) : NULL;
+	s = p->buckets ? malloc(sizeof(*s)) : NULL;
 	if (!s)
 		return -ENOMEM;
 	*s = *stack;
@@ -36,9 +40,9 @@ struct track_stack parked_take(struct parked *p, struct track_stack *s)
 {
 	struct track_stack **at = &p->buckets[bucket_of(FRAME_HASH(track_top(s)))], taken = *s;
 
-	while (*at != s)
+	while (*at && *at != s)
 		at = &(*at)->next;
-	*at = s->next;
+	*at = taken.next;
 	p->cnt--;
 	free(s);
 	taken.next = NULL;
@@ -89,9 +93,13 @@ struct track_stack *parked_guest(const struct parked *p, uint64_t frame, bool wh
 
 void parked_clear(struct parked *p)
 {
-	for (uint32_t i = 0; p->cnt && i < BUCKETS; i++)
-		while (p->buckets[i])
-			free(parked_take(p, p->buckets[i]).frames);
+	for (uint32_t i = 0; p->cnt && i < BUCKETS; i++) {
+		for (struct track_stack *s = p->buckets[i], *next; s; s = next) {
+			next = s->next;
+			free(s->frames);
+			free(s);
+		}
+	}
 	free(p->buckets);
 	*p = (struct parked){ 0 };
 }

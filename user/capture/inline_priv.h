@@ -141,7 +141,8 @@ bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole);
 /* track_park - one more stack of a thread that does not run now; owned from here on. 0 or -ENOMEM. */
 int track_park(struct track *t, const struct track_stack *stack);
 
-/* parked_add - 0: its frames are owned by the table; -ENOMEM, also: there are too many. */
+/* parked_add - its frames are owned by the table then; of more than can be they are freed, and count when they end. 0 or
+ * -ENOMEM. */
 int parked_add(struct parked *p, const struct track_stack *stack);
 
 /* parked_take - out of the table, to the caller; its address is no longer good. */

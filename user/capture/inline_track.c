@@ -112,7 +112,7 @@ static void push(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t
 	struct track_stack *s = &t->stack;
 
 	if (s->cnt == s->size) {
-		uint32_t size = s->size ? 2 * s->size : 64;
+		uint32_t size = s->size ? 2 * s->size : 16;
 		struct cap_inline_frame *more =
 			size > STACK_MAX ? NULL : reallocarray(s->frames, size, sizeof(*more));
 
