@@ -100,7 +100,7 @@ def test_rounds_under_load(name, tmp_path):
         lib.until(lambda: len(os.listdir("/proc/%d/task" % target.pid)) == 5, "its threads")
         attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
         before = of_files(target.pid)
-        for _ in range(1000 if lib.LONG else 20):
+        for _ in range(1000 if lib.LONG else 10):
             done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
             assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
             # an old address on a stack can look like a thread in a stub: then the stubs stay until it is gone
