@@ -141,13 +141,20 @@ def test_no_room_for_the_folder(tmp_path, disk):
     catalogue_is_right(agent.store)
 
 
-def test_what_was_sent_is_not_sent_again(disk):
-    """What cannot be written down is known until it can be."""
-    store = disk / "store"
+@contextlib.contextmanager
+def one_sent(store):
+    """A server that was sent the only window of a store."""
     windows.hour(store, minutes=1, services=("shop",))
     with double.Double() as server:
         sink = "pyroscope=" + server.url + FAST
         assert send(store, sink).sent == 1
+        yield server, sink
+
+
+def test_what_was_sent_is_not_sent_again(disk):
+    """What cannot be written down is known until it can be."""
+    store = disk / "store"
+    with one_sent(store) as (server, sink):
         made = windows.Made()
         for minute in range(10, 0, -1):
             windows.write(store, made, "cart", windows.now_ns() - minute * 60 * 10**9)
@@ -166,10 +173,7 @@ def test_what_was_sent_is_not_sent_again(disk):
 def test_a_disk_that_is_full_to_the_end(disk):
     """Everything is sent; only what was not written down then is sent again, by another sender."""
     store = disk / "store"
-    windows.hour(store, minutes=1, services=("shop",))
-    with double.Double() as server:
-        sink = "pyroscope=" + server.url + FAST
-        assert send(store, sink).sent == 1
+    with one_sent(store) as (server, sink):
         windows.hour(store, minutes=5, services=("cart",))
         fill(disk)
         begin = time.monotonic()

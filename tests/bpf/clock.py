@@ -83,9 +83,8 @@ def judge_trace(args, name):
 def judge_record(args, name):
     (inside, outside), samples, meta = run(args, "record", name)
     seen = sum(s["weight_ns"] for s in samples if s["ev"] == "sample" and any(f["name"] == name for f in s["stack"]))
-    # its first and last period, and the time until the first stack of a wait, are not its own; ticks come not at all while the emulator
-    # has no CPU, where the clock goes on
-    if not 0.25 * inside <= seen <= outside + 1e8:
+    # its first and last period, and the time until the first stack of a wait, are not its own
+    if not 0.5 * inside <= seen <= outside + 1e8:
         return "record: %d ns of %s, which took between %d and %d" % (seen, name, inside, outside)
     return "record: dropped %s" % meta["dropped"] if any(meta["dropped"].values()) else None
 

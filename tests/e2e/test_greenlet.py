@@ -29,6 +29,20 @@ def with_greenlet(name):
     return str(place)
 
 
+def callers(trace):
+    """Each event with which a frame is on a stack, and the name of the frame below it."""
+    stacks = {}
+    for e in trace.events:
+        stack = stacks.setdefault(e.get("tid"), [])
+        if e["ev"] == "gap":
+            stack.clear()
+        elif e["ev"] in lib.ENTER | {"open"}:
+            yield e, stack[-1] if stack else None
+            stack.append(e["name"])
+        elif e["ev"] in lib.LEAVE:
+            stack.pop()
+
+
 @pytest.mark.parametrize("name", [n for n in lib.pick("3.8", "3.10", "3.11", "3.12", "3.13") if len(lib.command(n)) == 1])
 def test_switches(name, tmp_path):
     out = tmp_path / "out.json"
@@ -40,34 +54,11 @@ def test_switches(name, tmp_path):
     assert {f: got[f] for f in want} == want
     assert [g for g in seen.gaps if g["reason"] == "switch"]
     mine = [e for e in seen.of(lib.PROGRAMS / "greenlets.py")]
-    callers = {}
-    stacks = {}
-    for e in seen.events:
-        if e["ev"] == "gap":
-            stacks.pop(e.get("tid"), None)
-        elif e["ev"] in lib.ENTER | {"open"}:
-            stack = stacks.setdefault(e["tid"], [])
-            if e["file"].endswith("greenlets.py"):
-                callers.setdefault(e["name"], set()).add(stack[-1] if stack else "")
-            stack.append(e["name"])
-        elif e["ev"] in lib.LEAVE:
-            stacks[e["tid"]].pop()
-    assert mine and callers["deep"] <= {"worker", "deep"} and callers["leaf"] <= {"worker", "deep", "go", "dying"}
-
-
-def callers(trace):
-    """(name, its caller's name) of each call that was seen to begin."""
-    stacks = {}
-    for e in trace.events:
-        stack = stacks.setdefault(e.get("tid"), [])
-        if e["ev"] == "gap":
-            stack.clear()
-        elif e["ev"] in lib.ENTER | {"open"}:
-            if e["ev"] == "call":
-                yield e["name"], stack[-1] if stack else None
-            stack.append(e["name"])
-        elif e["ev"] in lib.LEAVE:
-            stack.pop()
+    found = {}
+    for e, caller in callers(seen):
+        if e["file"].endswith("greenlets.py"):
+            found.setdefault(e["name"], set()).add(caller or "")
+    assert mine and found["deep"] <= {"worker", "deep"} and found["leaf"] <= {"worker", "deep", "go", "dying"}
 
 
 @pytest.mark.parametrize("engine", ["auto", "inline"])
@@ -79,12 +70,12 @@ def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
     seen, _ = lib.run_program(name, "own_greenlets.py", tmp_path, count, options=("--engine", engine), env=env)
     assert seen.lost == 0 and seen.meta["generated"] == seen.meta["written"]
     got, wrong = 0, []
-    for function, caller in callers(seen):
-        kind, _, number = function.rpartition("_")
-        if kind not in ("leaf", "node"):
+    for e, caller in callers(seen):
+        kind, _, number = e["name"].rpartition("_")
+        if e["ev"] != "call" or kind not in ("leaf", "node"):
             continue
         got += 1
         want = ("node_" + number,) if kind == "leaf" else ("root_" + number, "__init__")
         if caller not in want:
-            wrong.append((function, caller))
+            wrong.append((e["name"], caller))
     assert got == 2 * 3 * 20 * count and not wrong, (got, len(wrong), wrong[:5])

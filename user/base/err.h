@@ -8,6 +8,8 @@
 #ifndef PYEBPF_BASE_ERR_H
 #define PYEBPF_BASE_ERR_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* clang-format off */
@@ -50,6 +52,12 @@ int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format
 
 /* err_hint - the "do this" of an error; @e may be NULL. */
 void err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* err_is_full - does an errno say that a disk, or a quota, has no room? */
+static inline bool err_is_full(int number)
+{
+	return number == ENOSPC || number == EDQUOT;
+}
 
 /* err_str - text of a negative error number, errno or PYE_E*. Never NULL, static. */
 const char *err_str(int code);

@@ -30,11 +30,10 @@ struct outfile {
 
 static int fail(struct err *e, const char *path, int err)
 {
-	bool full = err == -ENOSPC || err == -EDQUOT;
 	char shown[512];
 
 	text_escape(shown, sizeof(shown), path, strlen(path));
-	return err_set(e, full ? -ENOSPC : -PYE_EOUTPUT, "cannot write %s: %s", shown,
+	return err_set(e, err_is_full(-err) ? -ENOSPC : -PYE_EOUTPUT, "cannot write %s: %s", shown,
 		       err_str(err));
 }
 

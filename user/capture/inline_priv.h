@@ -68,7 +68,7 @@ struct cap_inline {
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
-	struct suspended suspended[65536]; /* by FRAME_HASH() */
+	struct suspended suspended[65536]; /* by IL_FRAME_HASH() */
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */
@@ -99,10 +99,8 @@ struct inline_def_copy {
 const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 				     struct inline_def_copy *copy);
 
-#define FRAME_HASH(frame) IL_FRAME_HASH(frame)
-#define CHUNK_BYTES \
-	(16u        \
-	 << 10) /* of the memory of a thread's frames, from 3.11 on; more for a frame that needs it */
+/* Of the memory of a thread's frames, from 3.11 on; more for a frame that needs it. */
+#define CHUNK_BYTES (16u << 10)
 
 /* inline_put - room for a record of the batch; NULL: no memory. */
 void *inline_put(struct cap_inline *c, uint32_t bytes);

@@ -180,13 +180,13 @@ uint32_t track_depth(const struct track *t, uint32_t bits)
 {
 	uint64_t at = track_top(&t->stack);
 
-	return t->stack.cnt + (!at || FRAME_HASH(at) != bits);
+	return t->stack.cnt + (!at || IL_FRAME_HASH(at) != bits);
 }
 
 /* @frame is a whole address, or what an entry says of its caller. */
 static bool is_frame(uint64_t at, uint64_t frame, bool whole)
 {
-	return at && (whole ? at : FRAME_HASH(at)) == frame;
+	return at && (whole ? at : IL_FRAME_HASH(at)) == frame;
 }
 
 int track_park(struct track *t, const struct track_stack *stack)
@@ -313,7 +313,7 @@ static bool go_down_to(struct cap_inline *c, struct track *t, uint64_t frame, bo
 static uint64_t shim_below(uint64_t frame, uint32_t bits)
 {
 	for (uint32_t words = SHIM_MIN; words <= SHIM_MAX; words++)
-		if (FRAME_HASH(frame - 8ull * words) == bits)
+		if (IL_FRAME_HASH(frame - 8ull * words) == bits)
 			return frame - 8ull * words;
 	return 0;
 }
@@ -359,8 +359,8 @@ static bool is_above(const struct cap_inline *c, const struct track_stack *s, ui
 	for (uint32_t i = s->cnt; i-- > 0 && s->cnt - i <= NEAR;) {
 		uint64_t below = s->frames[i].frame;
 
-		if (frame - below < CHUNK_BYTES ||
-		    ((bits - FRAME_HASH(below)) & 0xffff) < CHUNK_BYTES / 8)
+		if (track_is_behind(frame, below) ||
+		    ((bits - IL_FRAME_HASH(below)) & 0xffff) < CHUNK_BYTES / 8)
 			return true;
 	}
 	return !s->cnt && !s->cut;
@@ -372,7 +372,7 @@ static bool is_caller(const struct track *t, uint64_t frame, uint32_t bits)
 	uint64_t caller = caller_of_next(&t->stack);
 	const struct track_stack *other;
 
-	if (!caller || FRAME_HASH(caller) != bits)
+	if (!caller || IL_FRAME_HASH(caller) != bits)
 		return false;
 	if (!t->parked.cnt || track_is_behind(frame, caller))
 		return true;
@@ -413,7 +413,7 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
 	find_caller(c, c->now, frame, bits);
-	c->suspended[FRAME_HASH(frame)].frame = 0;
+	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
 }
 
@@ -429,7 +429,7 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 	if (c->e->in->layout.minor != 11 || !f->frame)
 		return false;
 	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME,
-	      FRAME_HASH(track_top(&c->now->stack)));
+	      IL_FRAME_HASH(track_top(&c->now->stack)));
 	f->frame = 0;
 	return true;
 }
@@ -464,7 +464,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	if (track_top(&t->stack) == frame && !is_entered_anew(c, t, code))
 		return;
 	if (sub == PYE_ENTRY_RESUME)
-		c->suspended[FRAME_HASH(frame)].frame = 0;
+		c->suspended[IL_FRAME_HASH(frame)].frame = 0;
 	if (!is_caller(t, frame, bits) && (is_told_of_yield(c, bits) || !runs_unseen(c, ts, bits)))
 		find_caller(c, t, frame, bits);
 	enter(c, t, ts, frame, code, sub, bits);
@@ -495,17 +495,17 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 {
 	struct track *t = c->now;
 
-	if (is_known_shim(t, FRAME_HASH(frame)) && track_top(&t->stack) != frame) {
+	if (is_known_shim(t, IL_FRAME_HASH(frame)) && track_top(&t->stack) != frame) {
 		t->stack.frames[t->stack.cnt - 1].shim = 0;
 		return;
 	}
-	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, FRAME_HASH(frame))) {
+	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, IL_FRAME_HASH(frame))) {
 		if (t->stack.cnt || !t->stack.cut)
 			lose_end(c, t); /* else it is one of those below, which are not known */
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
-		c->suspended[FRAME_HASH(frame)] =
+		c->suspended[IL_FRAME_HASH(frame)] =
 			(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
 					    t->seq + 1 };
 	leave(c, t, ts, frame, sub);
@@ -539,8 +539,8 @@ void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	struct track_stack *s = &c->now->stack;
 	uint32_t runs = running_cnt(s);
 
-	c->suspended[FRAME_HASH(frame)].frame = 0;
-	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, FRAME_HASH(track_top(s)));
+	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, IL_FRAME_HASH(track_top(s)));
 	if (c->failed || !s->cnt)
 		return;
 	if (!sp) {

@@ -153,6 +153,11 @@ static bool is_returns(const struct planner *p, uint64_t addr)
 	return false;
 }
 
+static bool ends_by_return(const struct planner *p, uint64_t function, uint64_t addr)
+{
+	return is_returns(p, addr) || is_shared_by_returns(p, function, addr);
+}
+
 /*
  * Its other calls are those of frames that end by an exception: a probe there says so to the one in the
  * function itself, which would else have to read the pending exception at each return.
@@ -172,8 +177,7 @@ static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 					   .source = PROBE_TOP,
 					   .name = "exit_unwind" };
 
-		if (is_returns(p, calls[i].addr) ||
-		    is_shared_by_returns(p, function, calls[i].addr))
+		if (ends_by_return(p, function, calls[i].addr))
 			continue;
 		others++;
 		err = planner__add(p, &site);
@@ -210,9 +214,8 @@ int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt)
 	for (size_t i = 0; i < *cnt; i++)
 		calls[i] = (struct clear_call){ .at = found[i].addr,
 						.target = found[i].target,
-						.unwinding = !is_returns(p, found[i].addr) &&
-							     !is_shared_by_returns(p, function,
-										   found[i].addr) };
+						.unwinding = !ends_by_return(p, function,
+									     found[i].addr) };
 	*out = calls;
 	return 0;
 }

@@ -20,7 +20,7 @@ int sql__failed(const struct sql *s, const struct sql_schema *schema, int code, 
 	case SQLITE_SCHEMA:
 		return err_set(e, -PYE_EFORMAT, "the %s cannot be used: %s", schema->what, why);
 	default:
-		return err_set(e, cause == ENOSPC || cause == EDQUOT ? -ENOSPC : -PYE_EOUTPUT,
+		return err_set(e, err_is_full(cause) ? -ENOSPC : -PYE_EOUTPUT,
 			       "the %s cannot be written: %s", schema->what, why);
 	}
 }

@@ -160,7 +160,7 @@ static int mend(struct store *s, struct err *e)
 
 static int refuse(const struct store *s, const char *done, struct err *e)
 {
-	int code = errno == ENOSPC || errno == EDQUOT ? -ENOSPC : -PYE_EOUTPUT;
+	int code = err_is_full(errno) ? -ENOSPC : -PYE_EOUTPUT;
 
 	return err_set(e, code, "the store %s cannot be %s: %s", s->dir, done, strerror(errno));
 }
