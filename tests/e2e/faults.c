@@ -6,6 +6,7 @@
  *   FAULT_AT    which one; 0: none
  *   FAULT_WHAT  fail: it fails; die: we are killed; kill: the target is; signal: the target gets a SIGUSR1;
  *               call: the FAULT_AT-th system call that the target makes for us fails
+ *               late: so it does, and the thread that made it needs some milliseconds until it goes on
  *   FAULT_PID   the target
  *   FAULT_CHILD set: counted from the flock() on that is for another process, a child of that one; it is the target then
  *   FAULT_LOG   file for the number of calls that were counted
@@ -30,6 +31,7 @@
 #define SAVED_BYTES  (16 * 8) /* behind the table of calls */
 #define CALLS_MAX    6
 #define NO_SUCH_CALL 0xffff
+#define LATE	     10 /* 2^24 ticks of the time stamp counter each */
 
 /* The prototypes of libc, fortified or not, are not those that a table of pointers has. */
 #define NEXT(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
@@ -37,6 +39,7 @@
 static struct {
 	bool on;
 	long at, counted, calls;
+	off_t late; /* where the target is told how long it stays in the code of its calls; 0: not known yet */
 	const char *what;
 	pid_t target;
 	bool of_child;
@@ -71,10 +74,15 @@ __attribute__((destructor)) static void end(void)
 	fclose(log);
 }
 
+static bool of_target(void)
+{
+	return !strcmp(f.what, "call") || !strcmp(f.what, "late");
+}
+
 /* True: this call fails. */
 static bool fault(void)
 {
-	if (!f.on || ++f.counted != f.at || !strcmp(f.what, "call"))
+	if (!f.on || ++f.counted != f.at || of_target())
 		return false;
 	if (!strcmp(f.what, "die"))
 		kill(getpid(), SIGKILL);
@@ -145,12 +153,18 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 
 	if (fault())
 		return -1;
+	if (f.late && at == f.late && size == 8) {
+		f.late = 0;
+		return NEXT(pwrite)(fd, &(uint64_t){ LATE }, size, at);
+	}
 	if (!f.on || !calls)
 		return NEXT(pwrite)(fd, from, size, at);
 	memcpy(copy, from, size);
 	for (int i = 0; i < calls; i++)
-		if (++f.calls == f.at && !strcmp(f.what, "call"))
+		if (++f.calls == f.at && of_target()) {
 			copy[CALL_WORDS * i] = NO_SUCH_CALL;
+			f.late = !strcmp(f.what, "late") ? at - 8 : 0;
+		}
 	return NEXT(pwrite)(fd, copy, size, at);
 }
 

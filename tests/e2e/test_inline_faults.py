@@ -67,13 +67,13 @@ def test_any_step(what, tmp_path):
         end_well(target, tmp_path)
 
 
-@pytest.mark.parametrize("name", FAMILIES if lib.LONG else [ONE])
-def test_any_call_of_the_target(name, tmp_path):
-    """Those that it makes for us: no memory, no descriptor."""
+@pytest.mark.parametrize("what, name", [("call", name) for name in (FAMILIES if lib.LONG else [ONE])] + [("late", ONE)])
+def test_any_call_of_the_target(what, name, tmp_path):
+    """Those that it makes for us: no memory, no descriptor. late: and the thread that makes them loses its CPU meanwhile."""
     with busy(name, tmp_path) as target:
         before, _ = undisturbed(target, tmp_path)
         for at in (1, *range(3, 7), *range(8, CALLS + 1)):  # not madvise() and getpid(), which cannot
-            code, said, _ = run(target.pid, tmp_path, "call", at)
+            code, said, _ = run(target.pid, tmp_path, what, at)
             # the last one unmaps, which is tried again
             assert code == (0 if at == CALLS else 5) and (not code or "could not be changed" in said), (at, code, said)
             goes_on(target, before)

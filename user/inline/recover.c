@@ -141,14 +141,16 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	stop_waiting(r, base);
 	for (int i = 0; !err && i < TRIES; i++) {
 		inside = anybody_inside(r, base);
+		if (!inside) {
+			err = unmap(r, base, h);
+			inside = err == -EAGAIN; /* a thread still comes out of the calls before */
+		}
 		if (!inside)
 			break;
 		remote__resume(r);
-		usleep(200);
+		usleep(200 + 10 * (unsigned int)i);
 		err = remote__stop(r);
 	}
-	if (!err && !inside)
-		err = unmap(r, base, h);
 	remote__resume(r);
 	*left = err || inside;
 	return err;

@@ -24,8 +24,8 @@
 #define SYSCALL_LEN 2
 #define PARK_SHIFT \
 	24 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
-#define OUTSIDE_TRIES 1000
-#define OUTSIDE_US    20
+#define OUTSIDE_TRIES 1000u
+#define OUTSIDE_US    20u
 
 /* rbx: table of calls {number, six arguments}, rbp: how many; behind the table 15 registers and the flags.
  * The first one that fails is the last. r13: where the results go when the first call has succeeded, which
@@ -189,7 +189,7 @@ static bool in_scratch(struct remote *r)
 /* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
 static int stop_outside(struct remote *r)
 {
-	for (int i = 0; i < OUTSIDE_TRIES; i++) {
+	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
 		int err = remote__stop_one(r);
 
 		if (err)
@@ -197,7 +197,7 @@ static int stop_outside(struct remote *r)
 		if (!in_scratch(r))
 			return 0;
 		remote__resume(r);
-		usleep(OUTSIDE_US);
+		usleep(OUTSIDE_US + i); /* the busier the machine, the later it gets a CPU */
 	}
 	return -EAGAIN;
 }
@@ -259,7 +259,7 @@ int remote__unpark(struct remote *r)
 
 int remote__calls_done(struct remote *r)
 {
-	for (int i = 0; i < OUTSIDE_TRIES; i++) {
+	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
 		bool in;
 		int err = remote__stop(r);
 
@@ -269,7 +269,7 @@ int remote__calls_done(struct remote *r)
 		if (!in)
 			return 0;
 		remote__resume(r);
-		usleep(OUTSIDE_US);
+		usleep(OUTSIDE_US + i);
 	}
 	return -ETIMEDOUT;
 }
