@@ -5,8 +5,13 @@
  *
  *	fleet_sim TYPE=URL[,KEY=VALUE...] AGENTS WINDOWS PERIOD_MS STACKS CONNECTIONS [SUMS]
  *
- * PERIOD_MS is the time from one window to the next; 0: all as fast as it goes. Prints a line of JSON for each window; SUMS gets
- * "service;frame;frame... samples ns" of all that was taken.
+ * PERIOD_MS is the time from one window to the next; 0: all as fast as it goes. The agents of a fleet have CPUs of their own, these have
+ * one thread. So where there is a pace everything is put together before the first window begins, by the same code, and what is left for the
+ * pace is to send it and to read the answers.
+ *
+ * Prints a line of JSON for each window; SUMS gets "service;frame;frame... samples ns" of all that was taken. due_p99_ms is from the moment a
+ * push was due to its last answer, so one that began late because others were slow counts in full; sent_p99_ms is from the moment it began, and
+ * late_p99_ms what is between. Without a pace a push is due when it begins.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -53,7 +58,6 @@ struct slot {
 	struct agent *agent; /* NULL: free */
 	uint32_t window, at, tries; /* window; request of the push */
 	uint64_t due_ns, start_ns, again_ns;
-	uint64_t *counts; /* of each stack */
 };
 
 struct sim {
@@ -62,10 +66,12 @@ struct sim {
 	struct agent *agents;
 	struct slot *slots;
 	uint32_t agent_cnt, window_cnt, stack_cnt, slot_cnt;
-	uint64_t period_ns, begin_ns, next; /* push that is started next */
-	uint64_t *took_ns, *late_ns; /* of the pushes of each window */
+	uint64_t period_ns, begin_ns, start_cpu_ns, next; /* push that is started next */
+	uint64_t took_cnt;
+	struct sink_push *ready; /* with a pace: of the agents of each window */
+	uint64_t *due_ns, *sent_ns, *late_ns; /* of the pushes of each window; see above */
 	uint32_t *done_cnt; /* of each window */
-	uint64_t *cpu_ns, *sent_bytes, *profile_bytes;
+	uint64_t *cpu_ns, *ready_cpu_ns, *sent_bytes, *profile_bytes;
 	uint64_t retries, samples[SERVICES][POOL];
 	int64_t first_unix_ns;
 	int fd; /* of the window at hand */
@@ -152,20 +158,32 @@ static int put_samples(void *self, const uint64_t *counts, uint32_t service)
 	return err;
 }
 
-static int put_profile(void *self, const struct sim *s, const struct slot *slot, uint32_t service)
+/* What an agent has seen in a window. */
+static void choose(const struct sim *s, const struct agent *a, uint32_t window, uint64_t *counts)
+{
+	uint32_t first = (uint32_t)mixed(a->number, window, 3);
+
+	memset(counts, 0, POOL * sizeof(*counts));
+	for (uint32_t i = 0; i < s->stack_cnt; i++) /* some are everywhere, others are rare */
+		counts[i % 3 ? i % POOL : (first + i * i) % POOL] += 1 + mixed(first, i, 4) % 5;
+}
+
+static int put_profile(void *self, const struct sim *s, const struct agent *a, uint32_t window)
 {
 	const struct trace_consumer *to = &export_pprof.consumer;
-	int err = to->begin(
-		self, &(struct trace_info){ .start_ns = 1,
-					    .start_unix_ns = s->first_unix_ns +
-							     (int64_t)(slot->window * WINDOW_NS),
-					    .engine = "sample",
-					    .version = "",
-					    .hostname = "",
-					    .kernel = "",
-					    .cpu = "",
-					    .arguments = "",
-					    .sample_ns = SAMPLE_NS });
+	uint32_t service = a->number % SERVICES;
+	uint64_t counts[POOL];
+	int err = to->begin(self,
+			    &(struct trace_info){ .start_ns = 1,
+						  .start_unix_ns = s->first_unix_ns +
+								   (int64_t)(window * WINDOW_NS),
+						  .engine = "sample",
+						  .version = "",
+						  .hostname = "",
+						  .kernel = "",
+						  .cpu = "",
+						  .arguments = "",
+						  .sample_ns = SAMPLE_NS });
 
 	err = err ? err
 		  : to->process(self, &(struct trace_process){ .id = 1,
@@ -177,14 +195,15 @@ static int put_profile(void *self, const struct sim *s, const struct slot *slot,
 	err = err ? err
 		  : to->thread(self, &(struct trace_thread){
 					     .id = 1, .process = 1, .tid = 1, .name = "main" });
-	err = err ? err : put_functions(self, slot->counts, service);
-	err = err ? err : put_samples(self, slot->counts, service);
+	choose(s, a, window, counts);
+	err = err ? err : put_functions(self, counts, service);
+	err = err ? err : put_samples(self, counts, service);
 	return err ? err
 		   : to->end(self,
 			     &(struct trace_totals){ .end_ns = 1 + WINDOW_NS, .complete = true });
 }
 
-static int encode(const struct sim *s, const struct slot *slot, struct membuf *out)
+static int encode(const struct sim *s, const struct agent *a, uint32_t window, struct membuf *out)
 {
 	char node[64], name[64];
 	const struct store_label labels[] = { { "node", node }, { STORE_SERVICE, name } };
@@ -192,23 +211,22 @@ static int encode(const struct sim *s, const struct slot *slot, struct membuf *o
 	const char *list[] = { comments[0], comments[1], NULL };
 	const struct export_opts opts = { .comments = list };
 	const struct export_out to = { .ctx = out, .write = membuf__write };
-	uint32_t service = slot->agent->number % SERVICES;
 	void *self = NULL;
 	int err;
 
-	snprintf(node, sizeof(node), "node-%u", slot->agent->number);
-	snprintf(name, sizeof(name), "service-%u", service);
+	snprintf(node, sizeof(node), "node-%u", a->number);
+	snprintf(name, sizeof(name), "service-%u", a->number % SERVICES);
 	for (unsigned int i = 0; i < 2; i++)
 		head_comment(&labels[i], comments[i], sizeof(comments[i]));
 	err = exporter__new(&export_pprof, &self, &opts, &to);
-	err = err ? err : put_profile(self, s, slot, service);
+	err = err ? err : put_profile(self, s, a, window);
 	exporter__free(&export_pprof, self);
 	return err;
 }
 
 /* --- pushes --- */
 
-static int add(struct sim *s, struct slot *slot, const struct membuf *profile)
+static int add(struct sim *s, struct agent *a, const struct membuf *profile, struct sink_push *out)
 {
 	struct head head = { 0 };
 	struct err e = { 0 };
@@ -223,33 +241,32 @@ static int add(struct sim *s, struct slot *slot, const struct membuf *profile)
 			  ? -errno
 			  : head_read(s->fd, &head);
 
-	err = err ? err : s->spec.ops->add(slot->agent->self, &slot->push, &w, &e);
-	slot->push.free_state = s->spec.ops->free_state;
-	slot->push.window_cnt = 1;
-	err = err		    ? err
-	      : s->spec.ops->finish ? s->spec.ops->finish(slot->agent->self, &slot->push)
-				    : 0;
+	err = err ? err : s->spec.ops->add(a->self, out, &w, &e);
+	out->free_state = s->spec.ops->free_state;
+	out->window_cnt = 1;
+	err = err ? err : s->spec.ops->finish ? s->spec.ops->finish(a->self, out) : 0;
 	head_done(&head);
 	return err;
 }
 
-static void build(struct sim *s, struct slot *slot)
+static void put(struct sim *s, struct agent *a, uint32_t window, struct sink_push *out)
 {
 	struct membuf profile = { 0 };
-	uint32_t first = (uint32_t)mixed(slot->agent->number, slot->window, 3);
 	int err;
 
-	memset(slot->counts, 0, POOL * sizeof(*slot->counts));
-	for (uint32_t i = 0; i < s->stack_cnt; i++) /* some are everywhere, others are rare */
-		slot->counts[i % 3 ? i % POOL : (first + i * i) % POOL] +=
-			1 + mixed(first, i, 4) % 5;
-	err = encode(s, slot, &profile);
-	err = err ? err : add(s, slot, &profile);
+	*out = (struct sink_push){ 0 };
+	err = encode(s, a, window, &profile);
+	err = err ? err : add(s, a, &profile, out);
 	if (err)
 		die("a profile cannot be made", err);
-	s->profile_bytes[slot->window] += profile.len;
-	slot->at = 0;
+	s->profile_bytes[window] += profile.len;
 	membuf__done(&profile);
+}
+
+static void sent(const struct sim *s, struct agent *a, const struct sink_push *push)
+{
+	if (s->spec.ops->sent)
+		s->spec.ops->sent(a->self, push);
 }
 
 static void start_request(struct sim *s, struct slot *slot)
@@ -266,20 +283,34 @@ static void start_request(struct sim *s, struct slot *slot)
 
 static void take(struct sim *s, struct slot *slot)
 {
-	uint64_t now = now_ns();
+	uint64_t now = now_ns(), counts[POOL];
 	uint32_t service = slot->agent->number % SERVICES, w = slot->window;
 	size_t at = (size_t)w * s->agent_cnt + s->done_cnt[w]++;
 
-	if (s->spec.ops->sent)
-		s->spec.ops->sent(slot->agent->self, &slot->push);
+	if (!s->ready)
+		sent(s, slot->agent, &slot->push);
+	choose(s, slot->agent, w, counts);
 	for (uint32_t k = 0; k < POOL; k++)
-		s->samples[service][k] += slot->counts[k];
-	s->took_ns[at] = now - slot->start_ns;
-	s->late_ns[at] = s->period_ns ? now - slot->due_ns : 0;
+		s->samples[service][k] += counts[k];
+	s->due_ns[at] = now - slot->due_ns;
+	s->sent_ns[at] = now - slot->start_ns;
+	s->late_ns[at] = slot->start_ns - slot->due_ns;
+	s->took_cnt++;
 	if (s->done_cnt[w] == s->agent_cnt)
 		s->cpu_ns[w] = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	sink_push__done(&slot->push);
 	slot->agent = NULL;
+}
+
+/* The sink has learned something. */
+static void put_anew(struct sim *s, struct slot *slot)
+{
+	if (s->ready)
+		die("a server refuses what was put together before", -EPROTO);
+	sink_push__done(&slot->push);
+	put(s, slot->agent, slot->window, &slot->push);
+	slot->at = 0;
+	start_request(s, slot);
 }
 
 static void answer(struct sim *s, struct slot *slot, const struct http_result *r)
@@ -294,9 +325,7 @@ static void answer(struct sim *s, struct slot *slot, const struct http_result *r
 	} else if (verdict == SINK_OK) {
 		start_request(s, slot);
 	} else if (verdict == SINK_AGAIN) {
-		sink_push__done(&slot->push);
-		build(s, slot);
-		start_request(s, slot);
+		put_anew(s, slot);
 	} else if (verdict == SINK_RETRY && ++slot->tries < TRIES_MAX) {
 		if (!s->retries++)
 			fprintf(stderr, "fleet_sim: the first that is sent again: %s\n",
@@ -305,6 +334,62 @@ static void answer(struct sim *s, struct slot *slot, const struct http_result *r
 	} else {
 		fprintf(stderr, "fleet_sim: %s\n", e.what[0] ? e.what : r->why);
 		exit(1);
+	}
+}
+
+/* --- before a pace --- */
+
+/*
+ * What an agent learns of its servers from the first answer after its start, all learn here: a request without a row is sent once, and
+ * each agent reads the answer.
+ */
+static void learn(struct sim *s)
+{
+	struct slot *slot = &s->slots[0];
+	struct http_result r;
+	struct err e = { 0 };
+
+	slot->agent = &s->agents[0];
+	put(s, slot->agent, 0, &slot->push);
+	slot->push.requests[0].header_cnt = 0;
+	membuf__done(&slot->push.requests[0].body);
+	if (sink_request__gzip(&slot->push.requests[0], "", 0))
+		die("memory", -ENOMEM);
+	start_request(s, slot);
+	while (!http__next(s->http, &r))
+		if (http__wait(s->http, NULL, 0, WAIT_MS))
+			die("waiting", -EIO);
+	if (r.reply.status && s->spec.ops->judge(slot->agent->self, &r.reply, &e) == SINK_AGAIN)
+		for (uint32_t i = 1; i < s->agent_cnt; i++)
+			s->spec.ops->judge(s->agents[i].self, &r.reply, &e);
+	sink_push__done(&slot->push);
+	slot->agent = NULL;
+	s->sent_bytes[0] = s->profile_bytes[0] = 0;
+}
+
+/* Only the requests are kept. What will have been sent is known to the sink for the next window: a run in which something is not taken
+ * ends at once. */
+static void prepare(struct sim *s)
+{
+	learn(s);
+	for (uint32_t w = 0; w < s->window_cnt; w++) {
+		uint64_t before_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+
+		for (uint32_t i = 0; i < s->agent_cnt; i++) {
+			struct sink_push *push = &s->ready[(size_t)w * s->agent_cnt + i];
+
+			put(s, &s->agents[i], w, push);
+			sent(s, &s->agents[i], push);
+			if (push->free_state)
+				push->free_state(push->state);
+			push->state = NULL;
+			push->request_cap = push->request_cnt;
+			push->requests = reallocarray(push->requests, push->request_cnt,
+						      sizeof(*push->requests));
+			if (!push->requests)
+				die("memory", -ENOMEM);
+		}
+		s->ready_cpu_ns[w] = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - before_ns;
 	}
 }
 
@@ -334,17 +419,18 @@ static void start_due(struct sim *s)
 			start_request(s, &s->slots[i]);
 	while (s->next < (uint64_t)s->agent_cnt * s->window_cnt && now_ns() >= due_of(s, s->next) &&
 	       (slot = free_slot(s))) {
-		slot->due_ns = due_of(s, s->next);
-		slot->agent = &s->agents[s->next % s->agent_cnt];
-		slot->window = (uint32_t)(s->next / s->agent_cnt);
-		slot->tries = 0;
-		s->next++;
-		build(s, slot);
+		uint64_t push = s->next++;
+
+		slot->agent = &s->agents[push % s->agent_cnt];
+		slot->window = (uint32_t)(push / s->agent_cnt);
+		slot->at = slot->tries = 0;
+		if (s->ready)
+			slot->push = s->ready[push];
+		else
+			put(s, slot->agent, slot->window, &slot->push);
 		slot->start_ns = now_ns();
+		slot->due_ns = s->ready ? due_of(s, push) : slot->start_ns;
 		start_request(s, slot);
-		/* answers that have come are looked at between two profiles */
-		if (s->period_ns)
-			return;
 	}
 }
 
@@ -352,8 +438,9 @@ static void run(struct sim *s)
 {
 	struct http_result r;
 
+	s->start_cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	s->begin_ns = now_ns();
-	while (s->done_cnt[s->window_cnt - 1] < s->agent_cnt) {
+	while (s->took_cnt < (uint64_t)s->agent_cnt * s->window_cnt) {
 		bool more;
 
 		start_due(s);
@@ -391,24 +478,30 @@ static double at_ms(const uint64_t *v, uint32_t cnt, double part)
 	return (double)v[(uint32_t)((cnt - 1) * part)] / 1e6;
 }
 
+static void report_times(const char *name, uint64_t *v, uint32_t cnt)
+{
+	qsort(v, cnt, sizeof(*v), compare_u64);
+	printf("\"%s_p50_ms\": %.1f, \"%s_p99_ms\": %.1f, \"%s_max_ms\": %.1f, ", name,
+	       at_ms(v, cnt, 0.5), name, at_ms(v, cnt, 0.99), name, at_ms(v, cnt, 1));
+}
+
 static void report(const struct sim *s)
 {
-	uint64_t before_ns = 0;
+	uint64_t before_ns = s->start_cpu_ns;
 
 	for (uint32_t w = 0; w < s->window_cnt; w++) {
-		uint64_t *took = s->took_ns + (size_t)w * s->agent_cnt,
-			 *late = s->late_ns + (size_t)w * s->agent_cnt;
+		size_t at = (size_t)w * s->agent_cnt;
+		double pushes = s->agent_cnt;
 
-		qsort(took, s->agent_cnt, sizeof(*took), compare_u64);
-		qsort(late, s->agent_cnt, sizeof(*late), compare_u64);
-		printf("{\"window\": %u, \"pushes\": %u, \"p50_ms\": %.1f, \"p99_ms\": %.1f, \"max_ms\": "
-		       "%.1f, \"late_p99_ms\": %.1f, \"bytes\": %.0f, \"profile_bytes\": %.0f, "
-		       "\"cpu_ms\": %.2f, \"retries\": %" PRIu64 "}\n",
-		       w, s->agent_cnt, at_ms(took, s->agent_cnt, 0.5),
-		       at_ms(took, s->agent_cnt, 0.99), at_ms(took, s->agent_cnt, 1),
-		       at_ms(late, s->agent_cnt, 0.99), (double)s->sent_bytes[w] / s->agent_cnt,
-		       (double)s->profile_bytes[w] / s->agent_cnt,
-		       (double)(s->cpu_ns[w] - before_ns) / 1e6 / s->agent_cnt, s->retries);
+		printf("{\"window\": %u, \"pushes\": %u, ", w, s->agent_cnt);
+		report_times("due", s->due_ns + at, s->agent_cnt);
+		report_times("sent", s->sent_ns + at, s->agent_cnt);
+		report_times("late", s->late_ns + at, s->agent_cnt);
+		printf("\"bytes\": %.0f, \"profile_bytes\": %.0f, \"prepare_cpu_ms\": %.2f, \"cpu_ms\": "
+		       "%.2f, \"retries\": %" PRIu64 "}\n",
+		       (double)s->sent_bytes[w] / pushes, (double)s->profile_bytes[w] / pushes,
+		       (double)s->ready_cpu_ns[w] / 1e6 / pushes,
+		       (double)(s->cpu_ns[w] - before_ns) / 1e6 / pushes, s->retries);
 		before_ns = s->cpu_ns[w];
 	}
 }
@@ -455,18 +548,19 @@ static void set_up(struct sim *s)
 	int err = http__new(&s->http, &e);
 
 	s->fd = memfd_create("fleet_sim", MFD_CLOEXEC);
-	s->took_ns = room(pushes, sizeof(uint64_t));
+	s->due_ns = room(pushes, sizeof(uint64_t));
+	s->sent_ns = room(pushes, sizeof(uint64_t));
 	s->late_ns = room(pushes, sizeof(uint64_t));
+	s->ready = s->period_ns ? room(pushes, sizeof(*s->ready)) : NULL;
 	s->done_cnt = room(s->window_cnt, sizeof(uint32_t));
 	s->cpu_ns = room(s->window_cnt, sizeof(uint64_t));
+	s->ready_cpu_ns = room(s->window_cnt, sizeof(uint64_t));
 	s->sent_bytes = room(s->window_cnt, sizeof(uint64_t));
 	s->profile_bytes = room(s->window_cnt, sizeof(uint64_t));
 	s->slots = room(s->slot_cnt, sizeof(*s->slots));
 	s->agents = room(s->agent_cnt, sizeof(*s->agents));
-	for (uint32_t i = 0; i < s->slot_cnt && !err; i++) {
-		s->slots[i].counts = room(POOL, sizeof(uint64_t));
+	for (uint32_t i = 0; i < s->slot_cnt && !err; i++)
 		err = http_call__new(&s->slots[i].call, s->http, &s->spec, 8192, false);
-	}
 	for (uint32_t i = 0; i < s->agent_cnt && !err; i++) {
 		struct agent *a = &s->agents[i];
 
@@ -505,6 +599,8 @@ int main(int argc, char **argv)
 	s.stack_cnt = number(argv[5], 1, POOL);
 	s.slot_cnt = number(argv[6], 1, SLOTS_MAX);
 	set_up(&s);
+	if (s.ready)
+		prepare(&s);
 	run(&s);
 	report(&s);
 	if (argc > 7)
