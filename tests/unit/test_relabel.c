@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "agent/relabel.h"
+#include "store/store.h"
 
 static void make_service(struct service *s)
 {
@@ -145,6 +146,20 @@ static void test_relabel__include_exclude(void **state)
 	}
 }
 
+/* What has no name any more is called unknown, and chosen by that. */
+static void test_relabel__no_name_is_unknown(void **state)
+{
+	static const char *const unknown[] = { "unknown" };
+	struct service s = { 0 }, got;
+
+	(void)state;
+	assert_true(service_apply(&(struct service_rules){ .include = unknown, .include_cnt = 1 },
+				  &s, &got));
+	assert_string_equal(label_value(got.labels, got.label_cnt, STORE_SERVICE), "unknown");
+	assert_false(service_apply(&(struct service_rules){ .exclude = unknown, .exclude_cnt = 1 },
+				   &s, &got));
+}
+
 /* Rules that make labels ever longer come to an end, and what finds no room is left out whole. */
 static void test_relabel__is_bounded(void **state)
 {
@@ -170,6 +185,7 @@ int main(void)
 		cmocka_unit_test(test_relabel__rules),
 		cmocka_unit_test(test_relabel__refuses),
 		cmocka_unit_test(test_relabel__include_exclude),
+		cmocka_unit_test(test_relabel__no_name_is_unknown),
 		cmocka_unit_test(test_relabel__is_bounded),
 	};
 

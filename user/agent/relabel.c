@@ -298,8 +298,10 @@ bool service_apply(const struct service_rules *rules, const struct service *from
 		if (!strncmp(out->labels[i].name, SERVICE_META, strlen(SERVICE_META)))
 			service_remove(out, i);
 	name = label_value(out->labels, out->label_cnt, STORE_SERVICE);
-	if (!*name)
-		service_set(out, STORE_SERVICE, "unknown", strlen("unknown"));
+	if (!*name) {
+		name = "unknown";
+		service_set(out, STORE_SERVICE, name, strlen(name));
+	}
 	if (!rules)
 		return true;
 	return (!rules->include_cnt || glob_any(rules->include, rules->include_cnt, name)) &&
