@@ -18,6 +18,7 @@ import lib
 import simulated
 import windows
 from protobuf import Pprof
+from test_service_names import selector
 from test_sinks import FAST, send
 
 
@@ -69,6 +70,17 @@ def test_value_by_value(cluster, tmp_path):
     assert labels == [["a b\"c", "node-1", "node-1"]]
     spans = cluster.sql("SELECT min(start_ns), max(end_ns), min(toUInt32(ts)), min(period) FROM profiles")[0]
     assert int(spans[0]) // 10**9 == int(spans[2]) and int(spans[1]) - int(spans[0]) == 55 * 60 * 10**9 and int(spans[3]) == windows.PERIOD_NS
+
+
+def test_names_of_services_that_break_queries(cluster, tmp_path):
+    made = windows.hour(tmp_path / "store", services=windows.HOSTILE, minutes=2)
+    assert send(tmp_path / "store", "clickhouse=" + cluster.url).sent == len(made.windows)
+    cluster.settle(rows_of(made))
+    listed = json.loads(fleet("services", "--server", cluster.url, "--json"))
+    assert {s["service"] for s in listed} == set(windows.HOSTILE)
+    for name in windows.HOSTILE:
+        for chosen in (("--service", name), ("--query", selector(name))):
+            assert json.loads(fleet("top", "--server", cluster.url, *chosen, "--json"))["calls"] == made.total(name)[0], name
 
 
 def test_sent_again(cluster, tmp_path):
@@ -329,10 +341,12 @@ def test_two_zones_compared(filled):
     assert "diff wants --before-since" in fleet("diff", "--server", cluster.url, code=2)
 
 
-def test_simulated_agents(cluster, tmp_path):
-    """Fifty agents with the exporter, the sink and the requests of real ones: the graph is their sum, stack by stack."""
+@pytest.mark.parametrize("period_ms", [0, 2000])
+def test_simulated_agents(period_ms, cluster, tmp_path):
+    """Fifty agents with the exporter, the sink and the requests of real ones: the graph is their sum, stack by stack. With a pace what they
+    send is put together before, and each push is as long as it took from when it was due."""
     urls = " ".join(shard.url for shard in cluster.shards)
-    wanted = simulated.run("clickhouse=" + urls, 50, 2, tmp_path / "sums")
+    wanted = simulated.run("clickhouse=" + urls, 50, 2, tmp_path / "sums", period_ms=period_ms)
     for service in sorted(wanted):
         assert fleet_sums.asked(text_of(cluster, service, "--since", "2h")) == {stack: ns for stack, (_, ns) in wanted[service].items()}, service
         top = json.loads(fleet("top", "--server", cluster.url, "--service", service, "--since", "2h", "--json", "-n", "0"))

@@ -3,8 +3,13 @@
 import collections
 import gzip
 import random
+import re
 import time
 import zlib
+
+# Names of services that break what puts them into a path, a query, a page or a table: a program's name is its own choice.
+HOSTILE = ("../../etc/passwd", "a b", "a+b", "a\x1b[31m\nb", "\"><script>alert(1)</script>", "'); DROP TABLE profiles --",
+           "{job=\"x\"} |= `y`", "söme \"name\" \\", "\\x27 OR 1", "=a=b,c", "%s%n%00", "${HOME}$1", "\u202egnp.exe", "n" * 1024)
 
 TYPES = (("samples", "count"), ("wall", "nanoseconds"), ("cpu", "nanoseconds"), ("off_cpu", "nanoseconds"))
 PERIOD_NS = 52631578
@@ -116,7 +121,8 @@ def write(store, made, service, start_ns, node="node-1", stacks=20, seed=0, leng
     labels = dict({"service_name": service, "node": node}, **labels)
     data = gzip.compress(Profile(samples, start_ns, length_s, labels).data(), 1, mtime=0)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(start_ns // 10**9))
-    name = "%s-%ds-%s-%08x.pb.gz" % (stamp, length_s, service, zlib.crc32(repr((service, sorted(labels.items()), seed)).encode()))
+    plain = re.sub("[^A-Za-z0-9._-]", "_", service)[:63]
+    name = "%s-%ds-%s-%08x.pb.gz" % (stamp, length_s, plain, zlib.crc32(repr((service, sorted(labels.items()), seed)).encode()))
     put(store, name, data)
     made.add(service, samples)
     made.windows.append(name)

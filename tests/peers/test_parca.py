@@ -14,6 +14,7 @@ import peers
 import simulated
 import windows
 from test_fleet_demo import FUNCTIONS, run_demo
+from test_service_names import selector
 from test_sinks import send
 
 # name:type:unit:period:unit, and the values of windows.TYPES that it holds
@@ -38,12 +39,17 @@ def asked(url, query):
 
 def test_value_by_value(url, tmp_path):
     made = windows.hour(tmp_path / "store", minutes=20, services=("shop", "söme name"), zone="a b")
+    hostile = windows.hour(tmp_path / "hostile", minutes=1, services=windows.HOSTILE)
     done = send(tmp_path / "store", "parca=" + url)
     assert (done.code, done.sent, done.owed) == (0, 40, 0), done.said
     for service in made.sums:
         for kind in windows.TYPES[1:]:
             got = asked(url, QUERY % kind + '{service_name="%s", zone="a b"}' % service)
             assert got == of_type(made, service, kind)
+    done = send(tmp_path / "hostile", "parca=" + url)
+    assert (done.code, done.sent, done.owed) == (0, len(windows.HOSTILE), 0), done.said
+    for service in windows.HOSTILE:
+        assert asked(url, QUERY % windows.TYPES[1] + selector(service)) == of_type(hostile, service, windows.TYPES[1]), service
 
 
 def by_lines(stacks):

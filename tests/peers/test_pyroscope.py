@@ -3,6 +3,7 @@
 push. It is a double: nothing is said of the real server's limits, storage or queries."""
 import collections
 import json
+import re
 import time
 import urllib.request
 
@@ -40,6 +41,12 @@ def test_value_by_value(url, tmp_path):
     got = merged(url, '{service_name="shop"}')
     assert tuple(got.types) == windows.TYPES
     assert got.stacks == made.sums["shop"] and not got.labels
+    hostile = windows.hour(tmp_path / "hostile", minutes=1, services=windows.HOSTILE)
+    done = send(tmp_path / "hostile", "pyroscope=" + url)
+    assert (done.code, done.sent, done.owed) == (0, len(windows.HOSTILE), 0), done.said
+    for service in windows.HOSTILE: # the double's selectors have no escapes
+        chosen = re.sub(r'["\\\\\x00-\x1f]|[^ -~]', ".", re.sub(r"[$(){}|+*.?\[\]]", r"[\g<0>]", service))
+        assert merged(url, '{service_name=~"(?s)%s"}' % chosen).stacks == hostile.sums[service], service
 
 
 def test_flame_graph(url, tmp_path):

@@ -61,13 +61,25 @@ void outbuf__put_slow(struct outbuf *b, const void *data, size_t len)
 
 void outbuf__printf(struct outbuf *b, const char *fmt, ...)
 {
-	char text[512];
+	char text[512], *longer = NULL;
 	va_list ap;
+	int len;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	len = vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	outbuf__puts(b, text);
+	if (len < (int)sizeof(text)) {
+		outbuf__puts(b, text);
+		return;
+	}
+	va_start(ap, fmt);
+	len = vasprintf(&longer, fmt, ap);
+	va_end(ap);
+	if (len < 0)
+		b->err = b->err ? b->err : -ENOMEM;
+	else
+		outbuf__put(b, longer, (size_t)len);
+	free(len < 0 ? NULL : longer);
 }
 
 int membuf__write(void *membuf, const void *data, size_t len)

@@ -86,7 +86,7 @@ static inline void outbuf__puts(struct outbuf *b, const char *s)
 	outbuf__put(b, s, strlen(s));
 }
 
-/* outbuf__printf - append formatted text, at most 511 bytes of it. */
+/* outbuf__printf - append formatted text. */
 void outbuf__printf(struct outbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static inline void outbuf__putc(struct outbuf *b, char c)

@@ -265,7 +265,7 @@ static void stamp(int64_t unix_ns, char *out, size_t size)
 static int print_rows(const struct fleet_services *rows, bool json, struct err *e)
 {
 	auto_fn(outbuf__done) struct outbuf b = { 0 };
-	char first[32], last[32], bytes[32], shown[512];
+	char first[32], last[32], bytes[32], shown[4 * STORE_LABEL_MAX + 1];
 	int err = table_begin(&b);
 
 	if (err)
