@@ -212,6 +212,66 @@ static void test_window__counts_what_cannot_be_written(void **state)
 	assert_string_equal(text, "");
 }
 
+/* Each process is a service, and every other one has samples. */
+static int make_services(uint32_t cnt)
+{
+	int fd = memfd_create("capture", MFD_CLOEXEC);
+	struct trace_totals totals = { .end_ns = 5 + 60 * SECOND, .complete = true };
+	struct trace_info info = some_info;
+	struct capw *w;
+
+	info.engine = "sample";
+	info.sample_ns = 100;
+	info.start_unix_ns = T0;
+	assert_int_equal(capw__new(&w, fd, NULL, &info), 0);
+	for (uint32_t id = 1; id <= cnt; id++) {
+		define_process(w, id, "python3");
+		define_thread(w, id, id);
+		define_func(w, id, id);
+		for (unsigned int i = 0; id % 2 && i < 3; i++)
+			put_sample(w, id, 1000 + id * 10 + i);
+	}
+	totals.generated = totals.written = capw__written(w);
+	assert_int_equal(capw__finish(w, &totals), 0);
+	capw__free(w);
+	lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
+/* What a window takes at its end grows with what was seen, and not with the number of services. */
+static void test_window__of_many_services(void **state)
+{
+	const struct place *p = *state;
+	struct window_result got;
+	struct rusage before, after;
+	struct service service;
+	struct err e = { 0 };
+	char unit[64];
+	int fd = make_services(2000);
+
+	for (uint32_t id = 1; id <= 2000; id++) {
+		snprintf(unit, sizeof(unit), "0::/system.slice/unit-%u.service", id);
+		service_by(&(struct service_facts){ .cgroup = unit,
+						    .cmdline = "",
+						    .comm = "x",
+						    .exe = "/usr/bin/python3.11",
+						    .python = "3.11" },
+			   &service);
+		assert_int_equal(services__set(p->services, id, (pid_t)id, &service), 0);
+	}
+	getrusage(RUSAGE_SELF, &before);
+	assert_int_equal(window_write(p->store, fd, p->services, &opts, &got, &e), 0);
+	getrusage(RUSAGE_SELF, &after);
+	close(fd);
+	assert_int_equal(got.profiles, 1000);
+	assert_int_equal(got.samples, 3000);
+	assert_int_equal(got.unwritten, 0);
+	print_message("%ld kB for each service\n", (after.ru_maxrss - before.ru_maxrss) / 2000);
+#ifndef __SANITIZE_ADDRESS__
+	assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 64 << 10);
+#endif
+}
+
 static void test_window__of_no_capture(void **state)
 {
 	const struct place *p = *state;
@@ -232,6 +292,7 @@ int main(void)
 		IN_STORE(test_window__a_profile_for_each_service),
 		IN_STORE(test_window__without_samples_nothing),
 		IN_STORE(test_window__counts_what_cannot_be_written),
+		IN_STORE(test_window__of_many_services),
 		IN_STORE(test_window__of_no_capture),
 	};
 

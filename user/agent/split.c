@@ -201,7 +201,8 @@ static int split_end(void *self, const struct trace_totals *totals)
 		own.written = own.generated = g->samples;
 		for (unsigned int loss = 0; loss < LOSS_CNT; loss++)
 			own.generated += own.lost[loss];
-		err = g->to->end ? g->to->end(g->self, &own) : 0;
+		err = g->samples && g->to->end ? g->to->end(g->self, &own) : 0;
+		err = err || !s->ops->close ? err : s->ops->close(s->ctx, i);
 	}
 	return err;
 }

@@ -15,12 +15,14 @@ struct split;
  * struct split_ops - what the groups are
  * @group: of a process; numbers count up from 0, a new one is the next; SPLIT_NONE: nobody wants it
  * @open:  a group's consumer, when its first process comes; its begin() is called after that
+ * @close: a group's consumer is used no more, before the next one's end() is called; that of a group without samples is not called. May be NULL
  *
  * Return: 0 or a negative number, which ends the trace.
  */
 struct split_ops {
 	int (*group)(void *ctx, const struct trace_process *process, uint32_t *group);
 	int (*open)(void *ctx, uint32_t group, const struct trace_consumer **to, void **self);
+	int (*close)(void *ctx, uint32_t group);
 };
 
 extern const struct trace_consumer split_consumer; /* self is a struct split */

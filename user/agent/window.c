@@ -22,8 +22,8 @@
 
 /* The profile of a service while the capture is read. */
 struct profile {
-	struct service service;
-	struct store_label labels[STORE_LABELS_MAX];
+	struct store_label
+		labels[STORE_LABELS_MAX]; /* copies: a struct service has room for much more */
 	uint32_t label_cnt;
 	char *comments[STORE_LABELS_MAX + 1];
 	struct export_opts opts;
@@ -56,6 +56,10 @@ static void profile_free(struct profile *p)
 	exporter__free(&export_pprof, p->self);
 	for (size_t i = 0; p->comments[i]; i++)
 		free(p->comments[i]);
+	for (uint32_t i = 0; i < p->label_cnt; i++) {
+		free((char *)p->labels[i].name);
+		free((char *)p->labels[i].value);
+	}
 	free(p->data);
 	free(p);
 }
@@ -149,13 +153,15 @@ static int add_labels(struct profile *p, const struct store_label *labels, uint3
 	char text[COMMENT_BYTES];
 
 	for (uint32_t i = 0; i < cnt && p->label_cnt < STORE_LABELS_MAX; i++) {
+		struct store_label *l = &p->labels[p->label_cnt];
+
 		if (*label_value(p->labels, p->label_cnt, labels[i].name))
 			continue; /* each name once: what is known of the process goes before */
 		head_comment(&labels[i], text, sizeof(text));
-		p->comments[p->label_cnt] = strdup(text);
-		if (!p->comments[p->label_cnt])
+		p->comments[p->label_cnt++] = strdup(text);
+		*l = (struct store_label){ strdup(labels[i].name), strdup(labels[i].value) };
+		if (!p->comments[p->label_cnt - 1] || !l->name || !l->value)
 			return -ENOMEM;
-		p->labels[p->label_cnt++] = labels[i];
 	}
 	return 0;
 }
@@ -172,8 +178,7 @@ static int open_group(void *ctx, uint32_t group, const struct trace_consumer **t
 	if (!p)
 		return -ENOMEM;
 	w->profile_cnt = group + 1;
-	service_copy(&p->service, &w->next);
-	err = add_labels(p, p->service.labels, p->service.label_cnt);
+	err = add_labels(p, w->next.labels, w->next.label_cnt);
 	err = err ? err : add_labels(p, w->opts->labels, w->opts->label_cnt);
 	if (err)
 		return err;
@@ -183,6 +188,21 @@ static int open_group(void *ctx, uint32_t group, const struct trace_consumer **t
 	*to = &export_pprof.consumer;
 	*self = p->self;
 	return err;
+}
+
+/* What compresses a profile is large: there is one at a time, however many services there are. */
+static int close_group(void *ctx, uint32_t group)
+{
+	struct window *w = ctx;
+	struct profile *p = w->profiles[group];
+	char *fits = p->len ? realloc(p->data, p->len) : NULL;
+
+	exporter__free(&export_pprof, take_ptr(p->self));
+	if (fits) {
+		p->data = fits;
+		p->cap = p->len;
+	}
+	return 0;
 }
 
 /* --- the capture, with an eye on what the window needs to know of it --- */
@@ -314,10 +334,12 @@ int window_write(struct store *s, int fd, struct services *services, const struc
 		 struct window_result *out, struct err *e)
 {
 	auto_fn(window_done) struct window w = { .store = s, .services = services, .opts = opts };
-	static const struct split_ops ops = { .group = find_group, .open = open_group };
+	static const struct split_ops ops = { .group = find_group,
+					      .open = open_group,
+					      .close = close_group };
 	auto_fn(split__freep) struct split *split = NULL;
 	struct watch watch = { .window = &w };
-	int err = strpool__init(&w.keys);
+	int err = strpool__init(&w.keys), end;
 
 	*out = (struct window_result){ 0 };
 	err = err ? err : split__new(&split, &ops, &w);
@@ -328,7 +350,11 @@ int window_write(struct store *s, int fd, struct services *services, const struc
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		out->lost += w.totals.lost[i];
 	out->unwanted = split__unwanted(split);
+	if (s)
+		store__together_begin(s);
 	err = put_all(&w, split, out, e);
+	end = s ? store__together_end(s, e) : 0;
+	err = err ? err : end;
 	for (uint32_t i = 0; i < w.ended_cnt && !opts->by_pid; i++)
 		services__forget(services, w.ended[i]);
 	return err;

@@ -6,7 +6,10 @@
 #include <string.h>
 
 enum {
-	BLOCK_BYTES = 64 << 10,
+	BLOCK_BYTES =
+		64
+		<< 10, /* the first one is smaller: there are pools of few strings, and many of them */
+	FIRST_BYTES = 1 << 10,
 	FIRST_CAP = 64
 };
 
@@ -104,13 +107,22 @@ static int grow(struct strpool *t)
 	return 0;
 }
 
+/* Of the block after @b: each is four times the one before. */
+static size_t block_size(const struct strpool_block *b, size_t len)
+{
+	size_t size = b ? (b->size + sizeof(*b)) * 4 : FIRST_BYTES;
+
+	size = (size < BLOCK_BYTES ? size : BLOCK_BYTES) - sizeof(*b);
+	return len < size / 4 ? size : len + 1;
+}
+
 static char *keep(struct strpool *t, const char *s, size_t len)
 {
 	struct strpool_block *b = t->blocks;
 	char *at;
 
 	if (!b || b->size - b->used <= len) {
-		size_t size = len < BLOCK_BYTES / 4 ? BLOCK_BYTES - sizeof(*b) : len + 1;
+		size_t size = block_size(b, len);
 
 		b = malloc(sizeof(*b) + size);
 		if (!b)

@@ -252,6 +252,7 @@ int store_leave_disk(struct store *s, struct err *e)
 	catalogue__free(take_ptr(s->catalogue));
 	s->mended = (struct store_mended){ 0 };
 	s->off_disk = true;
+	s->together = false;
 	return open_in_memory(s, e);
 }
 
@@ -456,15 +457,29 @@ int store_file__commit(struct store_file *f, struct err *e)
 		.label_cnt = f->label_cnt,
 	};
 	struct catalogue *c = f->store->catalogue;
+	bool alone = !f->store->together;
 	int err = outfile__commit(f->out, e);
 
 	if (err)
 		return err;
-	err = catalogue__begin(c, e);
+	err = alone ? catalogue__begin(c, e) : 0;
 	err = err ? err : catalogue__add(c, &w, e);
-	err = err ? err : catalogue__commit(c, e);
+	err = err || !alone ? err : catalogue__commit(c, e);
 	/* the window is there: what is made of the files has it */
 	return err == -ENOSPC ? store_leave_disk(f->store, e) : err;
+}
+
+void store__together_begin(struct store *s)
+{
+	s->together = s->together || !catalogue__begin(s->catalogue, NULL);
+}
+
+int store__together_end(struct store *s, struct err *e)
+{
+	int err = s->together ? catalogue__commit(s->catalogue, e) : 0;
+
+	s->together = false;
+	return err ? store_leave_disk(s, e) : 0;
 }
 
 void store_file__free(struct store_file *f)

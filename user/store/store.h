@@ -94,6 +94,15 @@ int store_file__write(void *file, const void *data, size_t len);
  */
 int store_file__commit(struct store_file *f, struct err *e);
 
+/**
+ * store__together_begin - what the catalogue is told from here on it writes at once, at store__together_end(): to do that for each of
+ * many windows takes longer than to write these. They are on disk nevertheless when they are committed.
+ *
+ * store__together_end: 0; when the catalogue on disk cannot be written it goes on in memory; -PYE_EFORMAT with a sentence, -ENOMEM.
+ */
+void store__together_begin(struct store *s);
+int store__together_end(struct store *s, struct err *e);
+
 /* store_file__free - what was not committed is gone. NULL is fine. */
 void store_file__free(struct store_file *f);
 

@@ -12,6 +12,7 @@ struct store {
 	int dir_fd;
 	int lock_fd; /* -1: only read */
 	struct catalogue *catalogue;
+	bool together; /* changes of the catalogue wait for store__together_end() */
 	bool off_disk; /* of a writer: the disk has no room for the catalogue, it is in memory */
 	struct store_mended mended;
 };

@@ -81,11 +81,15 @@ int store__trim(struct store *s, int64_t now_ns, const struct store_limits *limi
 		struct store_trimmed *removed, struct err *e)
 {
 	struct statvfs disk;
+	int err, end;
 
 	if (s->off_disk && !fstatvfs(s->dir_fd, &disk) &&
 	    disk.f_bavail * disk.f_frsize >= CATALOGUE_ROOM)
 		store_back_to_disk(s);
-	return trim(s, now_ns, limits, removed, e);
+	store__together_begin(s);
+	err = trim(s, now_ns, limits, removed, e);
+	end = store__together_end(s, e);
+	return err ? err : end;
 }
 
 int store__make_room(struct store *s, uint64_t bytes, uint64_t keep, struct store_trimmed *removed,
