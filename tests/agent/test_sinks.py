@@ -335,6 +335,7 @@ def test_no_redirection(tmp_path):
     ("clickhouse=http://x,timeout=soon", "timeout: want a time"),
     ("clickhouse=http://x,cert-file=a", "cert-file and key-file go together"),
     ("clickhouse=http://x,insecure=yes", "insecure is true or false"),
+    ("clickhouse=http://x,interval=1h", "interval: at most 10m"),
 ])
 def test_refusals(sink, said, tmp_path):
     done = send(tmp_path, sink)
@@ -384,6 +385,23 @@ def test_the_agent_sends(any_python, tmp_path):
     profiles = [f for f in (tmp_path / "store").glob("*-sink_test_burn-*.pb.gz")]
     assert profiles and got["sink_test_burn", "samples/count"] > 0
     assert send(tmp_path / "store", "clickhouse=http://127.0.0.1:1").requests == 0
+
+
+@lib.needs_root
+def test_windows_of_an_interval_go_together(any_python, tmp_path):
+    """Fewer pushes than windows, and at the end none is left behind."""
+    program = tmp_path / "sink_test_burn.py"
+    program.write_text("while True:\n    sum(range(10000))\n")
+    store = tmp_path / "store"
+    with double.Double() as server, lib.started([*any_python.command, program]), \
+         lib.started([lib.BINARY, "agent", "--store", store, "--window", "10s", "-r", "99", "--listen", "", "--socket", tmp_path / "socket",
+                      "--include", "sink_test_burn", "--sink", "clickhouse=%s,interval=10m" % server.url], stderr=subprocess.PIPE) as agent:
+        lib.until(lambda: len(list(store.glob("*-sink_test_burn-*.pb.gz"))) >= 3, "three windows", 60)
+        lib.stop(agent, number=signal.SIGTERM)
+        held = list(store.glob("*-sink_test_burn-*.pb.gz"))
+        got, times = sums(server.taken)
+    assert got["sink_test_burn", "samples/count"] > 0 and len({profile for profile, _ in times}) == len(held)
+    assert 2 <= sum("profiles" in request.path for request in server.taken) < len(held)
 
 
 @lib.needs_root

@@ -9,7 +9,7 @@
 #define SINK_HELP                                                                                                              \
 	"send the profiles there: clickhouse=http://host:8123, pyroscope=, parca= or otlp=, with ,KEY=VALUE behind it: name, " \
 	"database, user, tenant, password-file, token-file, ca-file, cert-file, key-file, insecure, "                          \
-	"timeout, max-age, max-backoff; can be repeated"
+	"timeout, max-age, max-backoff, interval; can be repeated"
 
 /* sinks_option - an opt_row's parse; the field is a struct sink_list. */
 int sinks_option(void *field, const char *arg, struct err *e);

@@ -77,11 +77,12 @@ void lane__done(struct lane *l)
 
 uint64_t lane__next_ns(const struct lane *l)
 {
-	uint64_t gathered = l->spool->changed_ns + GATHER_NS;
+	uint64_t at = l->spool->changed_ns + GATHER_NS;
 
 	if (l->flying || !l->stats->owed)
 		return UINT64_MAX;
-	return gathered > l->next_ns ? gathered : l->next_ns;
+	at = at > l->next_ns ? at : l->next_ns;
+	return l->hurry || at > l->rest_ns ? at : l->rest_ns;
 }
 
 /* --- messages --- */
@@ -461,6 +462,15 @@ int lane__start(struct lane *l, struct err *e)
 	return start_request(l, e);
 }
 
+/* The first time a part of it: agents that were started at once do not push at once for ever. */
+static void rest(struct lane *l)
+{
+	uint64_t interval = l->spec->interval_ns;
+
+	if (interval)
+		l->rest_ns = now_ns() + (l->rest_ns ? interval : 1 + random_below(interval));
+}
+
 static int all_sent(struct lane *l, struct err *e)
 {
 	int err;
@@ -474,8 +484,10 @@ static int all_sent(struct lane *l, struct err *e)
 								  : l->ops->windows_max;
 	err = settle(l, true, 0, e);
 	absolve(l);
-	if (!l->stats->owed)
+	if (!l->stats->owed) {
+		rest(l);
 		tell(l, SINK_IDLE, NULL);
+	}
 	return err;
 }
 

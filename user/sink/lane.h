@@ -26,6 +26,8 @@ struct lane {
 	unsigned int url_number;
 	bool newest; /* is next */
 	uint64_t next_ns; /* monotonic */
+	uint64_t rest_ns; /* nothing was owed: the next push is not before, unless in a hurry */
+	bool hurry;
 	bool suspecting, mixed; /* pushes failed since one was taken; not always the same one */
 	int told; /* state that was last said in the log */
 };

@@ -159,6 +159,8 @@ static int loop(struct ship *s, struct err *e)
 		if (!s->stopping && s->opts->stop_fd >= 0 && stop_asked(s, 0)) {
 			s->stopping = true;
 			s->end_ns = now_ns() + STOP_NS;
+			for (uint32_t i = 0; i < s->opts->sinks->cnt; i++)
+				s->lanes[i].hurry = true;
 		}
 		err = step(s, e);
 		if (!err && !is_over(s, now_ns()))

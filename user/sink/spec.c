@@ -8,7 +8,8 @@
 #include "base/optvalue.h"
 #include "sink/sink.h"
 
-#define SECOND 1000000000ull
+#define SECOND	     1000000000ull
+#define INTERVAL_MAX (600 * SECOND)
 
 enum kind {
 	KIND_TEXT,
@@ -38,6 +39,7 @@ static const struct key {
 	{ "timeout",     KIND_DURATION, offsetof(struct sink_spec, timeout_ns), 0 },
 	{ "max-age",     KIND_DURATION, offsetof(struct sink_spec, max_age_ns), 0 },
 	{ "max-backoff", KIND_DURATION, offsetof(struct sink_spec, max_backoff_ns), 0 },
+	{ "interval",    KIND_DURATION, offsetof(struct sink_spec, interval_ns), 0 },
 };
 /* clang-format on */
 
@@ -190,6 +192,8 @@ int sink_spec__check(struct sink_spec *s, struct err *e)
 		return err_set(e, -PYE_EUSAGE, "sink %s: a token or a password, not both", s->name);
 	if (s->timeout_ns < SECOND / 10)
 		return err_set(e, -PYE_EUSAGE, "sink %s: timeout: at least 100ms", s->name);
+	if (s->interval_ns > INTERVAL_MAX)
+		return err_set(e, -PYE_EUSAGE, "sink %s: interval: at most 10m", s->name);
 	if (s->max_backoff_ns < SECOND)
 		return err_set(e, -PYE_EUSAGE, "sink %s: max-backoff: at least 1s", s->name);
 	return 0;

@@ -28,6 +28,7 @@ struct sink_spec {
 	uint64_t max_age_ns; /* older windows are dropped; 0: never. The type's own if not set */
 	bool has_max_age;
 	uint64_t max_backoff_ns;
+	uint64_t interval_ns; /* from a push after which nothing is owed to the next one */
 };
 
 /* sink_spec_init - nothing but defaults. */
@@ -36,7 +37,7 @@ void sink_spec_init(struct sink_spec *s);
 /**
  * sink_spec__set - one key
  * @key: type, name, url, database, user, tenant, password-file, token-file, ca-file, cert-file, key-file, insecure,
- *	 timeout, max-age or max-backoff; _ is as good as -
+ *	 timeout, max-age, max-backoff or interval; _ is as good as -
  *
  * Return: 0; -PYE_EUSAGE with a sentence: no such key, no such value.
  */
