@@ -3,13 +3,18 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import sys
+import time
 
 import pytest
 
 import lib
+import test_inline
 
 pytestmark = lib.needs_root
+VERSIONS = ("3.8", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.15")
 CACHE = pathlib.Path(os.environ.get("PYEBPF_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "pyebpf")
 
 
@@ -18,10 +23,16 @@ def with_greenlet(name):
     place = CACHE / "greenlet" / name
     if not place.exists():
         place.mkdir(parents=True)
-        with_pip = lib.command(name) + ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-                                        "--timeout", "10", "--retries", "1", "--target", str(place), "greenlet"]
+        version = lib.family(name)
+        with_pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
+                    "--timeout", "10", "--retries", "1", "--target", str(place), "--implementation", "cp",
+                    "--python-version", version.rstrip("t")]
+        if version.endswith("t"):
+            with_pip += ["--abi", "cp" + version.replace(".", "")]
+        for libc in ("manylinux2014", "manylinux_2_24", "manylinux_2_28"):
+            with_pip += ["--platform", libc + "_x86_64"]
         try:
-            subprocess.run(with_pip, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+            subprocess.run(with_pip + ["greenlet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
         except subprocess.TimeoutExpired:
             pass
     if not (place / "greenlet").exists():
@@ -43,7 +54,7 @@ def callers(trace):
             stack.pop()
 
 
-@pytest.mark.parametrize("name", [n for n in lib.pick("3.8", "3.10", "3.11", "3.12", "3.13") if len(lib.command(n)) == 1])
+@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
 def test_switches(name, tmp_path):
     out = tmp_path / "out.json"
     env = dict(os.environ, PYTHONPATH=with_greenlet(name))
@@ -61,8 +72,71 @@ def test_switches(name, tmp_path):
     assert mine and found["deep"] <= {"worker", "deep"} and found["leaf"] <= {"worker", "deep", "go", "dying"}
 
 
+def stacks_of_calls(trace):
+    """The names of the stack of each call, the frame of the call last."""
+    stacks = {}
+    for e in trace.events:
+        stack = stacks.setdefault(e.get("tid"), [])
+        if e["ev"] == "gap":
+            stack.clear()
+        elif e["ev"] in lib.ENTER | {"open"}:
+            stack.append(e["name"])
+            if e["ev"] != "open":
+                yield list(stack)
+        elif e["ev"] in lib.LEAVE:
+            stack.pop()
+
+
+@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
+def test_those_that_stand_still_at_the_attach(name, tmp_path):
+    """Their stacks were never seen: they are told when they go on, and each call has the stack that sys.setprofile() sees."""
+    command = lib.command(name) + [lib.PROGRAMS / "held_greenlets.py", 300]
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    out, cap = tmp_path / "stacks.json", tmp_path / "t.pyebpf"
+    subprocess.run([str(c) for c in command + [out]], env=env, input=b"\n\n", stdout=subprocess.DEVNULL, timeout=60, check=True)
+    with lib.started(command, env=env, stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"ready\n"
+        with lib.attach(target.pid, cap, "--engine", "inline") as tracer:
+            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            assert target.stdout.readline() == b"done\n"
+            lib.stop(tracer)
+    seen = lib.Trace(cap)
+    assert seen.lost == 0 and seen.meta["generated"] == seen.meta["written"]
+    assert {g["reason"] for g in seen.gaps} == {"switch"}
+    want = json.loads(out.read_text())
+    assert len(want) > 1000
+    assert [stack for stack in stacks_of_calls(seen) if stack[-1] != "decode"] == want
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_those_that_stand_still_in_a_loss(name, tmp_path):
+    """What each had on its stack is not known behind it, and told again."""
+    cap = tmp_path / "t.pyebpf"
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "lost_greenlets.py", 100], env=env, stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"ready\n"
+        with lib.attach(target.pid, cap, "--engine", "inline", "--ring", "256K") as tracer:
+            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            time.sleep(0.5)
+            tracer.send_signal(signal.SIGSTOP)
+            time.sleep(1.2)
+            tracer.send_signal(signal.SIGCONT)
+            assert target.stdout.readline() == b"done\n"
+            lib.stop(tracer)
+    seen = lib.Trace(cap)
+    assert seen.lost and [g for g in seen.gaps if g["reason"] == "lost"]
+    leaves = [stack for stack in stacks_of_calls(seen) if stack[-1].startswith("leaf_")]
+    assert len(leaves) > 20000
+    wrong = [stack for stack in leaves if stack != [kind + stack[-1][5:] for kind in ("root_", "inner_", "leaf_")]]
+    assert not wrong, (len(wrong), wrong[:3])
+
+
 @pytest.mark.parametrize("engine", ["auto", "inline"])
-@pytest.mark.parametrize("name", [n for n in lib.pick("3.8", "3.10", "3.11", "3.12", "3.13") if len(lib.command(n)) == 1])
+@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
 def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
     """Greenlets' frames lie at the same places of their chunks of memory, and those of an `__init__` look like others."""
     count = 100

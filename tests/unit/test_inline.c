@@ -462,6 +462,142 @@ static void test_stubs__a_code_object_that_is_freed(void **state)
 	expect_definition(at(head));
 }
 
+/* --- stacks that are exchanged under the interpreter --- */
+
+static uint64_t *root_of_caller(void)
+{
+	return (uint64_t *)(void *)(t.base + IL_ROOTS) + IL_ROOT(address(t.caller));
+}
+
+static bool is_exit(uint8_t kind)
+{
+	return kind == INLINE_YIELD || kind == INLINE_RETURN || kind == INLINE_UNWIND;
+}
+
+/* What comes before the event: the thread, the code object, each frame of the stack. Where the event is. */
+static uint64_t expect_told(uint8_t kind)
+{
+	uint64_t head = 32, flags = IL_FRAME_FIRST, frame = address(t.frame);
+
+	assert_int_equal(((const struct il_rec *)at(0))->what >> 48, IL_SWITCH);
+	expect_definition(at(head));
+	head += ((const struct il_def *)at(head))->total;
+	if (kind == INLINE_ENTRY)
+		frame = address(t.caller);
+	for (;; frame = address(t.caller), flags = 0, head += 32) {
+		const struct il_more_rec *r = at(head);
+
+		flags |= frame == address(t.caller) ? IL_FRAME_LAST : 0;
+		assert_int_equal(r->head.what, frame | IL_MORE | (uint64_t)IL_FRAME << 48);
+		assert_int_equal(r->w2, slot_of_code() | flags);
+		if (flags & IL_FRAME_LAST)
+			return head + 32;
+	}
+}
+
+/* One that is not known; then on the one of the last event; then on a known one. */
+static void run_told(const struct il_header *h, uint32_t n)
+{
+	uint8_t kind = kind_of(n);
+	uint64_t head, slow, top = address(is_exit(kind) ? t.caller : t.frame);
+	bool always_slow = kind == INLINE_UNWIND;
+
+	t.instr[1] = 0;
+	fresh();
+	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
+	inline_describe_roots(address(t.base), t.private);
+	run(h, n);
+	head = expect_told(kind);
+	expect_event(at(head), kind, 0);
+	head += size_of(kind);
+	assert_int_equal(t.shared->head, head);
+	assert_int_equal(t.private->top, top);
+	assert_int_equal(*root_of_caller(), address(t.caller));
+
+	slow = t.shared->slow;
+	t.private->top = address(kind == INLINE_ENTRY ? t.caller : t.frame);
+	run(h, n);
+	expect_event(at(head), kind, 0);
+	assert_int_equal(t.private->top, top);
+	assert_int_equal(t.shared->slow - slow, always_slow);
+
+	slow = t.shared->slow;
+	t.private->top = 0x1000;
+	run(h, n);
+	head += size_of(kind);
+	expect_event(at(head), kind, 0);
+	assert_int_equal(t.shared->head, head + size_of(kind));
+	assert_int_equal(t.private->top, top);
+	assert_int_equal(t.shared->slow - slow, 1);
+}
+
+/* A stack's first frame makes it known, its end unknown. */
+static void run_first(const struct il_header *h, uint32_t n)
+{
+	uint64_t *root = (uint64_t *)(void *)(t.base + IL_ROOTS) + IL_ROOT(address(t.frame));
+
+	set64(t.frame, t.layout.f_previous, 0);
+	*root = kind_of(n) == INLINE_ENTRY ? 0 : address(t.frame);
+	t.private->top = address(t.frame);
+	run(h, n);
+	assert_int_equal(*root, kind_of(n) == INLINE_ENTRY ? address(t.frame) : 0);
+	assert_int_equal(t.private->top, kind_of(n) == INLINE_ENTRY ? address(t.frame) : 0);
+	set64(t.frame, t.layout.f_previous, address(t.entry));
+}
+
+static void test_switches__every_register(void **state)
+{
+	(void)state;
+	for (unsigned int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		set64(t.caller, t.layout.f_code, address(t.code));
+		for (uint8_t frame = 0; frame < 16; frame++) {
+			uint8_t instr = (frame + 1) % 16 == PREG_RSP ? 0 : (frame + 1) % 16;
+			const struct il_header *h;
+
+			if (frame == PREG_RSP)
+				continue;
+			h = build_how(
+				&(struct inline_plan){ .frame_reg = frame, .instr_reg = instr },
+				&(struct stub_how){ .switches = true });
+			for (uint32_t n = 0; n < h->patch_cnt; n++) {
+				if (kind_of(n) == INLINE_CLOSE || kind_of(n) == INLINE_DEALLOC)
+					continue; /* they say nothing of the stack */
+				run_told(h, n);
+				if (kind_of(n) != INLINE_CAUGHT)
+					run_first(h, n);
+			}
+		}
+		set64(t.caller, t.layout.f_code, 0);
+	}
+}
+
+/* A ring that is full in the middle of a stack: the event is lost, the stack told anew when there is room. */
+static void test_switches__no_room(void **state)
+{
+	const struct il_header *h;
+
+	(void)state;
+	use_version(FIRST_MINOR);
+	set64(t.caller, t.layout.f_code, address(t.code));
+	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
+		      &(struct stub_how){ .switches = true });
+	t.instr[1] = 0;
+	fresh();
+	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
+	inline_describe_roots(address(t.base), t.private);
+	t.private->head = t.private->limit - 16;
+	run(h, 1); /* it has room for the thread and a frame, and that has not */
+	assert_int_equal(t.shared->lost_mode, 1);
+	assert_int_equal(*root_of_caller(), 0);
+	assert_int_equal(((const struct il_thread *)(const void *)(t.base + IL_THREADS +
+								   32 * ((uint64_t)getpid() &
+									 (IL_THREAD_CNT - 1))))
+				 ->lost,
+			 1);
+	set64(t.caller, t.layout.f_code, 0);
+}
+
 /* --- --opcodes --- */
 
 #define TABLE	 4096u
@@ -1160,6 +1296,8 @@ int main(void)
 		cmocka_unit_test(test_stubs__what_is_no_entry),
 		cmocka_unit_test(test_stubs__what_is_left_out),
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
+		cmocka_unit_test(test_switches__every_register),
+		cmocka_unit_test(test_switches__no_room),
 		cmocka_unit_test(test_opcodes__every_register),
 		cmocka_unit_test(test_opcodes__their_cost),
 		cmocka_unit_test(test_count__every_register),

@@ -89,7 +89,7 @@ static void put(uint64_t at, uint64_t word)
 static uint64_t make(uint64_t at)
 {
 	uint64_t kind = any() % 8, frame = 0x7f0000001000 + any() % FRAMES * 0x68;
-	uint64_t more = any() % (IL_CLOSED + 1), size = 16;
+	uint64_t more = any() % (IL_FRAME + 1), size = 16;
 
 	if (any() % 64 == 0)
 		frame = 0;
@@ -379,6 +379,59 @@ static void test_ring__more_stacks_than_can_be(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* 3.11: a suspended generator has the hash of the caller, which is on top of another stack: that is the one. */
+static void test_ring__a_generator_with_the_hash_of_a_caller(void **state)
+{
+	const uint64_t twin = STRANGER + (1ull << 35), want[] = { 0, 0, 0, twin };
+	uint64_t at;
+
+	(void)state;
+	assert_int_equal(IL_FRAME_HASH(STRANGER), IL_FRAME_HASH(twin));
+	begin(11);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, STRANGER, 0);
+	at = put_record(at, IL_YIELD, STRANGER, 0);
+	at = put_record(at, IL_CALL, twin, 0);
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, twin + 0x60, twin);
+	at = put_record(at, IL_RETURN, twin + 0x60, 0);
+	at = put_record(at, IL_RETURN, twin, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	expect_callers(want, 4);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
+/* The target tells a stack that was never seen; what it tells of one that is known is not better. */
+static void test_ring__a_stack_that_is_told(void **state)
+{
+	const uint64_t inner = STRANGER + 0x60, want[] = { 0, inner, OUTER, inner };
+	uint64_t at;
+
+	(void)state;
+	begin(12);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_more(at, IL_FRAME, inner, IL_FRAME_FIRST, 0);
+	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_LAST, 0);
+	at = put_record(at, IL_CALL, inner + 0x60, inner);
+	at = put_record(at, IL_RETURN, inner + 0x60, 0);
+	at = put_more(at, IL_FRAME, OUTER, IL_FRAME_FIRST | IL_FRAME_LAST, 0);
+	at = put_record(at, IL_CALL, OUTER + 0x60, OUTER);
+	at = put_record(at, IL_RETURN, OUTER + 0x60, 0);
+	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_FIRST | IL_FRAME_LAST, 0);
+	at = put_record(at, IL_CALL, inner + 0x60, inner);
+	at = put_record(at, IL_RETURN, inner + 0x60, 0);
+	at = put_record(at, IL_RETURN, inner, 0);
+	at = put_record(at, IL_RETURN, STRANGER, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	expect_callers(want, 4);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* A frame as small as a shim of `__init__`, of another stack: no shim is where that one is, or far from the running stack. */
 static void test_ring__no_shim_but_another_stack(void **state)
 {
@@ -428,7 +481,7 @@ static void test_ring__an_end_before_the_first_event(void **state)
 /* A frame at no address is none: were it taken for the top of an empty stack, that would have less than nothing. */
 static void test_ring__a_frame_that_is_none(void **state)
 {
-	static const uint64_t kinds[] = { IL_UNWIND, IL_THROW, IL_CLOSE };
+	static const uint64_t kinds[] = { IL_UNWIND, IL_THROW, IL_CLOSE, IL_FRAME };
 	uint64_t at;
 
 	(void)state;
@@ -594,6 +647,8 @@ int main(void)
 		cmocka_unit_test(test_ring__an_end_before_the_first_event),
 		cmocka_unit_test(test_ring__stacks_with_one_hash),
 		cmocka_unit_test(test_ring__more_stacks_than_can_be),
+		cmocka_unit_test(test_ring__a_stack_that_is_told),
+		cmocka_unit_test(test_ring__a_generator_with_the_hash_of_a_caller),
 		cmocka_unit_test(test_ring__no_shim_but_another_stack),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),
 		cmocka_unit_test(test_ring__what_a_closed_frame_holds),

@@ -474,6 +474,11 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 			return 0;
 		track_throw(c, ts, frame, c->slots[w2 & 0xffff], bits);
 		return sizeof(*r);
+	case IL_FRAME:
+		if (!c->now || !frame)
+			return 0;
+		track_frame(c, frame, c->slots[w2 & 0xffff], w2);
+		return sizeof(*r);
 	case IL_CLOSE:
 		if (!c->now || !frame)
 			return 0;

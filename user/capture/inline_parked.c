@@ -81,6 +81,15 @@ struct track_stack *parked_on(const struct parked *p, uint64_t frame)
 	return found;
 }
 
+struct track_stack *parked_rooted(const struct parked *p, uint64_t root)
+{
+	for (uint32_t i = 0; p->cnt && i < BUCKETS; i++)
+		for (struct track_stack *s = p->buckets[i]; s; s = s->next)
+			if (track_is_rooted(s, root))
+				return s;
+	return NULL;
+}
+
 struct track_stack *parked_guest(const struct parked *p, uint64_t frame, bool whole)
 {
 	uint32_t bits = whole ? IL_FRAME_HASH(frame) : (uint32_t)frame;

@@ -37,6 +37,7 @@ struct track {
 	uint64_t last_ns;
 	struct track_stack stack;
 	struct parked parked; /* of greenlets that do not run */
+	struct track_stack told; /* of the target, innermost first, as far as it has come */
 	uint64_t ended_at; /* position in the ring, or with lanes tsc, when it was seen to be gone; 0: alive */
 	UT_hash_handle hh;
 };
@@ -133,6 +134,12 @@ static inline bool track_is_on(const struct track_stack *s, uint64_t frame)
 	return false;
 }
 
+/* track_is_rooted - is this its outermost frame? Not where there are more below that are not known. */
+static inline bool track_is_rooted(const struct track_stack *s, uint64_t root)
+{
+	return s->cnt && !s->cut && s->frames[0].frame == root;
+}
+
 /* track_is_guest - one that may be another thread's, with this innermost frame, or whole: false: one with this hash. */
 bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole);
 
@@ -146,6 +153,9 @@ int parked_add(struct parked *p, const struct track_stack *stack);
 /* parked_take - out of the table, to the caller; its address is no longer good. */
 struct track_stack parked_take(struct parked *p, struct track_stack *s);
 void parked_clear(struct parked *p);
+
+/* parked_rooted - by the outermost frame, if that is known; slow. NULL: none. */
+struct track_stack *parked_rooted(const struct parked *p, uint64_t root);
 
 /* parked_with, parked_caller, parked_on, parked_guest - by the innermost frame; by its hash and what it calls, which tells those with
  * the same hash apart; by what lies behind its frames, slow; one of another thread. NULL: none. Theirs until the table changes. */
@@ -167,6 +177,8 @@ struct track_end_of {
 void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bits,
 		  const struct track_end_of *of);
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits);
+/* track_frame - one of the running stack, innermost first, which the target tells since it may not be known here. @flags: IL_FRAME_* */
+void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t flags);
 /* track_close - a frame is cleared without being run. @sp: the stack pointer there, until track_closed() says the same; 0: what
  * the frame holds does not matter */
 void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint64_t sp);

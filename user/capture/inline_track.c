@@ -107,10 +107,8 @@ static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
 	return ts;
 }
 
-static void push(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t code)
+static void push(struct cap_inline *c, struct track_stack *s, uint64_t frame, uint32_t code)
 {
-	struct track_stack *s = &t->stack;
-
 	if (s->cnt == s->size) {
 		uint32_t size = s->size ? 2 * s->size : 16;
 		struct cap_inline_frame *more =
@@ -139,7 +137,7 @@ static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t f
 	rec->code = code;
 	rec->caller = bits;
 	t->seq++;
-	push(c, t, frame, code);
+	push(c, &t->stack, frame, code);
 }
 
 static void leave(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t sub)
@@ -442,6 +440,13 @@ static bool is_told_of_yield(const struct cap_inline *c, uint32_t bits)
 	return f->frame && f->seq == c->now->seq;
 }
 
+/* Is its caller on top of a parked stack? A suspended generator can have the same hash; what that calls would lie on the
+ * running stack. */
+static bool is_on_another(const struct track *t, uint64_t frame, uint32_t bits)
+{
+	return parked_caller(&t->parked, bits, frame) && !track_is_on(&t->stack, frame);
+}
+
 /* An entry of the frame on top: is it a new one? Else RESUME ran twice. */
 static bool is_entered_anew(struct cap_inline *c, struct track *t, uint32_t code)
 {
@@ -465,7 +470,9 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		return;
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[IL_FRAME_HASH(frame)].frame = 0;
-	if (!is_caller(t, frame, bits) && (is_told_of_yield(c, bits) || !runs_unseen(c, ts, bits)))
+	if (!is_caller(t, frame, bits) &&
+	    (is_told_of_yield(c, bits) || is_on_another(t, frame, bits) ||
+	     !runs_unseen(c, ts, bits)))
 		find_caller(c, t, frame, bits);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -559,6 +566,37 @@ void track_closed(struct cap_inline *c, uint64_t ts, uint64_t sp)
 		leave(c, c->now, ts, track_top(s), PYE_EXIT_UNWIND);
 }
 
+/* All of its frames have come. What is known of a stack is better: it has those that are in the middle of an event. */
+static void take_told(struct cap_inline *c, struct track *t)
+{
+	struct track_stack told = t->told, from = t->stack;
+	uint64_t root = told.frames[told.cnt - 1].frame;
+
+	if (track_is_rooted(&from, root) || parked_rooted(&t->parked, root))
+		return;
+	for (uint32_t i = 0, k = told.cnt - 1; i < k; i++, k--) {
+		struct cap_inline_frame f = told.frames[i];
+
+		told.frames[i] = told.frames[k];
+		told.frames[k] = f;
+	}
+	t->told = (struct track_stack){ 0 };
+	t->stack = told;
+	c->failed = track_park(t, &from) ?: c->failed;
+	unknown_now(t, PYE_WALK_SWITCH);
+}
+
+void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t flags)
+{
+	struct track *t = c->now;
+
+	if (flags & IL_FRAME_FIRST)
+		t->told.cnt = 0;
+	push(c, &t->told, frame, code);
+	if (flags & IL_FRAME_LAST && !c->failed)
+		take_told(c, t);
+}
+
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid)
 {
 	struct track key = { .key = { self, tid } }, *t;
@@ -598,6 +636,7 @@ void track_free(struct cap_inline *c, struct track *t)
 	lanes_forget(c, t);
 	HASH_DEL(c->threads, t);
 	free(t->stack.frames);
+	free(t->told.frames);
 	parked_clear(&t->parked);
 	free(t);
 }

@@ -192,6 +192,16 @@ uint64_t inline_empty_string(const struct maps *maps)
 	return 0;
 }
 
+/* greenlet's library, also where gevent and others use it. */
+static bool exchanges_stacks(const struct mapping *m)
+{
+	const char *slash = strrchr(m->path, '/');
+	const char *name = slash ? slash + 1 : m->path;
+
+	name += *name == '_';
+	return !strncmp(name, "greenlet.", 9) && strstr(name, ".so");
+}
+
 /* Free addresses near the interpreter. */
 static int find_place(struct inline_engine *e, uint64_t *empty)
 {
@@ -216,6 +226,7 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 				best = at;
 		}
 		low = m->end;
+		e->switches |= !e->counted && exchanges_stacks(m);
 	}
 	maps__done(&maps);
 	e->base = best;
@@ -385,6 +396,11 @@ void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring, s
 	p->lane_ring = lane_ring;
 }
 
+void inline_describe_roots(uint64_t base, struct il_private *p)
+{
+	p->roots = base + IL_ROOTS;
+}
+
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
 {
 	p->funcs = base + IL_FUNCS;
@@ -474,11 +490,12 @@ void inline__touch_lane(const struct inline_engine *e, uint32_t i)
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
-	const struct stub_how how = { e->counted, e->timed, e->locked, opts->opcodes };
+	struct stub_how how = { e->counted, e->timed, e->locked, false, opts->opcodes };
 	auto_close int code = -1, ring = -1;
 	uint64_t empty;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
 
+	how.switches = e->switches;
 	if (!ret)
 		ret = stub_image(plan, &e->in->layout, e->in->bias, e->base, &how,
 				 (void *)e->header, err);
@@ -609,6 +626,8 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 	private.limit = e->locked ? 0 : private.limit;
 	if (e->lane_ring)
 		inline_describe_lanes(e->base, e->ring_bytes, e->lane_ring, &private);
+	if (e->switches)
+		inline_describe_roots(e->base, &private);
 	if (e->counted)
 		inline_describe_tables(e->base, e->timed, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
@@ -693,22 +712,28 @@ static bool restart_lanes(struct inline_engine *e)
 	return retired;
 }
 
+static int wipe(struct inline_engine *e, uint64_t at, uint32_t words)
+{
+	auto_free uint64_t *empty = calloc(words, sizeof(*empty));
+
+	return empty ? remote__write(&e->remote, e->base + at, empty, words * sizeof(*empty))
+		     : -ENOMEM;
+}
+
 int inline__restart(struct inline_engine *e)
 {
 	uint64_t at = e->base + IL_PRIVATE, zero = 0, head, limit;
 	size_t where = e->locked ? offsetof(struct il_private, room)
 				 : offsetof(struct il_private, limit);
-	auto_free uint8_t *empty = NULL;
 	int err = remote__read(&e->remote, at + offsetof(struct il_private, head), &head, 8);
 
 	limit = head + e->ring_bytes - e->slack;
 	if (restart_lanes(e) && !err) {
-		empty = calloc(IL_CACHE_CNT, 8);
-		err = empty ? remote__write(&e->remote, e->base + IL_CACHE, empty,
-					    8UL * IL_CACHE_CNT)
-			    : -ENOMEM;
+		err = wipe(e, IL_CACHE, IL_CACHE_CNT);
 		e->shared->retire_lost = 0;
 	}
+	if (e->switches && !err) /* which stacks go on where is not known any more */
+		err = wipe(e, IL_ROOTS, IL_ROOT_CNT);
 	e->shared->lost_mode = 0;
 	if (!err)
 		err = remote__write(&e->remote, at + offsetof(struct il_private, thread), &zero, 8);

@@ -36,6 +36,7 @@ struct inline_engine {
 	size_t lane_ring; /* bytes of the ring of each lane; 0: there are none */
 	bool counted; /* no events: calls are counted */
 	bool timed;
+	bool switches; /* stacks are exchanged under the interpreter */
 	uint32_t slack; /* bytes of the ring that are kept for one long record */
 	double opcode_cost; /* ticks between two instructions that are the probe's */
 	bool reserved; /* the region is ours, in part or all of it */
@@ -158,6 +159,9 @@ void inline_describe_opcodes(const struct pye_pylayout *l, struct il_private *p)
 /* inline_describe_lanes - the same where several threads run at once, and each may have a ring of its own. */
 void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring,
 			   struct il_private *p);
+
+/* inline_describe_roots - the same where stacks are exchanged under the interpreter, and those that pyebpf cannot know are told. */
+void inline_describe_roots(uint64_t base, struct il_private *p);
 
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);

@@ -3,7 +3,7 @@
  * What the inline engine maps into a target, in one reservation near its interpreter:
  *
  *   IL_CODE     stubs and slow path; read and execute, a private mapping of a sealed memfd
- *   IL_PRIVATE  struct il_private, then the cache of known code objects; wiped in a forked child
+ *   IL_PRIVATE  struct il_private, then the cache of known code objects and that of known stacks; wiped in a forked child
  *   IL_SHARED   struct il_shared, then the threads' counters: shared with pyebpf
  *   IL_RING     the ring, shared, mapped twice in a row so that no record wraps
  *   lanes       where threads run at once: for each of the first ones all of it anew, shared, behind the ring
@@ -17,13 +17,15 @@
 
 #include <stdint.h>
 
-#define IL_MAGIC       0x33304c4e49455950ull /* "PYEINL03" */
+#define IL_MAGIC       0x34304c4e49455950ull /* "PYEINL04" */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x20000ull
 #define IL_PRIVATE     0x20000ull
 #define IL_CACHE       0x21000ull
 #define IL_CACHE_CNT   65536u
-#define IL_SHARED      (IL_CACHE + 8ull * IL_CACHE_CNT)
+#define IL_ROOTS       (IL_CACHE + 8ull * IL_CACHE_CNT)
+#define IL_ROOT_CNT    4096u
+#define IL_SHARED      (IL_ROOTS + 8ull * IL_ROOT_CNT)
 #define IL_THREADS     (IL_SHARED + 0x1000)
 #define IL_THREAD_CNT  4096u
 #define IL_RING	       (IL_THREADS + 32ull * IL_THREAD_CNT)
@@ -90,9 +92,12 @@ enum il_more {
 	IL_THROW = 6, /* w2: slot of the code; a frame begins with an exception */
 	IL_LINES = 7, /* struct il_lines, behind a definition, with --opcodes */
 	IL_CLOSED = 8, /* w2: the stack pointer; more of them come than are announced */
+	IL_FRAME = 9, /* w2: slot of the code | IL_FRAME_*; of the running stack, innermost first */
 };
 
-#define IL_GENERATOR (1ull << 32) /* the frame is a generator's */
+#define IL_GENERATOR   (1ull << 32) /* the frame is a generator's */
+#define IL_FRAME_FIRST (1ull << 33)
+#define IL_FRAME_LAST  (1ull << 34)
 
 /* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
 #define IL_OPCODE_SHIFT	       40
@@ -102,6 +107,8 @@ enum il_more {
  * do: chunks of 16 KB, and 64 K words make 32 of them. Frames near each other differ as their addresses in words do, but for
  * one where these pass a multiple of 64 K. */
 #define IL_FRAME_HASH(frame) ((uint32_t)(((frame) >> 3) + ((frame) >> 19)) & 0xffff)
+
+#define IL_ROOT(frame)	     (IL_FRAME_HASH(frame) & (IL_ROOT_CNT - 1))
 
 /* time: tsc << 16 | IL_FRAME_HASH() of the caller's frame; what: slot of the code << 48 |
  * address of the frame | kind */
@@ -140,6 +147,7 @@ struct il_lines {
 struct il_private {
 	/* read by the stubs */
 	uint64_t head, limit, thread, mask, ring;
+	uint64_t top; /* where `roots` is: innermost frame after the last event; 0: another thread's, or none */
 	/* read by the slow path */
 	uint64_t active; /* 0 in a wiped page */
 	uint64_t size, wait, lost_mode;
@@ -175,6 +183,8 @@ struct il_private {
 	uint64_t tid_at; /* where a thread has its tid behind pthread_self(); 0: not looked for */
 	uint64_t freed; /* il_shared.freed when a lane was last looked for */
 	uint64_t owner; /* tid of whose lane it is, or of who wrote last; 0: nobody's yet */
+	/* where stacks are exchanged under the interpreter: outermost frames of those that pyebpf knows, by IL_ROOT(); else 0 */
+	uint64_t roots;
 	uint64_t wipe; /* in a lane: its cache is to be emptied, when there is room again */
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };

@@ -16,6 +16,8 @@
 #define MUSL_TID      0x30
 
 #define STACKREF_TAGS 3 /* low bits of a reference in a frame */
+#define NEAR	      4 /* frames; shims, and those that are linked before they begin */
+#define DEPTH_MAX     (1u << 19)
 
 PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 {
@@ -226,6 +228,109 @@ PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, 
 	t->timed = 1;
 }
 
+/* --- stacks that are exchanged under the interpreter --- */
+
+PART uint64_t *root_at(const struct il_private *p, uint64_t frame)
+{
+	return (uint64_t *)(uintptr_t)p->roots + IL_ROOT(frame);
+}
+
+/* The next frame of a stack that events are of; 0: none. */
+PART uint64_t shown_frame(const struct il_private *p, uint64_t frame)
+{
+	while (frame && is_hidden(p, frame))
+		frame = AT(uint64_t, frame + p->f_previous);
+	return frame;
+}
+
+/* Is it the stack of the last event? Between the two there can be frames that show no event. */
+PART int is_on_last(const struct il_private *p, uint64_t frame)
+{
+	for (int i = 0; frame && i < NEAR; i++) {
+		if (frame == p->top)
+			return 1;
+		frame = caller_frame(p, frame);
+	}
+	return 0;
+}
+
+/* 0: it is too deep to be told. */
+PART uint64_t root_of(const struct il_private *p, uint64_t frame)
+{
+	uint64_t root = 0;
+	uint32_t cnt = 0;
+
+	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
+		if (++cnt > DEPTH_MAX)
+			return 0;
+		root = frame;
+	}
+	return root;
+}
+
+/* All frames of the stack that runs, if pyebpf cannot know it: it stood still when the attach, or a loss, came. */
+PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
+{
+	uint64_t flags = IL_FRAME_FIRST, root;
+
+	if (is_on_last(p, frame))
+		return;
+	frame = shown_frame(p, frame);
+	root = root_of(p, frame);
+	if (!root || *root_at(p, root) == root)
+		return;
+	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
+		uint64_t time = (p->lane_ring ? tsc_behind() : tsc()) << 16, slot;
+
+		if (!make_room(p, h))
+			return;
+		slot = define(p, frame, time);
+		if (frame == root)
+			flags |= IL_FRAME_LAST;
+		put_more(p, time, frame | IL_MORE | (uint64_t)IL_FRAME << 48, slot | flags, 0);
+		flags = 0;
+		/* a stack can be larger than the ring */
+		__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+	}
+	*root_at(p, root) = root;
+}
+
+/* What an event needs to be known is told before it. */
+PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
+	       uint32_t kind)
+{
+	uint64_t at = object, top = object;
+	int ends = 0;
+
+	switch (kind & 0xff) {
+	case INLINE_ENTRY:
+	case INLINE_EVAL_ENTRY:
+		at = caller_frame(p, object);
+		break;
+	case INLINE_THROW:
+		at = running_frame(p, arg);
+		break;
+	case INLINE_CAUGHT:
+		break;
+	case INLINE_YIELD:
+	case INLINE_RETURN:
+	case INLINE_UNWIND:
+	case INLINE_EVAL_EXIT:
+		top = caller_frame(p, object);
+		ends = !top;
+		break;
+	default:
+		return;
+	}
+	if (at)
+		tell_stack(p, h, at);
+	else
+		*root_at(p, object) = object; /* a new one: all of it is seen */
+	if (ends && *root_at(p, object) == object)
+		*root_at(p, object) = 0;
+	p->top = top;
+}
+
 /* What another thread can have to do with: it comes behind what that has done. */
 PART uint64_t time_of(const struct il_private *p, uint64_t arg, uint32_t kind)
 {
@@ -323,29 +428,41 @@ PART uint32_t events_of(uint32_t kind)
 	}
 }
 
+PART void lose(struct il_shared *h, struct il_thread *t, uint32_t kind)
+{
+	if (kind == INLINE_DEALLOC)
+		h->retire_lost = 1;
+	for (uint32_t cnt = events_of(kind); cnt; cnt--)
+		count_lost(t);
+}
+
 PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 		uint32_t kind)
 {
 	struct il_thread *t;
 	uint64_t self;
+	int room;
 
 	if (!p->lane_ring)
 		h->slow++; /* else every event is one */
 	if (may_be_another(p, object, kind))
 		p->thread = p->slot_self = 0;
 	__asm__("mov %%fs:0, %0" : "=r"(self));
-	if (!make_room(p, h)) {
-		if (kind == INLINE_DEALLOC)
-			h->retire_lost = 1;
-		for (uint32_t cnt = events_of(kind); cnt; cnt--)
-			count_lost(thread_slot(p, self));
-		return;
-	}
+	room = make_room(p, h);
 	t = thread_slot(p, self);
-	if (p->thread != self) {
+	if (room && p->thread != self) {
 		put_more(p, tsc() << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
 		p->thread = self;
 		p->turn = p->locked ? 0 : self;
+		p->top = 0;
+	}
+	if (room && p->roots) {
+		tell(p, h, object, arg, kind);
+		room = make_room(p, h);
+	}
+	if (!room) {
+		lose(h, t, kind);
+		return;
 	}
 	put_event(p, t, object, arg, kind);
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
@@ -382,7 +499,7 @@ PART struct il_private *take(struct il_private *p, uint32_t i, uint64_t self, ui
 	copy(q, (uint64_t)(uintptr_t)p, offsetof(struct il_private, selves));
 	q->head = head;
 	q->wipe = wipe;
-	q->limit = q->thread = q->turn = q->slot_self = 0;
+	q->limit = q->thread = q->turn = q->slot_self = q->top = 0;
 	q->locked = q->lock = q->lanes = q->lost_mode = 0;
 	q->size = p->lane_ring;
 	q->mask = p->lane_ring - 1;

@@ -21,6 +21,7 @@ struct stub_how {
 	bool count; /* calls, instead of events */
 	bool time; /* with durations */
 	bool locked; /* several threads can run at once */
+	bool switches; /* stacks are exchanged under the interpreter: what is not known is told */
 	const uint8_t
 		*opcodes; /* 256 enum stub_opcode, with events; NULL: no instruction is recorded */
 };

@@ -150,24 +150,31 @@ static void add_hash(struct out *o)
 	  "\x48\x09\xd0" /* or rax, rdx */);
 }
 
-/* rax |= bits of the caller's frame, as caller_bits() of slow.c has them; changes rdx. Returned: a jump for a frame that
- * has none. */
-static uint32_t caller_bits(struct out *o, const struct frame *f)
+/* rdx = the caller's frame, as caller_frame() of slow.c has it. Returned: a jump for a frame that has none. */
+static uint32_t caller_frame(struct out *o, const struct pye_pylayout *l, uint8_t frame)
 {
 	uint32_t none, python, again;
 
-	LOAD(o, PREG_RDX, f->frame, f->l->f_previous);
+	LOAD(o, PREG_RDX, frame, l->f_previous);
 	again = o->at;
 	B(o, "\x48\x85\xd2"); /* test rdx, rdx */
 	none = jump(o, JE);
-	mem(o, false, "\x80", 1, PREG_RDI /* /7: cmp */, PREG_RDX, f->l->f_owner);
+	mem(o, false, "\x80", 1, PREG_RDI /* /7: cmp */, PREG_RDX, l->f_owner);
 	byte(o, 3);
 	python = jump(o, JB);
-	LOAD(o, PREG_RDX, PREG_RDX, f->l->f_previous);
+	LOAD(o, PREG_RDX, PREG_RDX, l->f_previous);
 	back(o, again);
 	land(o, python);
-	add_hash(o);
 	return none;
+}
+
+/* A frame ends: is it where the last event was? Then that is where its caller is. Changes rdx. */
+static void go_down(struct out *o, const struct pye_pylayout *l, uint8_t frame, uint32_t slow[2])
+{
+	COMPARE(o, frame, PRIVATE(top));
+	slow[0] = jump(o, JNE);
+	slow[1] = caller_frame(o, l, frame);
+	PUT(o, PRIVATE(top), PREG_RDX);
 }
 
 /* other = code, rdx = its slot; changes rax */
@@ -202,7 +209,7 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
 	const struct pye_pylayout *l = f->l;
-	uint32_t slow[2], unknown, first, skip = 0, done;
+	uint32_t slow[2], unknown, first, other = 0, skip = 0, done;
 	bool entry = kind == INLINE_ENTRY;
 
 	enter(o, f, entry);
@@ -228,7 +235,13 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 		one(o, 0x83, 0, f->other, IL_CAUGHT); /* add */
 	}
 	time_stamp(o);
-	first = caller_bits(o, f);
+	first = caller_frame(o, l, f->frame);
+	if (o->how.switches) {
+		COMPARE(o, entry ? PREG_RDX : f->frame, PRIVATE(top));
+		other = jump(o, JNE);
+		PUT(o, PRIVATE(top), f->frame);
+	}
+	add_hash(o);
 	publish(o, f->head, f->other);
 	done = o->at;
 	if (skip)
@@ -238,6 +251,8 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	land(o, slow[1]);
 	land(o, unknown);
 	land(o, first);
+	if (other)
+		land(o, other);
 	slow_in_table(o, f, kind);
 	back(o, done);
 }
@@ -245,17 +260,19 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 /* A handler that leaves the frame. */
 static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
-	uint32_t slow[2], done;
+	uint32_t slow[4], slow_cnt = o->how.switches ? 4 : 2, done;
 
 	enter(o, f, false);
 	check_room(o, f->head, slow);
+	if (o->how.switches)
+		go_down(o, f->l, f->frame, slow + 2);
 	LEA(o, f->other, f->frame, kind == INLINE_YIELD ? IL_YIELD : IL_RETURN);
 	time_stamp(o);
 	publish(o, f->head, f->other);
 	done = o->at;
 	leave(o, f, n);
-	land(o, slow[0]);
-	land(o, slow[1]);
+	for (uint32_t i = 0; i < slow_cnt; i++)
+		land(o, slow[i]);
 	slow_in_table(o, f, kind);
 	back(o, done);
 }
@@ -425,17 +442,19 @@ static void slow_in_call(struct out *o, unsigned int kind)
 	pop(o, PREG_RDI);
 }
 
-static void return_stub(struct out *o, uint32_t n)
+static void return_stub(struct out *o, const struct pye_pylayout *l, uint32_t n)
 {
-	uint32_t slow[2];
+	uint32_t slow[4], slow_cnt = o->how.switches ? 4 : 2;
 
 	check_room(o, PREG_RCX, slow);
+	if (o->how.switches)
+		go_down(o, l, PREG_RSI, slow + 2);
 	LEA(o, PREG_R8, PREG_RSI, IL_RETURN);
 	time_stamp(o);
 	publish(o, PREG_RCX, PREG_R8);
 	jump_original(o, n);
-	land(o, slow[0]);
-	land(o, slow[1]);
+	for (uint32_t i = 0; i < slow_cnt; i++)
+		land(o, slow[i]);
 	slow_in_call(o, INLINE_RETURN);
 	jump_original(o, n);
 }
@@ -486,7 +505,7 @@ static uint32_t stub(struct out *o, const struct inline_plan *plan, const struct
 		if (handler)
 			leave_stub(o, &f, kind, n);
 		else
-			return_stub(o, n);
+			return_stub(o, l, n);
 		break;
 	default:
 		slow_in_call(o, kind);
