@@ -127,9 +127,11 @@ def test_rules_and_sighup(tmp_path):
         asked = subprocess.run([lib.BINARY, "agent", "status", "--config", file, "--socket", socket], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                check=False, encoding="utf-8", timeout=60)
         assert asked.stdout.startswith("state     running") and "labell is no setting" in asked.stderr
-        write(file, "window: 30s\n" + RULES.replace("exclude", "include") % "b")
+        # the window at hand goes on, into the store that there is: these are not the options'
+        write(file, "max_cpu: 2\nwindow: 30s\nsinks:\n  - type: clickhouse\n    url: http://127.0.0.1:1\n" + RULES.replace("exclude", "include") % "b")
         agent.send_signal(signal.SIGHUP)
         lib.until(lambda: said(log, r"the settings were read again$"), "the new settings")
+        assert said(log, r"a new sink takes a new start of the agent$")
         lib.until(lambda: services(store, "--query", '{zone="b"}'), "a window", 60)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(60) == 0

@@ -71,7 +71,7 @@ USAGE = [
     (["trace", "-p", "9" * 30], "--pid 9+: not a process id: 9+"),
     (["trace", "1x"], "not a process id: 1x"),
     (["trace", "--"], r"want processes \(-p PID, .*\) or a command .*"),
-    (["trace", "-p", "1", "-d", "soon"], "--duration soon: want 30, 30s, 5m, 2h or 250ms"),
+    (["trace", "-p", "1", "-d", "soon"], "--duration soon: want 30, 30s, 5m, 2h, 7d or 250ms"),
     (["trace", "-p", "1", "--max-events", "-1"], "--max-events -1: want a number"),
     (["trace", "-p", "1", "--ring", "x"], "--ring x: want a size such as 512M"),
     (["trace", "-p", "1", "--ring", "100T"], "--ring: at most 16G"),

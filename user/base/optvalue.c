@@ -50,8 +50,13 @@ static int read_value(const char *s, const struct unit *units, uint64_t *out)
 int opt_duration(const char *s, uint64_t *ns)
 {
 	static const struct unit units[] = {
-		{ "", 1000000000 }, { "s", 1000000000 },	 { "ms", 1000000 },
-		{ "us", 1000 },	    { "m", 60ull * 1000000000 }, { "h", 3600ull * 1000000000 },
+		{ "", 1000000000 },
+		{ "s", 1000000000 },
+		{ "ms", 1000000 },
+		{ "us", 1000 },
+		{ "m", 60ull * 1000000000 },
+		{ "h", 3600ull * 1000000000 },
+		{ "d", 86400ull * 1000000000 },
 		{ NULL, 0 },
 	};
 

@@ -353,22 +353,34 @@ static bool differ(const char *a, const char *b)
 	return strcmp(a ? a : "", b ? b : "") != 0 || !a != !b;
 }
 
-const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b)
+bool agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b, char *out,
+			  size_t size)
 {
-	if (a->sinks.cnt != b->sinks.cnt ||
-	    memcmp(a->sinks.items, b->sinks.items, a->sinks.cnt * sizeof(a->sinks.items[0])) != 0)
-		return "sink";
-	return strcmp(a->store, b->store) != 0	  ? "store"
-	       : a->window_ns != b->window_ns	  ? "window"
-	       : a->rate != b->rate		  ? "rate"
-	       : !a->off_cpu_ns != !b->off_cpu_ns ? "off_cpu"
-	       : a->duration_ns != b->duration_ns ? "duration"
-	       : differ(a->kubernetes, b->kubernetes) || differ(a->kube.api, b->kube.api) ||
-			       differ(a->kube.ca, b->kube.ca) ||
-			       differ(a->kube.token, b->kube.token)
-		       ? "kubernetes"
-	       : differ(a->node_name, b->node_name) ? "node_name"
-	       : differ(a->socket, b->socket)	    ? "socket"
-	       : differ(a->listen, b->listen)	    ? "listen"
-						    : NULL;
+	const struct {
+		const char *name;
+		bool differs;
+	} all[] = {
+		{ "sink", a->sinks.cnt != b->sinks.cnt ||
+				  memcmp(a->sinks.items, b->sinks.items,
+					 a->sinks.cnt * sizeof(a->sinks.items[0])) != 0 },
+		{ "store", differ(a->store, b->store) },
+		{ "window", a->window_ns != b->window_ns },
+		{ "rate", a->rate != b->rate },
+		{ "off_cpu", !a->off_cpu_ns != !b->off_cpu_ns },
+		{ "duration", a->duration_ns != b->duration_ns },
+		{ "kubernetes",
+		  differ(a->kubernetes, b->kubernetes) || differ(a->kube.api, b->kube.api) ||
+			  differ(a->kube.ca, b->kube.ca) || differ(a->kube.token, b->kube.token) },
+		{ "node_name", differ(a->node_name, b->node_name) },
+		{ "socket", differ(a->socket, b->socket) },
+		{ "listen", differ(a->listen, b->listen) },
+	};
+	size_t n = 0;
+
+	out[0] = '\0';
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].differs && n < size)
+			n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "",
+					      all[i].name);
+	return n != 0;
 }

@@ -102,8 +102,8 @@ int agent_listen_parse(const char *text, char *address, size_t size, uint16_t *p
 /* agent_settings_file - the path of the file that they come from; NULL: none was there. */
 const char *agent_settings_file(const struct agent_opts *given);
 
-/* agent_settings_fixed - what differs of that which only a new start can change: the name of one setting; or
- * NULL. */
-const char *agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b);
+/* agent_settings_fixed - what differs of that which only a new start can change: the names of settings, into @out. false: nothing. */
+bool agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b, char *out,
+			  size_t size);
 
 #endif

@@ -98,7 +98,7 @@ static void judge(struct agent *a)
 static void reload(struct agent *a)
 {
 	struct agent_settings *next;
-	const char *fixed;
+	char fixed[128];
 	struct err e = { 0 };
 	int err;
 
@@ -109,8 +109,7 @@ static void reload(struct agent *a)
 		log_warn("%s; the settings stay as they are", e.what[0] ? e.what : err_str(err));
 		return;
 	}
-	fixed = agent_settings_fixed(a->opts, &next->opts);
-	if (fixed)
+	if (agent_settings_fixed(a->opts, &next->opts, fixed, sizeof(fixed)))
 		log_warn("a new %s takes a new start of the agent", fixed);
 	agent_settings_free(a->settings);
 	a->settings = next;

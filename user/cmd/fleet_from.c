@@ -31,6 +31,12 @@ static void from_done(struct from *f)
 	store__free(f->store);
 }
 
+/* Nothing is older than 1970. */
+static int64_t ago(int64_t now, uint64_t ns)
+{
+	return ns < (uint64_t)now ? now - (int64_t)ns : 0;
+}
+
 /* @dir: NULL: the server. */
 static int from_open(struct from *f, const struct fleet_choice *choice, const char *dir,
 		     const char *type, struct err *e)
@@ -38,12 +44,12 @@ static int from_open(struct from *f, const struct fleet_choice *choice, const ch
 	int64_t now = wall_ns();
 	int err;
 
-	if (choice->since_ns > (uint64_t)now || choice->until_ns >= choice->since_ns)
+	if (choice->until_ns >= choice->since_ns)
 		return err_set(e, -PYE_EUSAGE, "--since has to be longer ago than --until");
 	f->choice = choice;
 	f->type = choice->type ? choice->type : type;
-	f->since_ns = now - (int64_t)choice->since_ns;
-	f->until_ns = now - (int64_t)choice->until_ns;
+	f->since_ns = ago(now, choice->since_ns);
+	f->until_ns = ago(now, choice->until_ns);
 	err = selector__parse(&f->selector, choice->query ? choice->query : "", e);
 	if (err || dir)
 		return err ? err : store__open(&f->store, dir, STORE_READ, e);

@@ -127,7 +127,7 @@ static int read_field(const struct opt_row *row, void *field, const char *arg, s
 	if (err)
 		return err_set(e, err, "%s",
 			       err == -ERANGE	       ? "the number is too large"
-			       : is_time	       ? "want 30, 30s, 5m, 2h or 250ms"
+			       : is_time	       ? "want 30, 30s, 5m, 2h, 7d or 250ms"
 			       : row->type == OPT_SIZE ? "want a size such as 512M"
 						       : "want a number");
 	if (!value && (row->type == OPT_LIMIT || row->type == OPT_PERIOD))

@@ -96,6 +96,7 @@ static void put_where(struct outbuf *b, const struct ask *a)
 {
 	bool is_default = a->type && !strcmp(a->type, ASK_TYPE_DEFAULT);
 	struct selector_condition c = { STORE_SERVICE, a->service, SELECTOR_EQUAL };
+	int64_t from_s = a->since_ns / SECOND - WINDOW_MAX_S;
 	const struct selector_condition type = { ASK_TYPE_LABEL,
 						 is_default ? "|" ASK_TYPE_DEFAULT : a->type,
 						 is_default ? SELECTOR_MATCH : SELECTOR_EQUAL };
@@ -104,8 +105,7 @@ static void put_where(struct outbuf *b, const struct ask *a)
 	outbuf__printf(b,
 		       " WHERE ts >= toDateTime(%" PRId64 ") AND ts <= toDateTime(%" PRId64
 		       ") AND end_ns > %" PRId64 " AND start_ns < %" PRId64,
-		       a->since_ns / SECOND - WINDOW_MAX_S, a->until_ns / SECOND + 1, a->since_ns,
-		       a->until_ns);
+		       from_s > 0 ? from_s : 0, a->until_ns / SECOND + 1, a->since_ns, a->until_ns);
 	if (a->service)
 		put_condition(b, &c);
 	if (a->type)
