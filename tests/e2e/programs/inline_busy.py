@@ -1,5 +1,5 @@
-"""usage: inline_busy.py SECONDS FLAG: four threads of calls, generators, exceptions and code objects that come and go, until FLAG
-exists. Checks all its results: "fine". SIGUSR1 begins another thread."""
+"""usage: inline_busy.py SECONDS FLAG [STEPS]: four threads of calls, generators, exceptions and code objects that come and go (one
+in so many steps, default 1), until FLAG exists. Checks all its results: "fine". SIGUSR1 begins another thread."""
 import asyncio
 import os
 import signal
@@ -8,6 +8,7 @@ import threading
 import time
 
 END = time.monotonic() + float(sys.argv[1])
+STEPS = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 BAD = []
 
 
@@ -62,6 +63,8 @@ def step(n):
         BAD.append("fail")
     except ValueError as e:
         expect("fail", e.args, (0,))
+    if n % STEPS:
+        return
     namespace = {}
     exec("def f%d(x):\n    return x + %d\n" % (n % 97, n % 13), namespace)
     expect("exec", namespace["f%d" % (n % 97)](1), 1 + n % 13)
