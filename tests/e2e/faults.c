@@ -6,7 +6,7 @@
  *   FAULT_AT    which one; 0: none
  *   FAULT_WHAT  fail: it fails; die: we are killed; kill: the target is; signal: the target gets a SIGUSR1;
  *               call: the FAULT_AT-th system call that the target makes for us fails
- *               late: so it does, and the thread that made it needs some milliseconds until it goes on
+ *               late: so it does, and the thread that made it needs some milliseconds until it goes on; stuck: seconds
  *   FAULT_PID   the target
  *   FAULT_CHILD set: counted from the flock() on that is for another process, a child of that one; it is the target then
  *   FAULT_LOG   file for the number of calls that were counted
@@ -32,6 +32,7 @@
 #define CALLS_MAX    6
 #define NO_SUCH_CALL 0xffff
 #define LATE	     10 /* 2^24 ticks of the time stamp counter each */
+#define STUCK	     1000
 
 /* The prototypes of libc, fortified or not, are not those that a table of pointers has. */
 #define NEXT(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
@@ -74,9 +75,14 @@ __attribute__((destructor)) static void end(void)
 	fclose(log);
 }
 
+static bool is_late(void)
+{
+	return !strcmp(f.what, "late") || !strcmp(f.what, "stuck");
+}
+
 static bool of_target(void)
 {
-	return !strcmp(f.what, "call") || !strcmp(f.what, "late");
+	return !strcmp(f.what, "call") || is_late();
 }
 
 /* True: this call fails. */
@@ -155,7 +161,8 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 		return -1;
 	if (f.late && at == f.late && size == 8) {
 		f.late = 0;
-		return NEXT(pwrite)(fd, &(uint64_t){ LATE }, size, at);
+		return NEXT(pwrite)(fd, &(uint64_t){ strcmp(f.what, "late") ? STUCK : LATE }, size,
+				    at);
 	}
 	if (!f.on || !calls)
 		return NEXT(pwrite)(fd, from, size, at);
@@ -163,7 +170,7 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 	for (int i = 0; i < calls; i++)
 		if (++f.calls == f.at && of_target()) {
 			copy[CALL_WORDS * i] = NO_SUCH_CALL;
-			f.late = !strcmp(f.what, "late") ? at - 8 : 0;
+			f.late = is_late() ? at - 8 : 0;
 		}
 	return NEXT(pwrite)(fd, copy, size, at);
 }

@@ -80,6 +80,18 @@ def test_any_call_of_the_target(what, name, tmp_path):
         end_well(target, tmp_path)
 
 
+def test_what_stays_behind_is_said(tmp_path):
+    """Where the thread that made the calls does not come out of them in time nothing can be unmapped: by hand, later."""
+    with busy(ONE, tmp_path) as target:
+        before, _ = undisturbed(target, tmp_path)
+        code, said, _ = run(target.pid, tmp_path, "stuck", 9)
+        assert code == 5 and "could not be changed" in said and "pyebpf detach %d" % target.pid in said, (code, said)
+        assert memfd_links(target.pid) or of_files(target.pid) != before
+        lib.until(lambda: detach(target.pid)[0] == 0 and not memfd_links(target.pid), "its end")
+        goes_on(target, before)
+        end_well(target, tmp_path)
+
+
 # A line asks for a child: how it ended, what it calculated, and how much of the CPU it had by its first line.
 PARENT = """import json, os, signal, time
 def work(n): return n * n

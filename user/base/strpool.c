@@ -6,10 +6,9 @@
 #include <string.h>
 
 enum {
-	BLOCK_BYTES =
-		64
-		<< 10, /* the first one is smaller: there are pools of few strings, and many of them */
-	FIRST_BYTES = 1 << 10,
+	FIRST_BYTES =
+		1 << 10, /* of the first block: there are pools of few strings, and many of them */
+	BLOCK_BYTES = 64 << 10,
 	FIRST_CAP = 64
 };
 

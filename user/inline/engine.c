@@ -635,6 +635,24 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
 }
 
+/* What was made so far is taken out, or it is said that it was not; a command of ours ends anyway. */
+static int give_up(struct inline_engine *e, int ret, const struct inline_opts *opts,
+		   struct err *err)
+{
+	pid_t pid = e->remote.pid;
+	int left;
+
+	ret = inline_failed(pid, ret, err);
+	if (opts->held || opts->parked)
+		return ret;
+	left = inline__detach(e);
+	if (e->left_mapped || (left && left != -ESRCH))
+		err_hint(err,
+			 "a part of it is still there, since a thread was in it: pyebpf detach %d",
+			 pid);
+	return ret;
+}
+
 int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 		   const struct inline_opts *opts, struct err *err)
 {
@@ -657,7 +675,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 		ret = third_stop(e, &plan, opts);
 	if (!ret)
 		log_debug("probes in %u places of pid %d", e->header->patch_cnt, pid);
-	return ret ? inline_failed(pid, ret, err) : 0;
+	return ret ? give_up(e, ret, opts, err) : 0;
 }
 
 void inline__alive(struct inline_engine *e)
@@ -758,7 +776,7 @@ int inline__detach(struct inline_engine *e)
 		remote__resume(&e->remote);
 	for (int i = 0; i < DETACH_TRIES; i++) {
 		err = e->mapped ? inline_undo(&e->remote, e->base, e->header, &e->left_mapped)
-				: inline_unreserve(&e->remote, e->base);
+				: inline_unreserve(&e->remote, e->base, &e->left_mapped);
 		if (!err || err == -ESRCH)
 			break;
 	}

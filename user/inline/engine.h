@@ -174,8 +174,8 @@ int inline_failed(pid_t pid, int err, struct err *e);
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left);
 
 /* inline_unreserve - take out a reservation in which nothing, or not all, is mapped yet: no word is
- * replaced. 0, also when there is none; a negative errno. */
-int inline_unreserve(struct remote *r, uint64_t base);
+ * replaced. 0, also when there is none; a negative errno. @left: as above */
+int inline_unreserve(struct remote *r, uint64_t base, bool *left);
 
 /* tsc_now, tsc_per_second - the clock of the stubs. */
 uint64_t tsc_now(void);

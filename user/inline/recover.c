@@ -227,13 +227,12 @@ static int unreserve(struct remote *r, const struct maps *maps, const uint64_t *
 	return remote__finish(r, calls, cnt, words[IL_RESULT(IL_MAKE_PRIVATE)]);
 }
 
-int inline_unreserve(struct remote *r, uint64_t base)
+int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
 	uint64_t words[IL_RESULTS_BYTES / 8];
 	const struct mapping *code, *private;
 	struct maps maps;
-	bool left;
 	int err = h ? maps__read(r->pid, &maps) : -ENOMEM;
 
 	if (err)
@@ -241,7 +240,7 @@ int inline_unreserve(struct remote *r, uint64_t base)
 	code = maps__find(&maps, base);
 	private = maps__find(&maps, base + IL_PRIVATE);
 	if (code && is_region(r, code, h))
-		err = inline_undo(r, base, h, &left);
+		err = inline_undo(r, base, h, left);
 	else if (private && is_reservation(r, &maps, private, words))
 		err = unreserve(r, &maps, words);
 	maps__done(&maps);
