@@ -50,7 +50,8 @@ def test_from_a_program_to_the_store(tmp_path):
             running.append(subprocess.Popen([*map(str, pythons.found()[interpreter]), path]))
         with lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--window", "10s", "-r", "99", "--listen", "127.0.0.1:0"],
                          stderr=subprocess.PIPE) as agent:
-            lib.until(lambda: set(PROGRAMS.values()) <= services(tmp_path / "store"), "windows of all", 60)
+            store = tmp_path / "store"
+            lib.until(lambda: (store / "catalogue.sqlite").exists() and set(PROGRAMS.values()) <= services(store), "windows of all", 60)
             said = lib.stop(agent)
     finally:
         for process in running:
