@@ -72,7 +72,7 @@ def test_only_stacks_that_can_be(name, jit, tmp_path):
             seen[tuple(names[names.index("main") + 1:])] += 1
     wrong = {s: n for s, n in seen.items() if not any(list(s) == c[:len(s)] for c in chains)}
     assert not wrong
-    assert {c[-1] for c in chains} <= {s[-1] for s in seen if s} and sum(seen.values()) > 200
+    assert {c[-1] for c in chains} <= {s[-1] for s in seen if s} and sum(seen.values()) > 50
 
 
 @pytest.mark.parametrize("name", lib.families())

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the stubs find in the private page: where all else lies, and what objects of this interpreter look like. */
+#include "inline/engine.h"
+
+#include "inline/region_count.h"
+
+void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
+		     struct il_private *p)
+{
+	*p = (struct il_private){
+		.limit = ring_bytes - IL_SLACK,
+		.room = ring_bytes - IL_SLACK,
+		.slack = IL_SLACK,
+		.mask = ring_bytes - 1,
+		.ring = base + IL_RING,
+		.active = 1,
+		.size = ring_bytes,
+		.wait = wait,
+		.shared = base + IL_SHARED,
+		.threads = base + IL_THREADS,
+		.thread_mask = IL_THREAD_CNT - 1,
+		.cache = base + IL_CACHE,
+		.f_code = l->f_code,
+		.f_previous = l->f_previous,
+		.f_owner = l->f_owner,
+		.f_instr = l->f_instr,
+		.co_filename = l->co_filename,
+		.co_name = l->co_name,
+		.co_qualname = l->co_qualname,
+		.co_firstlineno = l->co_firstlineno,
+		.co_flags = l->co_flags,
+		.co_hidden = l->co_hidden,
+		.str_length = l->str_length,
+		.str_state = l->str_state,
+		.str_ascii_data = l->str_ascii_data,
+		.str_data = l->str_data,
+		.str_kind_mask = l->str_kind_mask,
+		.str_kind_shift = (uint32_t)__builtin_ctz(l->str_kind_mask),
+		.str_compact_mask = l->str_compact_mask,
+		.str_ascii_mask = l->str_ascii_mask,
+		.resume_mask = l->resume_mask,
+		.resume_depth1 = l->resume_depth1,
+		.ts_exception = l->ts_exception,
+		.f_state = l->f_state,
+		.ts_frame = l->ts_frame,
+		.cframe_frame = l->cframe_frame,
+		.f_locals = l->f_locals,
+		.f_stackpointer = l->f_stackpointer,
+		.state_is_byte = l->flags & PYE_LAYOUT_FRAME_STATE,
+	};
+}
+
+void inline_describe_opcodes(const struct pye_pylayout *l, struct il_private *p)
+{
+	p->slack = IL_SLACK + IL_LINES_MAX;
+	p->limit = p->room = p->size - p->slack;
+	p->co_linetable = l->co_linetable;
+	p->bytes_size = l->bytes_size;
+	p->bytes_data = l->bytes_data;
+}
+
+void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring, struct il_private *p)
+{
+	p->lanes = base + IL_RING + 2 * ring_bytes;
+	p->lane_ring = lane_ring;
+}
+
+void inline_describe_roots(uint64_t base, struct il_private *p)
+{
+	p->roots = base + IL_ROOTS;
+}
+
+void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
+{
+	p->funcs = base + IL_FUNCS;
+	p->nodes = timed ? base + IL_NODES : 0;
+	p->active_frames = timed ? base + IL_ACTIVE : 0;
+	p->spans = timed ? base + IL_SPANS : 0;
+}
