@@ -51,7 +51,7 @@ def test_from_a_program_to_the_store(tmp_path):
         with lib.started([lib.BINARY, "agent", "--store", tmp_path / "store", "--window", "10s", "-r", "99", "--listen", "127.0.0.1:0"],
                          stderr=subprocess.PIPE) as agent:
             store = tmp_path / "store"
-            lib.until(lambda: (store / "catalogue.sqlite").exists() and set(PROGRAMS.values()) <= services(store), "windows of all", 60)
+            lib.until(lambda: list(store.glob("*.pb.gz")) and set(PROGRAMS.values()) <= services(store), "windows of all", 60)
             said = lib.stop(agent)
     finally:
         for process in running:
