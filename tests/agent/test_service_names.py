@@ -27,8 +27,8 @@ def fleet(*args):
     return done.stdout
 
 
-def services(store):
-    return {s["service"] for s in json.loads(fleet("services", "--store", store, "--json"))}
+def services(store, *args):
+    return {s["service"] for s in json.loads(fleet("services", "--store", store, "--json", *args))}
 
 
 def selector(name):

@@ -384,3 +384,20 @@ bool agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b
 					      all[i].name);
 	return n != 0;
 }
+
+void agent_settings_keep(struct agent_opts *next, const struct agent_opts *first)
+{
+	next->sinks = first->sinks;
+	next->store = first->store;
+	next->window_ns = first->window_ns;
+	next->rate = first->rate;
+	/* how long a wait has to be can change, whether waits are sampled cannot */
+	if (!next->off_cpu_ns != !first->off_cpu_ns)
+		next->off_cpu_ns = first->off_cpu_ns;
+	next->duration_ns = first->duration_ns;
+	next->kubernetes = first->kubernetes;
+	next->kube = first->kube;
+	next->node_name = first->node_name;
+	next->socket = first->socket;
+	next->listen = first->listen;
+}

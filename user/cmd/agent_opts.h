@@ -106,4 +106,7 @@ const char *agent_settings_file(const struct agent_opts *given);
 bool agent_settings_fixed(const struct agent_opts *a, const struct agent_opts *b, char *out,
 			  size_t size);
 
+/* agent_settings_keep - that stays as it was at the start. Texts are borrowed from @first. */
+void agent_settings_keep(struct agent_opts *next, const struct agent_opts *first);
+
 #endif

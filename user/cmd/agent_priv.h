@@ -41,7 +41,8 @@ enum agent_state {
 
 struct agent {
 	const struct agent_start *start;
-	struct agent_settings *settings; /* those in force */
+	struct agent_settings *first; /* those of the start */
+	struct agent_settings *settings; /* those in force; the same, or read again */
 	const struct agent_opts *opts; /* in these */
 	struct session *session;
 	struct store *store; /* NULL: the disk has no room for one */

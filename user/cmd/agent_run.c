@@ -253,7 +253,9 @@ static void agent_done(struct agent *a)
 	store__free(a->store);
 	sender__stop(a->sender);
 	kube__stop(a->kube);
-	agent_settings_free(a->settings);
+	if (a->settings != a->first)
+		agent_settings_free(a->settings);
+	agent_settings_free(a->first);
 }
 
 static void set_node(struct agent *a)
@@ -327,6 +329,7 @@ int agent_run(const struct agent_start *start, struct agent_settings *settings, 
 {
 	static const struct select_args everybody = { .all = true };
 	auto_fn(agent_done) struct agent a = { .start = start,
+					       .first = settings,
 					       .settings = settings,
 					       .opts = &settings->opts,
 					       .epoll_fd = -1,

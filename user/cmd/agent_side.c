@@ -109,9 +109,11 @@ static void reload(struct agent *a)
 		log_warn("%s; the settings stay as they are", e.what[0] ? e.what : err_str(err));
 		return;
 	}
-	if (agent_settings_fixed(a->opts, &next->opts, fixed, sizeof(fixed)))
+	if (agent_settings_fixed(&a->first->opts, &next->opts, fixed, sizeof(fixed)))
 		log_warn("a new %s takes a new start of the agent", fixed);
-	agent_settings_free(a->settings);
+	agent_settings_keep(&next->opts, &a->first->opts);
+	if (a->settings != a->first)
+		agent_settings_free(a->settings);
 	a->settings = next;
 	a->opts = &next->opts;
 	a->totals.reloads++;

@@ -21,7 +21,7 @@
 #define AGAIN_NS (10 * SECOND) /* between two starts */
 
 struct sender {
-	const char *store;
+	char *store; /* settings that are read again have another one */
 	const struct sink_list *sinks;
 	struct sink_shared *shared; /* with the child */
 	pid_t pid; /* 0: none */
@@ -83,10 +83,13 @@ int sender__start(struct sender **out, const char *store, const struct sink_list
 
 	if (!s)
 		return -ENOMEM;
-	*s = (struct sender){ .store = store, .sinks = sinks, .stop_fd = -1 };
+	*s = (struct sender){ .store = strdup(store), .sinks = sinks, .stop_fd = -1 };
 	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (s->shared == MAP_FAILED) {
+	if (!s->store || s->shared == MAP_FAILED) {
+		if (s->shared != MAP_FAILED)
+			munmap(s->shared, sizeof(*s->shared));
+		free(s->store);
 		free(s);
 		return -ENOMEM;
 	}
@@ -172,5 +175,6 @@ void sender__stop(struct sender *s)
 		}
 	}
 	munmap(s->shared, sizeof(*s->shared));
+	free(s->store);
 	free(s);
 }
