@@ -147,6 +147,17 @@ static int describe(void *ctx, const struct store_window *w)
 static const struct store_label of_all[] = { { "node", "n1" }, { "zone", "a" } };
 static const struct window_opts opts = { .labels = of_all, .label_cnt = 2 };
 
+static int write_window(struct store *s, int fd, struct services *services,
+			const struct window_opts *o, struct window_result *got, struct err *e)
+{
+	struct profiles *w = NULL;
+	int err = profiles__make(&w, fd, services, o, got, e);
+
+	err = err ? err : profiles__put(w, s, got, e);
+	profiles__free(w);
+	return err;
+}
+
 static void test_window__a_profile_for_each_service(void **state)
 {
 	const struct place *p = *state;
@@ -156,7 +167,7 @@ static void test_window__a_profile_for_each_service(void **state)
 	int fd = make_capture((const unsigned int[]){ 10, 5, 3, 1 });
 
 	name_services(p->services);
-	assert_int_equal(window_write(p->store, fd, p->services, &opts, &got, &e), 0);
+	assert_int_equal(write_window(p->store, fd, p->services, &opts, &got, &e), 0);
 	close(fd);
 	assert_int_equal(got.profiles, 3);
 	assert_int_equal(got.samples, 19);
@@ -181,7 +192,7 @@ static void test_window__without_samples_nothing(void **state)
 	struct err e = { 0 };
 	int fd = make_capture((const unsigned int[]){ 0, 0, 0, 0 });
 
-	assert_int_equal(window_write(p->store, fd, p->services, &opts, &got, &e), 0);
+	assert_int_equal(write_window(p->store, fd, p->services, &opts, &got, &e), 0);
 	close(fd);
 	assert_int_equal(got.profiles, 0);
 	assert_int_equal(got.unwritten, 0);
@@ -202,7 +213,7 @@ static void test_window__counts_what_cannot_be_written(void **state)
 	getrlimit(RLIMIT_FSIZE, &before);
 	none.rlim_max = before.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
-	assert_int_equal(window_write(p->store, fd, p->services, &opts, &got, &e), 0);
+	assert_int_equal(write_window(p->store, fd, p->services, &opts, &got, &e), 0);
 	setrlimit(RLIMIT_FSIZE, &before);
 	close(fd);
 	assert_int_equal(got.profiles, 0);
@@ -260,7 +271,7 @@ static void test_window__of_many_services(void **state)
 		assert_int_equal(services__set(p->services, id, (pid_t)id, &service), 0);
 	}
 	getrusage(RUSAGE_SELF, &before);
-	assert_int_equal(window_write(p->store, fd, p->services, &opts, &got, &e), 0);
+	assert_int_equal(write_window(p->store, fd, p->services, &opts, &got, &e), 0);
 	getrusage(RUSAGE_SELF, &after);
 	close(fd);
 	assert_int_equal(got.profiles, 1000);
@@ -281,7 +292,7 @@ static void test_window__of_no_capture(void **state)
 
 	assert_int_equal(write(fd, "nonsense", 8), 8);
 	lseek(fd, 0, SEEK_SET);
-	assert_int_equal(window_write(p->store, fd, p->services, &opts, &got, &e), -PYE_EFORMAT);
+	assert_int_equal(write_window(p->store, fd, p->services, &opts, &got, &e), -PYE_EFORMAT);
 	close(fd);
 }
 

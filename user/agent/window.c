@@ -31,9 +31,10 @@ struct profile {
 	void *self; /* of the exporter */
 	char *data; /* what it wrote */
 	size_t len, cap;
+	uint64_t samples;
 };
 
-struct window {
+struct profiles {
 	struct store *store;
 	struct services *services;
 	const struct window_opts *opts;
@@ -46,6 +47,7 @@ struct window {
 	uint32_t ended_cnt, ended_cap;
 	struct trace_totals totals;
 	uint64_t start_mono_ns;
+	uint64_t bytes; /* of all profiles */
 	unsigned int evictions;
 };
 
@@ -64,7 +66,7 @@ static void profile_free(struct profile *p)
 	free(p);
 }
 
-static void window_done(struct window *w)
+static void window_done(struct profiles *w)
 {
 	for (uint32_t i = 0; i < w->profile_cnt; i++)
 		profile_free(w->profiles[i]);
@@ -106,7 +108,7 @@ static void key_of(const struct service *s, char *out, size_t size)
 				      s->labels[i].value);
 }
 
-static int note_ended(struct window *w, uint32_t process)
+static int note_ended(struct profiles *w, uint32_t process)
 {
 	if (GROW(w->ended, w->ended_cap, w->ended_cnt))
 		return -ENOMEM;
@@ -116,7 +118,7 @@ static int note_ended(struct window *w, uint32_t process)
 
 static int find_group(void *ctx, const struct trace_process *process, uint32_t *group)
 {
-	struct window *w = ctx;
+	struct profiles *w = ctx;
 	const struct service *known = w->opts->by_pid
 					      ? services__by_pid(w->services, (pid_t)process->pid)
 					      : services__get(w->services, process->id);
@@ -168,7 +170,7 @@ static int add_labels(struct profile *p, const struct store_label *labels, uint3
 
 static int open_group(void *ctx, uint32_t group, const struct trace_consumer **to, void **self)
 {
-	struct window *w = ctx;
+	struct profiles *w = ctx;
 	struct profile *p;
 	int err;
 
@@ -193,7 +195,7 @@ static int open_group(void *ctx, uint32_t group, const struct trace_consumer **t
 /* What compresses a profile is large: there is one at a time, however many services there are. */
 static int close_group(void *ctx, uint32_t group)
 {
-	struct window *w = ctx;
+	struct profiles *w = ctx;
 	struct profile *p = w->profiles[group];
 	char *fits = p->len ? realloc(p->data, p->len) : NULL;
 
@@ -209,7 +211,7 @@ static int close_group(void *ctx, uint32_t group)
 
 struct watch {
 	struct forward next; /* to the split */
-	struct window *window;
+	struct profiles *window;
 };
 
 static int watch_begin(void *self, const struct trace_info *info)
@@ -263,7 +265,7 @@ static const struct trace_consumer watch_consumer = {
 
 /* --- into the store --- */
 
-static int put(const struct window *w, const struct profile *p, struct err *e)
+static int put(const struct profiles *w, const struct profile *p, struct err *e)
 {
 	auto_fn(store_file__freep) struct store_file *f = NULL;
 	int err;
@@ -282,7 +284,7 @@ static int put(const struct window *w, const struct profile *p, struct err *e)
  * On a full disk new profiles replace the oldest, but not those of the same window. Whoever else fills it gets what
  * is freed a few times for each window, so that he does not eat the whole store at once.
  */
-static int put_or_evict(struct window *w, const struct profile *p, struct window_result *out,
+static int put_or_evict(struct profiles *w, const struct profile *p, struct window_result *out,
 			struct err *e)
 {
 	int err = put(w, p, e);
@@ -291,7 +293,7 @@ static int put_or_evict(struct window *w, const struct profile *p, struct window
 		uint64_t before = out->evicted.by_bytes;
 
 		if (store__make_room(w->store, p->len + EVICT_BYTES, out->bytes, &out->evicted,
-				     e) ||
+				     NULL) ||
 		    out->evicted.by_bytes == before)
 			break;
 		err = put(w, p, e);
@@ -306,56 +308,112 @@ static void note_busiest(const struct profile *p, struct window_result *out)
 		 label_value(p->labels, p->label_cnt, STORE_SERVICE));
 }
 
-static int put_all(struct window *w, const struct split *split, struct window_result *out,
-		   struct err *e)
+static int put_all(struct profiles *w, struct window_result *out, struct err *e)
 {
-	uint64_t most = 0;
-
 	for (uint32_t i = 0; i < w->profile_cnt; i++) {
-		uint64_t samples = split__samples(split, i);
-		int err = samples ? put_or_evict(w, w->profiles[i], out, e) : 0;
+		const struct profile *p = w->profiles[i];
+		int err = p->samples ? put_or_evict(w, p, out, e) : 0;
 
 		if (err == -ENOMEM)
 			return err;
 		out->unwritten += err != 0;
-		if (err || !samples)
+		if (err || !p->samples)
 			continue;
-		if (samples > most)
-			note_busiest(w->profiles[i], out);
-		most = samples > most ? samples : most;
 		out->profiles++;
-		out->samples += samples;
-		out->bytes += w->profiles[i]->len;
+		out->samples += p->samples;
+		out->bytes += p->len;
 	}
 	return 0;
 }
 
-int window_write(struct store *s, int fd, struct services *services, const struct window_opts *opts,
-		 struct window_result *out, struct err *e)
+int profiles__put(struct profiles *w, struct store *s, struct window_result *out, struct err *e)
 {
-	auto_fn(window_done) struct window w = { .store = s, .services = services, .opts = opts };
+	int err, end;
+
+	w->store = s;
+	if (s)
+		store__together_begin(s);
+	err = put_all(w, out, e);
+	end = s ? store__together_end(s, e) : 0;
+	return err ? err : end;
+}
+
+/* --- a window --- */
+
+static void note_samples(struct profiles *w, const struct split *split, struct window_result *out)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < w->profile_cnt; i++) {
+		struct profile *p = w->profiles[i];
+
+		p->samples = split__samples(split, i);
+		w->bytes += p->len;
+		if (p->samples > most)
+			note_busiest(p, out);
+		most = p->samples > most ? p->samples : most;
+	}
+	for (unsigned int i = 0; i < LOSS_CNT; i++)
+		out->lost += w->totals.lost[i];
+	out->unwanted = split__unwanted(split);
+}
+
+static int make(struct profiles *w, int fd, struct window_result *out, struct err *e)
+{
 	static const struct split_ops ops = { .group = find_group,
 					      .open = open_group,
 					      .close = close_group };
 	auto_fn(split__freep) struct split *split = NULL;
-	struct watch watch = { .window = &w };
-	int err = strpool__init(&w.keys), end;
+	struct watch watch = { .window = w };
+	int err = strpool__init(&w->keys);
 
-	*out = (struct window_result){ 0 };
-	err = err ? err : split__new(&split, &ops, &w);
+	err = err ? err : split__new(&split, &ops, w);
 	watch.next = (struct forward){ &split_consumer, split };
 	err = err ? err : decode_file(fd, &watch_consumer, &watch, e);
 	if (err)
 		return err;
-	for (unsigned int i = 0; i < LOSS_CNT; i++)
-		out->lost += w.totals.lost[i];
-	out->unwanted = split__unwanted(split);
-	if (s)
-		store__together_begin(s);
-	err = put_all(&w, split, out, e);
-	end = s ? store__together_end(s, e) : 0;
-	err = err ? err : end;
-	for (uint32_t i = 0; i < w.ended_cnt && !opts->by_pid; i++)
-		services__forget(services, w.ended[i]);
+	note_samples(w, split, out);
+	for (uint32_t i = 0; i < w->ended_cnt && !w->opts->by_pid; i++)
+		services__forget(w->services, w->ended[i]);
+	return 0;
+}
+
+int profiles__make(struct profiles **out, int fd, struct services *services,
+		   const struct window_opts *opts, struct window_result *result, struct err *e)
+{
+	struct profiles *w = calloc(1, sizeof(*w));
+	int err;
+
+	*result = (struct window_result){ 0 };
+	if (!w)
+		return -ENOMEM;
+	w->services = services;
+	w->opts = opts;
+	err = make(w, fd, result, e);
+	if (err)
+		profiles__free(w);
+	else
+		*out = w;
 	return err;
+}
+
+uint64_t profiles__bytes(const struct profiles *w)
+{
+	return w->bytes;
+}
+
+uint32_t profiles__cnt(const struct profiles *w)
+{
+	uint32_t cnt = 0;
+
+	for (uint32_t i = 0; i < w->profile_cnt; i++)
+		cnt += w->profiles[i]->samples != 0;
+	return cnt;
+}
+
+void profiles__free(struct profiles *w)
+{
+	if (w)
+		window_done(w);
+	free(w);
 }

@@ -29,18 +29,33 @@ struct window_result {
 	struct store_trimmed evicted; /* older profiles, to make room for these */
 };
 
+struct profiles; /* its profiles, in memory */
+
 /**
- * window_write - write the profiles of a window
- * @s:        NULL: there is none, since the disk is full
+ * profiles__make - the profiles of a window
  * @fd:       of its capture, at its beginning
  * @services: of its processes; those that have ended are forgotten
- * @e:        the last of what could not be written
+ * @result:   lost, unwanted and busiest; the rest is 0
+ *
+ * Return: 0 with a heap object that needs none of these any more; -PYE_EFORMAT, -ENOMEM.
+ */
+int profiles__make(struct profiles **out, int fd, struct services *services,
+		   const struct window_opts *opts, struct window_result *result, struct err *e);
+
+/**
+ * profiles__put - write them, which may take long
+ * @s:      NULL: there is none, since the disk is full
+ * @result: added to
+ * @e:      the last of what could not be written
  *
  * A service without samples has no profile.
  *
  * Return: 0, also when some could not be written; -PYE_EFORMAT, -ENOMEM.
  */
-int window_write(struct store *s, int fd, struct services *services, const struct window_opts *opts,
-		 struct window_result *out, struct err *e);
+int profiles__put(struct profiles *w, struct store *s, struct window_result *result, struct err *e);
+
+uint64_t profiles__bytes(const struct profiles *w); /* of the profiles */
+uint32_t profiles__cnt(const struct profiles *w); /* that are to be written */
+void profiles__free(struct profiles *w); /* NULL is fine */
 
 #endif

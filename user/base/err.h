@@ -53,10 +53,10 @@ int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format
 /* err_hint - the "do this" of an error; @e may be NULL. */
 void err_hint(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* err_is_full - does an errno say that a disk, or a quota, has no room? */
+/* err_is_full - does an errno say that a disk, or a quota, has no room, or that an error has made the disk read-only? */
 static inline bool err_is_full(int number)
 {
-	return number == ENOSPC || number == EDQUOT;
+	return number == ENOSPC || number == EDQUOT || number == EROFS;
 }
 
 /* err_str - text of a negative error number, errno or PYE_E*. Never NULL, static. */

@@ -15,6 +15,7 @@
 #include "cmd/session.h"
 #include "store/store.h"
 
+struct agent_store;
 struct burst;
 struct httpd;
 struct kube;
@@ -45,7 +46,7 @@ struct agent {
 	struct agent_settings *settings; /* those in force; the same, or read again */
 	const struct agent_opts *opts; /* in these */
 	struct session *session;
-	struct store *store; /* NULL: the disk has no room for one */
+	struct agent_store *store;
 	bool full; /* the last profiles found no room on the disk */
 	struct services *services;
 	struct store_label
@@ -84,9 +85,23 @@ struct agent {
 
 /* --- agent_run.c --- */
 
-/* agent_write - the profiles of a capture into the store; what came of it is counted. */
+/* agent_write - the profiles of a capture into the store; what came of it is counted, and in @got unless it waits for the store. */
 void agent_write(struct agent *a, int fd, const struct window_opts *opts,
 		 struct window_result *got);
+
+/* --- agent_store.c --- */
+
+int agent_store_open(struct agent *a, struct err *e); /* 0 or an error, with its sentence */
+void agent_store_close(struct agent *a);
+
+/* agent_store_write - write a window, which it takes. It waits a second at most: then the window is in a queue, and @got as it was. */
+void agent_store_write(struct agent *a, struct profiles *window, struct window_result *got);
+
+void agent_store_turn(struct agent *a); /* what is done meanwhile */
+void agent_store_finish(struct agent *a); /* some seconds for what waits */
+bool agent_store_is_idle(const struct agent *a); /* nothing waits */
+bool agent_store_is_stuck(const struct agent *a); /* its file system does not answer */
+uint32_t agent_store_waiting(const struct agent *a); /* windows */
 
 /* --- agent_side.c --- */
 

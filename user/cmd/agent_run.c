@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -53,125 +52,40 @@ static int new_capture(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* What is still owed to a sink is too old for nothing but the number of bytes. */
-static int64_t age_limit(const struct agent *a, int64_t now)
-{
-	int64_t age = (int64_t)a->opts->max_age_ns, owed;
-
-	if (!a->sender || !age)
-		return age;
-	owed = sender__oldest_owed_ns(a->sender);
-	if (!owed)
-		return 0;
-	/* names of windows have whole seconds */
-	owed = owed == INT64_MAX ? 0 : now - owed + 2 * (int64_t)SECOND;
-	return owed > age ? owed : age;
-}
-
-static void note_evicted(struct agent *a, const struct store_trimmed *removed, const char *why)
-{
-	a->totals.trimmed_by_bytes += removed->by_bytes;
-	if (removed->by_bytes)
-		log_warn("%" PRIu64 " profiles were removed before their time: %s",
-			 removed->by_bytes, why);
-}
-
-static void trim(struct agent *a)
-{
-	int64_t now = wall_ns();
-	const struct store_limits limits = { .max_bytes = a->opts->max_bytes,
-					     .max_age_ns = age_limit(a, now) };
-	struct store_trimmed removed = { 0 };
-	struct err e = { 0 };
-
-	if (!a->store)
-		return;
-	if (store__trim(a->store, now, &limits, &removed, &e))
-		log_warn("%s", e.what[0] ? e.what : "old profiles cannot be removed");
-	a->totals.trimmed_by_age += removed.by_age;
-	note_evicted(a, &removed, "the store is full");
-}
-
-/* A start on a full disk may have had no room for the folder. */
-static int open_store(struct agent *a, struct err *e)
-{
-	const struct store_mended *mended;
-	int err;
-
-	if (!strcmp(a->opts->store, AGENT_STORE))
-		mkdir(AGENT_STORE_ABOVE,
-		      0755); /* where no package did; opening the store says what is wrong */
-	err = store__open(&a->store, a->opts->store, STORE_WRITE, e);
-	if (err)
-		return err;
-	mended = store__mended(a->store);
-	if (mended->added || mended->removed || mended->unreadable)
-		log_info("the catalogue was mended: %" PRIu64 " added, %" PRIu64 " gone, %" PRIu64
-			 " files are no windows",
-			 mended->added, mended->removed, mended->unreadable);
-	return 0;
-}
-
-/* Somebody may have removed it, or put another one in its place. */
-static void leave_lost_store(struct agent *a)
-{
-	if (!a->store || store__is_there(a->store))
-		return;
-	log_warn("the store %s was removed: it is made anew", a->opts->store);
-	store__free(take_ptr(a->store));
-}
-
-/* That the disk is full, and that it is not any more, is said once. */
-static void note_unwritten(struct agent *a, const struct window_result *got, int err,
-			   const struct err *e)
-{
-	bool was_full = a->full;
-
-	a->full = got->full;
-	if ((err || got->unwritten) && !(was_full && got->full))
-		log_warn("a window is not whole: %s", e->what[0] ? e->what : err_str(err));
-	if (was_full && !got->full && got->profiles)
-		log_info("there is room for profiles again: %" PRIu64 " were not written",
-			 a->totals.unwritten);
-	/* of a window without profiles nothing is known */
-	a->full |= was_full && !got->profiles;
-}
-
 void agent_write(struct agent *a, int fd, const struct window_opts *opts, struct window_result *got)
 {
-	struct agent_totals *t = &a->totals;
+	struct profiles *window;
 	struct err e = { 0 };
-	int err;
+	int err = lseek(fd, 0, SEEK_SET) ? -errno : 0;
 
-	leave_lost_store(a);
-	if (!a->store)
-		open_store(a, &e);
-	err = lseek(fd, 0, SEEK_SET) ? -errno
-				     : window_write(a->store, fd, a->services, opts, got, &e);
-	t->profiles += got->profiles;
-	t->bytes += got->bytes;
-	t->unwritten += got->unwritten + (err != 0);
-	note_evicted(a, &got->evicted, "its disk is full");
-	note_unwritten(a, got, err, &e);
+	*got = (struct window_result){ 0 };
+	err = err ? err : profiles__make(&window, fd, a->services, opts, got, &e);
+	if (!err) {
+		agent_store_write(a, window, got);
+		return;
+	}
+	a->totals.unwritten++;
+	log_warn("a window is not whole: %s", e.what[0] ? e.what : err_str(err));
 }
 
 static void write_window(struct agent *a, int fd)
 {
 	struct agent_totals *t = &a->totals;
 	uint64_t begin_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-	struct window_result got = { 0 };
+	struct window_result got;
 
 	agent_kube_settle(a);
 	agent_write(a, fd, &a->window, &got);
 	a->judge_all |= a->kube != NULL; /* names of pods come and change */
 	a->window_ns = now_ns();
 	t->windows++;
-	t->samples += got.samples;
 	t->unwanted += got.unwanted;
 	t->lost += got.lost;
 	if (*got.busiest)
 		snprintf(a->busiest, sizeof(a->busiest), "%s", got.busiest);
-	if (!a->opts->quiet)
+	if (!agent_store_is_idle(a))
+		log_info("window %" PRIu64 ": it waits for the store", t->windows);
+	else if (!a->opts->quiet)
 		log_info("window %" PRIu64 ": %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
 			 " bytes, %" PRIu64 " lost",
 			 t->windows, got.profiles, got.samples, got.bytes, got.lost);
@@ -179,8 +93,9 @@ static void write_window(struct agent *a, int fd)
 	malloc_trim(0);
 	if (t->windows == 1)
 		pages_forget_linking();
-	trim(a);
-	sender__check(a->sender);
+	if (agent_store_is_idle(
+		    a)) /* of what the thread has a process that begins would have half */
+		sender__check(a->sender);
 	t->window_cpu_ns += clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begin_ns;
 }
 
@@ -250,7 +165,7 @@ static void agent_done(struct agent *a)
 	if (a->capture >= 0)
 		close(a->capture);
 	services__free(a->services);
-	store__free(a->store);
+	agent_store_close(a);
 	sender__stop(a->sender);
 	kube__stop(a->kube);
 	if (a->settings != a->first)
@@ -287,12 +202,7 @@ static int open_agent(struct agent *a, struct err *e)
 	a->sinks = a->opts->sinks;
 	if (!err && a->sinks.cnt)
 		err = sender__start(&a->sender, a->opts->store, &a->sinks, e);
-	err = err ? err : open_store(a, e);
-	if (err == -ENOSPC) {
-		log_warn("%s; it is tried again with each window", e->what);
-		a->full = true;
-		err = 0;
-	}
+	err = err ? err : agent_store_open(a, e);
 	err = err ? err : services__new(&a->services);
 	if (err)
 		return err;
@@ -315,6 +225,7 @@ static size_t ring_bytes(const struct agent_opts *o)
 static int finish(struct agent *a, struct err *e)
 {
 	write_window(a, a->capture);
+	agent_store_finish(a);
 	log_info("%" PRIu64 " windows, %" PRIu64 " profiles, %" PRIu64 " samples, %" PRIu64
 		 " lost, %" PRIu64 " profiles not written",
 		 a->totals.windows, a->totals.profiles, a->totals.samples, a->totals.lost,

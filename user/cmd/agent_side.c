@@ -308,7 +308,9 @@ static void on_http(void *ctx, const struct httpd_request *r)
 {
 	const struct agent *a = ctx;
 	bool health = !strcmp(r->path, "/healthz"), ready = !strcmp(r->path, "/readyz");
-	static const char full[] = "the disk of the store is full: profiles are not written\n";
+	static const char
+		full[] = "the disk of the store is full or read-only: profiles are not written\n",
+		stuck[] = "the file system of the store does not answer: windows wait in memory\n";
 
 	if (r->method != HTTPD_GET && r->method != HTTPD_HEAD)
 		answer_text(r, 405, "text/plain", "GET only\n", 9);
@@ -318,6 +320,8 @@ static void on_http(void *ctx, const struct httpd_request *r)
 		answer_text(r, 503, "text/plain; charset=utf-8", a->problems.text, a->problems.len);
 	else if (ready && a->full)
 		answer_text(r, 503, "text/plain", full, sizeof(full) - 1);
+	else if (ready && agent_store_is_stuck(a))
+		answer_text(r, 503, "text/plain", stuck, sizeof(stuck) - 1);
 	else if (health || ready)
 		(health ? agent_is_alive(a) : agent_is_ready(a))
 			? answer_text(r, 200, "text/plain", "ok\n", 3)
@@ -413,6 +417,7 @@ void agent_side_tick(void *ctx, uint64_t now)
 		control__turn(a->control, now);
 	if (a->httpd)
 		httpd__turn(a->httpd);
+	agent_store_turn(a);
 	agent_kube_tick(a, now);
 	if (a->reload)
 		reload(a);

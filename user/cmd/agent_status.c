@@ -98,6 +98,9 @@ static void take(const struct agent *a, const struct session_load *l, struct num
 	put(n, "memory_limit_bytes", "memory it may use", (double)a->opts->max_memory);
 	put(n, "store_limit_bytes", "that the store may have", (double)a->opts->max_bytes);
 	put(n, "store_full", "1: the disk had no room for the last profiles", a->full);
+	put(n, "store_stuck", "1: the file system of the store does not answer",
+	    agent_store_is_stuck(a));
+	put(n, "windows_waiting", "windows in memory that wait for it", agent_store_waiting(a));
 	put(n, "targets", "processes that are sampled", (double)services__cnt(a->services));
 	put(n, "burst_budget_seconds", "time of bursts that is left",
 	    (double)a->burst_tokens_ns / 1e9);
@@ -226,7 +229,9 @@ void agent_status_text(const struct agent *a, struct outbuf *b)
 		       t->windows, t->profiles, t->bytes, t->unwritten);
 	outbuf__printf(b, "store     %s, %" PRIu64 " profiles expired, %" PRIu64 " evicted%s\n",
 		       a->opts->store, t->trimmed_by_age, t->trimmed_by_bytes,
-		       a->full ? "; the disk is full" : "");
+		       agent_store_is_stuck(a) ? "; it does not answer"
+		       : a->full	       ? "; the disk is full"
+					       : "");
 	outbuf__printf(b,
 		       "bursts    %" PRIu64 ", %" PRIu64 " failed, %" PRIu64 " events, %" PRIu64
 		       " lost; %.0f s left%s%s\n",

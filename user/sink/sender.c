@@ -18,6 +18,7 @@
 
 #define SECOND	 1000000000ull
 #define END_MS	 8000 /* more than a sender takes to end */
+#define KILL_MS	 1000
 #define AGAIN_NS (10 * SECOND) /* between two starts */
 
 struct sender {
@@ -169,10 +170,12 @@ void sender__stop(struct sender *s)
 		close(s->stop_fd);
 		for (; ms < END_MS && !waitpid(s->pid, &status, WNOHANG); ms += 20)
 			nanosleep(&pause, NULL);
-		if (ms >= END_MS) {
+		if (ms >= END_MS)
 			kill(s->pid, SIGKILL);
-			waitpid(s->pid, &status, 0);
-		}
+		/* one whose file system does not answer ends when that does */
+		for (; ms >= END_MS && ms < END_MS + KILL_MS && !waitpid(s->pid, &status, WNOHANG);
+		     ms += 20)
+			nanosleep(&pause, NULL);
 	}
 	munmap(s->shared, sizeof(*s->shared));
 	free(s->store);

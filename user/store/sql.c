@@ -9,8 +9,12 @@ int sql__failed(const struct sql *s, const struct sql_schema *schema, int code, 
 	const char *why = s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code);
 	int cause = s->db ? sqlite3_system_errno(s->db) : 0;
 
+	if (code == SQLITE_IOERR_NOMEM)
+		return -ENOMEM;
 	switch (code & 0xff) {
 	case SQLITE_FULL:
+	case SQLITE_READONLY: /* of a disk that an error has made so; the next one is what open files get then */
+	case SQLITE_IOERR:
 		return err_set(e, -ENOSPC, "the %s cannot be written: %s", schema->what, why);
 	case SQLITE_NOMEM:
 		return -ENOMEM;
