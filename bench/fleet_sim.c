@@ -3,7 +3,9 @@
  * Many agents in one process: each has its own labels, its own state of the sink and its own moment in the window, makes a profile of
  * made-up stacks with the exporter that agents use, and pushes it with the code and the requests that agents use.
  *
- *	fleet_sim TYPE=URL[,KEY=VALUE...] AGENTS WINDOWS PERIOD_MS STACKS CONNECTIONS [SUMS]
+ *	fleet_sim TYPE=URL[,KEY=VALUE...] AGENTS WINDOWS PERIOD_MS STACKS CONNECTIONS [SUMS [TOGETHER]]
+ *
+ * TOGETHER windows of 60 s are in each push, as with a sink's interval: then WINDOWS and PERIOD_MS are of the pushes.
  *
  * PERIOD_MS is the time from one window to the next; 0: all as fast as it goes. The agents of a fleet have CPUs of their own, these have
  * one thread. So where there is a pace everything is put together before the first window begins, by the same code, and what is left for the
@@ -65,7 +67,7 @@ struct sim {
 	struct http *http;
 	struct agent *agents;
 	struct slot *slots;
-	uint32_t agent_cnt, window_cnt, stack_cnt, slot_cnt;
+	uint32_t agent_cnt, window_cnt, stack_cnt, slot_cnt, together;
 	uint64_t period_ns, begin_ns, start_cpu_ns, next; /* push that is started next */
 	uint64_t took_cnt;
 	struct sink_push *ready; /* with a pace: of the agents of each window */
@@ -243,24 +245,27 @@ static int add(struct sim *s, struct agent *a, const struct membuf *profile, str
 
 	err = err ? err : s->spec.ops->add(a->self, out, &w, &e);
 	out->free_state = s->spec.ops->free_state;
-	out->window_cnt = 1;
-	err = err ? err : s->spec.ops->finish ? s->spec.ops->finish(a->self, out) : 0;
+	out->window_cnt++;
 	head_done(&head);
 	return err;
 }
 
 static void put(struct sim *s, struct agent *a, uint32_t window, struct sink_push *out)
 {
-	struct membuf profile = { 0 };
-	int err;
+	int err = 0;
 
 	*out = (struct sink_push){ 0 };
-	err = encode(s, a, window, &profile);
-	err = err ? err : add(s, a, &profile, out);
+	for (uint32_t i = 0; i < s->together && !err; i++) {
+		struct membuf profile = { 0 };
+
+		err = encode(s, a, window * s->together + i, &profile);
+		err = err ? err : add(s, a, &profile, out);
+		s->profile_bytes[window] += profile.len;
+		membuf__done(&profile);
+	}
+	err = err ? err : s->spec.ops->finish ? s->spec.ops->finish(a->self, out) : 0;
 	if (err)
 		die("a profile cannot be made", err);
-	s->profile_bytes[window] += profile.len;
-	membuf__done(&profile);
 }
 
 static void sent(const struct sim *s, struct agent *a, const struct sink_push *push)
@@ -289,9 +294,11 @@ static void take(struct sim *s, struct slot *slot)
 
 	if (!s->ready)
 		sent(s, slot->agent, &slot->push);
-	choose(s, slot->agent, w, counts);
-	for (uint32_t k = 0; k < POOL; k++)
-		s->samples[service][k] += counts[k];
+	for (uint32_t i = 0; i < s->together; i++) {
+		choose(s, slot->agent, w * s->together + i, counts);
+		for (uint32_t k = 0; k < POOL; k++)
+			s->samples[service][k] += counts[k];
+	}
 	s->due_ns[at] = now - slot->due_ns;
 	s->sent_ns[at] = now - slot->start_ns;
 	s->late_ns[at] = slot->start_ns - slot->due_ns;
@@ -571,7 +578,7 @@ static void set_up(struct sim *s)
 		die("setting up", err);
 	qsort(s->agents, s->agent_cnt, sizeof(*s->agents), compare_agents);
 	s->first_unix_ns = (wall_ns() / (int64_t)SECOND) * (int64_t)SECOND -
-			   (int64_t)(s->window_cnt * WINDOW_NS);
+			   (int64_t)(s->window_cnt * s->together * WINDOW_NS);
 }
 
 static uint32_t number(const char *text, uint32_t least, uint32_t most)
@@ -590,7 +597,8 @@ int main(int argc, char **argv)
 	struct err e = { 0 };
 
 	if (argc < 7)
-		die("TYPE=URL AGENTS WINDOWS PERIOD_MS STACKS CONNECTIONS [SUMS]", -EINVAL);
+		die("TYPE=URL AGENTS WINDOWS PERIOD_MS STACKS CONNECTIONS [SUMS [TOGETHER]]",
+		    -EINVAL);
 	if (sink_spec__parse(&s.spec, argv[1], &e))
 		die(e.what, -EINVAL);
 	s.agent_cnt = number(argv[2], 1, 1000000);
@@ -598,6 +606,7 @@ int main(int argc, char **argv)
 	s.period_ns = number(argv[4], 0, 3600000) * MS;
 	s.stack_cnt = number(argv[5], 1, POOL);
 	s.slot_cnt = number(argv[6], 1, SLOTS_MAX);
+	s.together = argc > 8 ? number(argv[8], 1, 60) : 1;
 	set_up(&s);
 	if (s.ready)
 		prepare(&s);
