@@ -310,15 +310,16 @@ static __noinline int decide(struct thread *t, struct pye_pylayout *l)
 	return 0;
 }
 
-/* names_other - somebody asks for threads by their names: is it not the current one? verifier: not static, so
- * that it is verified once. */
+/* names_other - somebody asks for threads by their names: is it not the current one? One that cannot be told is not
+ * either: where probes were being taken out, this event is not to be recorded because they are back by now.
+ * verifier: not static, so that it is verified once. */
 __noinline int names_other(u64 cookie, u64 ip)
 {
 	struct thread *t = thread_meet(cookie, ip);
 	struct pye_pylayout *l;
 
 	if (!t || !(l = layout_of(t)))
-		return false;
+		return true;
 	if (t->renaming) {
 		t->renaming--;
 		__sync_fetch_and_add(&names_now, 1);
