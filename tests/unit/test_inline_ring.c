@@ -432,6 +432,36 @@ static void test_ring__a_stack_that_is_told(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* A stack was read in the middle of the end of a call, and goes on after another one has run: what the target tells of it is
+ * right, not what was read. */
+static void test_ring__a_told_stack_that_was_read(void **state)
+{
+	const uint64_t inner = STRANGER + 0x60, leaf = inner + 0x60, want[] = { OUTER, inner };
+	const struct cap_inline_frame read[] = { { .frame = STRANGER, .code = 1 },
+						 { .frame = inner, .code = 2 },
+						 { .frame = leaf, .code = 3 } };
+	uint64_t at;
+
+	(void)state;
+	begin(12);
+	assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), read, 3), 0);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_more(at, IL_FRAME, OUTER, IL_FRAME_FIRST | IL_FRAME_LAST, 0);
+	at = put_record(at, IL_CALL, OUTER + 0x60, OUTER);
+	at = put_record(at, IL_RETURN, OUTER + 0x60, 0);
+	at = put_more(at, IL_FRAME, inner, IL_FRAME_FIRST, 0);
+	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_LAST, 0);
+	at = put_record(at, IL_CALL, leaf, inner);
+	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_record(at, IL_RETURN, inner, 0);
+	at = put_record(at, IL_RETURN, STRANGER, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	expect_callers(want, 2);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* A frame as small as a shim of `__init__`, of another stack: no shim is where that one is, or far from the running stack. */
 static void test_ring__no_shim_but_another_stack(void **state)
 {
@@ -648,6 +678,7 @@ int main(void)
 		cmocka_unit_test(test_ring__stacks_with_one_hash),
 		cmocka_unit_test(test_ring__more_stacks_than_can_be),
 		cmocka_unit_test(test_ring__a_stack_that_is_told),
+		cmocka_unit_test(test_ring__a_told_stack_that_was_read),
 		cmocka_unit_test(test_ring__a_generator_with_the_hash_of_a_caller),
 		cmocka_unit_test(test_ring__no_shim_but_another_stack),
 		cmocka_unit_test(test_ring__a_frame_that_is_none),

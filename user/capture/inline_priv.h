@@ -14,6 +14,7 @@ struct track_stack {
 	uint32_t cnt, size;
 	bool cut; /* there are more below, which are not known */
 	bool guest; /* of one of several thread states that name the same thread */
+	bool stale; /* parked as it was read, perhaps in the middle of an event: its top may have ended */
 	struct track_stack *next; /* of those that are parked in the same bucket */
 };
 

@@ -205,6 +205,7 @@ static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stac
 {
 	struct track_stack from = t->stack;
 
+	from.stale = t->read_now;
 	t->stack = other ? parked_take(&t->parked, other) : (struct track_stack){ 0 };
 	c->failed = track_park(t, &from) ?: c->failed;
 	unknown_now(t, PYE_WALK_SWITCH);
@@ -566,14 +567,18 @@ void track_closed(struct cap_inline *c, uint64_t ts, uint64_t sp)
 		leave(c, c->now, ts, track_top(s), PYE_EXIT_UNWIND);
 }
 
-/* All of its frames have come. What is known of a stack is better: it has those that are in the middle of an event. */
+/* All of its frames have come. What is known of a stack is better, as it has those that are in the middle of an event; but
+ * not what was read in the middle of one whose end was never seen. */
 static void take_told(struct cap_inline *c, struct track *t)
 {
-	struct track_stack told = t->told, from = t->stack;
+	struct track_stack told = t->told, from = t->stack, *known;
 	uint64_t root = told.frames[told.cnt - 1].frame;
 
-	if (track_is_rooted(&from, root) || parked_rooted(&t->parked, root))
+	known = parked_rooted(&t->parked, root);
+	if (track_is_rooted(&from, root) || (known && !known->stale))
 		return;
+	if (known)
+		free(parked_take(&t->parked, known).frames);
 	for (uint32_t i = 0, k = told.cnt - 1; i < k; i++, k--) {
 		struct cap_inline_frame f = told.frames[i];
 
@@ -582,6 +587,7 @@ static void take_told(struct cap_inline *c, struct track *t)
 	}
 	t->told = (struct track_stack){ 0 };
 	t->stack = told;
+	from.stale = t->read_now;
 	c->failed = track_park(t, &from) ?: c->failed;
 	unknown_now(t, PYE_WALK_SWITCH);
 }
