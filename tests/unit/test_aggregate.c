@@ -193,7 +193,7 @@ static void push_costly(struct push *p)
 		push_event(p, 1, 20000 + i * 1000, TRACE_CALL, F);
 		push_event(p, 1, 20400 + i * 1000, TRACE_RETURN, F);
 	}
-	push_event(p, 1, 40000, TRACE_CALL, G); /* shorter than the cost: never below 0 */
+	push_event(p, 1, 40000, TRACE_CALL, G); /* shorter than the cost: 1 ns stays */
 	push_event(p, 1, 40010, TRACE_RETURN, G);
 	push_event(p, 1, 50000, TRACE_RETURN, MAIN);
 	push_end(p, 60000, 24, 0);
@@ -212,10 +212,10 @@ static void test_aggregate__takes_its_own_cost_out(void **state)
 	/* f: 10 x (400 - 100 - 20); <module>: what is left of 40000 less its own entry's after and
 	 * exit's before, and before + after of eleven children */
 	expect(&p, "f", 10, 2800, 2800);
-	expect(&p, "g", 1, 0, 0);
+	expect(&p, "g", 1, 1, 1);
 	expect(&p, "<module>", 1, 40000 - 4000 - 10 - 100 - 20 - 11 * (50 + 30),
-	       40000 - 4000 - 10 - 120 - 880 + 2800);
-	assert_int_equal(aggregate__result(p.self)->own_ns, 1200 + 10 + 120 + 880);
+	       40000 - 4000 - 10 - 120 - 880 + 2800 + 1);
+	assert_int_equal(aggregate__result(p.self)->own_ns, 1200 + 9 + 120 + 880);
 	finish(&p);
 }
 
@@ -230,7 +230,7 @@ static void test_aggregate__raw_keeps_the_cost(void **state)
 	expect(&p, "f", 10, 4000, 4000);
 	expect(&p, "g", 1, 10, 10);
 	expect(&p, "<module>", 1, 35990, 40000);
-	assert_int_equal(aggregate__result(p.self)->own_ns, 1200 + 10 + 120);
+	assert_int_equal(aggregate__result(p.self)->own_ns, 1200 + 9 + 120);
 	finish(&p);
 }
 
