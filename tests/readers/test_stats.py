@@ -93,7 +93,7 @@ def test_what_is_below_the_cost_is_said_to_be(tmp_path):
     path = s.write(tmp_path / "x.pyebpf")
     rows = {r["function"]: r for r in as_json(path)["rows"]}
     assert {name: (r["self_ns"], r["doubt_ns"]) for name, r in rows.items() if name != "outer"} == {
-        "nothing": (0, 3000), "hardly": (2800, 3000), "something": (4000, 3000)}
+        "nothing": (40, 3000), "hardly": (2800, 3000), "something": (4000, 3000)}
     table = said(path)
     shown = {line.split(" (")[0].split()[-1]: line.split()[1:3] for line in table.splitlines() if "/srv/x.py:" in line}
     assert shown["nothing"][0] == "~0" and shown["hardly"] == ["~2.80", "us"] and shown["something"] == ["4.00", "us"]

@@ -499,6 +499,7 @@ static uint64_t expect_told(uint8_t kind)
 static void run_told(const struct il_header *h, uint32_t n)
 {
 	uint8_t kind = kind_of(n);
+	const struct il_more_rec *known;
 	uint64_t head, slow, top = address(is_exit(kind) ? t.caller : t.frame);
 	bool always_slow = kind == INLINE_UNWIND;
 
@@ -525,6 +526,11 @@ static void run_told(const struct il_header *h, uint32_t n)
 	t.private->top = 0x1000;
 	run(h, n);
 	head += size_of(kind);
+	known = at(head);
+	assert_int_equal(known->head.what, address(kind == INLINE_ENTRY ? t.caller : t.frame) |
+						   IL_MORE | (uint64_t)IL_FRAME << 48);
+	assert_int_equal(known->w2, IL_FRAME_KNOWN);
+	head += 32;
 	expect_event(at(head), kind, 0);
 	assert_int_equal(t.shared->head, head + size_of(kind));
 	assert_int_equal(t.private->top, top);

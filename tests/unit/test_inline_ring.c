@@ -432,6 +432,36 @@ static void test_ring__a_stack_that_is_told(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* Tops of two stacks have the same hash, and either can have the callee behind it: the target says which one goes on. */
+static void test_ring__a_known_stack_goes_on(void **state)
+{
+	const uint64_t twin = STRANGER + (1ull << 35), leaf = twin + 0x60;
+	const uint64_t want[] = { 0, 0, STRANGER, twin, STRANGER, twin };
+	uint64_t at;
+
+	(void)state;
+	begin(10);
+	t.engine.switches = true;
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, STRANGER, 0);
+	at = put_record(at, IL_CALL, twin, 0);
+	for (int i = 0; i < 2; i++) {
+		at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_KNOWN, 0);
+		at = put_record(at, IL_CALL, leaf, STRANGER);
+		at = put_record(at, IL_RETURN, leaf, 0);
+		at = put_more(at, IL_FRAME, twin, IL_FRAME_KNOWN, 0);
+		at = put_record(at, IL_CALL, leaf, twin);
+		at = put_record(at, IL_RETURN, leaf, 0);
+	}
+	at = put_more(at, IL_FRAME, OUTER, IL_FRAME_KNOWN, 0); /* a lie changes nothing */
+	at = put_record(at, IL_RETURN, twin, 0);
+	at = put_record(at, IL_RETURN, STRANGER, 0);
+	t.engine.shared->head = at;
+	expect_callers(want, 6);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* A stack was read in the middle of the end of a call, and goes on after another one has run: what the target tells of it is
  * right, not what was read. */
 static void test_ring__a_told_stack_that_was_read(void **state)
@@ -678,6 +708,7 @@ int main(void)
 		cmocka_unit_test(test_ring__stacks_with_one_hash),
 		cmocka_unit_test(test_ring__more_stacks_than_can_be),
 		cmocka_unit_test(test_ring__a_stack_that_is_told),
+		cmocka_unit_test(test_ring__a_known_stack_goes_on),
 		cmocka_unit_test(test_ring__a_told_stack_that_was_read),
 		cmocka_unit_test(test_ring__a_generator_with_the_hash_of_a_caller),
 		cmocka_unit_test(test_ring__no_shim_but_another_stack),

@@ -365,15 +365,17 @@ static bool is_above(const struct cap_inline *c, const struct track_stack *s, ui
 	return !s->cnt && !s->cut;
 }
 
-/* Does the innermost frame that runs call this one? A parked one can have the same hash; then the memory tells. */
-static bool is_caller(const struct track *t, uint64_t frame, uint32_t bits)
+/* Does the innermost frame that runs call this one? A parked one can have the same hash; then the memory tells, if the
+ * target does not. */
+static bool is_caller(const struct cap_inline *c, const struct track *t, uint64_t frame,
+		      uint32_t bits)
 {
 	uint64_t caller = caller_of_next(&t->stack);
 	const struct track_stack *other;
 
 	if (!caller || IL_FRAME_HASH(caller) != bits)
 		return false;
-	if (!t->parked.cnt || track_is_behind(frame, caller))
+	if (c->e->switches || !t->parked.cnt || track_is_behind(frame, caller))
 		return true;
 	other = parked_caller(&t->parked, bits, frame);
 	return !other || !track_is_behind(frame, track_top(other));
@@ -384,7 +386,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 {
 	struct track_stack *s = &t->stack;
 
-	if (s->cnt ? is_caller(t, frame, bits) : !bits && !s->cut)
+	if (s->cnt ? is_caller(c, t, frame, bits) : !bits && !s->cut)
 		return;
 	if (is_known_shim(t, bits))
 		return; /* what `__init__` held is freed, and has a finalizer */
@@ -471,7 +473,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		return;
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[IL_FRAME_HASH(frame)].frame = 0;
-	if (!is_caller(t, frame, bits) &&
+	if (!is_caller(c, t, frame, bits) &&
 	    (is_told_of_yield(c, bits) || is_on_another(t, frame, bits) ||
 	     !runs_unseen(c, ts, bits)))
 		find_caller(c, t, frame, bits);
@@ -592,10 +594,26 @@ static void take_told(struct cap_inline *c, struct track *t)
 	unknown_now(t, PYE_WALK_SWITCH);
 }
 
+/* The stack with this frame on top goes on; it can have frames above that the target does not count. */
+static void go_on(struct cap_inline *c, struct track *t, uint64_t frame)
+{
+	struct track_stack *other = parked_with(&t->parked, frame);
+
+	for (uint32_t i = t->stack.cnt; other && i-- > 0 && t->stack.cnt - i <= NEAR;)
+		if (t->stack.frames[i].frame == frame)
+			return;
+	if (other)
+		swap_stacks(c, t, other);
+}
+
 void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t flags)
 {
 	struct track *t = c->now;
 
+	if (flags & IL_FRAME_KNOWN) {
+		go_on(c, t, frame);
+		return;
+	}
 	if (flags & IL_FRAME_FIRST)
 		t->told.cnt = 0;
 	push(c, &t->told, frame, code);

@@ -98,6 +98,8 @@ enum il_more {
 #define IL_GENERATOR   (1ull << 32) /* the frame is a generator's */
 #define IL_FRAME_FIRST (1ull << 33)
 #define IL_FRAME_LAST  (1ull << 34)
+#define IL_FRAME_KNOWN \
+	(1ull << 35) /* its stack is known, and goes on; no code, and no frames follow */
 
 /* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
 #define IL_OPCODE_SHIFT	       40

@@ -268,7 +268,16 @@ PART uint64_t root_of(const struct il_private *p, uint64_t frame)
 	return root;
 }
 
-/* All frames of the stack that runs, if pyebpf cannot know it: it stood still when the attach, or a loss, came. */
+/* A frame of the running stack. */
+PART void put_frame(struct il_private *p, struct il_shared *h, uint64_t time, uint64_t frame,
+		    uint64_t flags)
+{
+	put_more(p, time, frame | IL_MORE | (uint64_t)IL_FRAME << 48, flags, 0);
+	/* a stack can be larger than the ring */
+	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+}
+
+/* Another stack runs now. All of its frames, if pyebpf cannot know them: it stood still when the attach, or a loss, came. */
 PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 {
 	uint64_t flags = IL_FRAME_FIRST, root;
@@ -277,8 +286,14 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 		return;
 	frame = shown_frame(p, frame);
 	root = root_of(p, frame);
-	if (!root || *root_at(p, root) == root)
+	if (!root)
 		return;
+	if (*root_at(p, root) == root) {
+		if (make_room(p, h))
+			put_frame(p, h, (p->lane_ring ? tsc_behind() : tsc()) << 16, frame,
+				  IL_FRAME_KNOWN);
+		return;
+	}
 	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
 		uint64_t time = (p->lane_ring ? tsc_behind() : tsc()) << 16, slot;
 
@@ -287,10 +302,8 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 		slot = define(p, frame, time);
 		if (frame == root)
 			flags |= IL_FRAME_LAST;
-		put_more(p, time, frame | IL_MORE | (uint64_t)IL_FRAME << 48, slot | flags, 0);
+		put_frame(p, h, time, frame, slot | flags);
 		flags = 0;
-		/* a stack can be larger than the ring */
-		__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 	}
 	*root_at(p, root) = root;
 }
