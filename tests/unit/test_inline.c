@@ -604,6 +604,28 @@ static void test_switches__no_room(void **state)
 	set64(t.caller, t.layout.f_code, 0);
 }
 
+/* A stack that would take too much of the ring is not told. */
+static void test_switches__too_deep(void **state)
+{
+	const struct il_header *h;
+
+	(void)state;
+	use_version(FIRST_MINOR);
+	set64(t.caller, t.layout.f_code, address(t.code));
+	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
+		      &(struct stub_how){ .switches = true });
+	t.instr[1] = 0;
+	fresh();
+	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
+	inline_describe_roots(address(t.base), t.private);
+	t.private->size = 4 * sizeof(struct il_more_rec) - 1;
+	run(h, 1);
+	expect_event(at(32), kind_of(1), 0); /* behind the thread */
+	assert_int_equal(t.shared->head, 32 + size_of(kind_of(1)));
+	assert_int_equal(*root_of_caller(), 0);
+	set64(t.caller, t.layout.f_code, 0);
+}
+
 /* --- --opcodes --- */
 
 #define TABLE	 4096u
@@ -1304,6 +1326,7 @@ int main(void)
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
 		cmocka_unit_test(test_switches__every_register),
 		cmocka_unit_test(test_switches__no_room),
+		cmocka_unit_test(test_switches__too_deep),
 		cmocka_unit_test(test_opcodes__every_register),
 		cmocka_unit_test(test_opcodes__their_cost),
 		cmocka_unit_test(test_count__every_register),

@@ -17,7 +17,7 @@
 
 #define STACKREF_TAGS 3 /* low bits of a reference in a frame */
 #define NEAR	      4 /* frames; shims, and those that are linked before they begin */
-#define DEPTH_MAX     (1u << 19)
+#define TOLD_PART     4 /* of the ring at most: a loss would have it told anew, without end */
 
 PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 {
@@ -254,18 +254,21 @@ PART int is_on_last(const struct il_private *p, uint64_t frame)
 	return 0;
 }
 
-/* 0: it is too deep to be told. */
+/*
+ * 0: it is too deep to be told, or the rest of it cannot be seen: what is thrown through generators that delegate, to 3.9,
+ * runs on top of suspended ones, which are linked to nobody.
+ */
 PART uint64_t root_of(const struct il_private *p, uint64_t frame)
 {
-	uint64_t root = 0;
-	uint32_t cnt = 0;
+	uint64_t root = 0, bytes = 0;
 
 	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
-		if (++cnt > DEPTH_MAX)
+		bytes += sizeof(struct il_more_rec);
+		if (bytes > p->size / TOLD_PART)
 			return 0;
 		root = frame;
 	}
-	return root;
+	return p->f_owner == PYE_NO_FIELD && root && is_suspended(p, root) ? 0 : root;
 }
 
 /* A frame of the running stack. */
@@ -273,7 +276,6 @@ PART void put_frame(struct il_private *p, struct il_shared *h, uint64_t time, ui
 		    uint64_t flags)
 {
 	put_more(p, time, frame | IL_MORE | (uint64_t)IL_FRAME << 48, flags, 0);
-	/* a stack can be larger than the ring */
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 }
 
