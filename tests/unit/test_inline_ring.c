@@ -432,11 +432,13 @@ static void test_ring__a_stack_that_is_told(void **state)
 	cap_inline__free(t.cap);
 }
 
-/* Tops of two stacks have the same hash, and either can have the callee behind it: the target says which one goes on. */
+/* Tops of two stacks have the same hash, and either can have the callee behind it: the target says which one goes on, by its
+ * top or, where it does not know any more that it told of it, by all of its frames. */
 static void test_ring__a_known_stack_goes_on(void **state)
 {
 	const uint64_t twin = STRANGER + (1ull << 35), leaf = twin + 0x60;
 	const uint64_t want[] = { 0, 0, STRANGER, twin, STRANGER, twin };
+	const uint64_t flags[] = { IL_FRAME_KNOWN, IL_FRAME_FIRST | IL_FRAME_LAST };
 	uint64_t at;
 
 	(void)state;
@@ -446,10 +448,10 @@ static void test_ring__a_known_stack_goes_on(void **state)
 	at = put_record(at, IL_CALL, STRANGER, 0);
 	at = put_record(at, IL_CALL, twin, 0);
 	for (int i = 0; i < 2; i++) {
-		at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_KNOWN, 0);
+		at = put_more(at, IL_FRAME, STRANGER, flags[i], 0);
 		at = put_record(at, IL_CALL, leaf, STRANGER);
 		at = put_record(at, IL_RETURN, leaf, 0);
-		at = put_more(at, IL_FRAME, twin, IL_FRAME_KNOWN, 0);
+		at = put_more(at, IL_FRAME, twin, flags[i], 0);
 		at = put_record(at, IL_CALL, leaf, twin);
 		at = put_record(at, IL_RETURN, leaf, 0);
 	}

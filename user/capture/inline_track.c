@@ -576,9 +576,14 @@ static void take_told(struct cap_inline *c, struct track *t)
 	struct track_stack told = t->told, from = t->stack, *known;
 	uint64_t root = told.frames[told.cnt - 1].frame;
 
-	known = parked_rooted(&t->parked, root);
-	if (track_is_rooted(&from, root) || (known && !known->stale))
+	if (track_is_rooted(&from, root))
 		return;
+	known = parked_rooted(&t->parked, root);
+	if (known &&
+	    !known->stale) { /* the target has only a small table of those that it has told */
+		swap_stacks(c, t, known);
+		return;
+	}
 	if (known)
 		free(parked_take(&t->parked, known).frames);
 	for (uint32_t i = 0, k = told.cnt - 1; i < k; i++, k--) {
