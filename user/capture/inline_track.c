@@ -578,9 +578,11 @@ static void take_told(struct cap_inline *c, struct track *t)
 
 	if (track_is_rooted(&from, root))
 		return;
-	known = parked_rooted(&t->parked, root);
-	if (known &&
-	    !known->stale) { /* the target has only a small table of those that it has told */
+	known = parked_with(&t->parked, told.frames[0].frame);
+	if (!known || !track_is_rooted(known, root))
+		known = parked_rooted(&t->parked, root);
+	/* the target has a small table of those that it has told */
+	if (known && !known->stale) {
 		swap_stacks(c, t, known);
 		return;
 	}
