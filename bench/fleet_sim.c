@@ -578,7 +578,7 @@ static void set_up(struct sim *s)
 		die("setting up", err);
 	qsort(s->agents, s->agent_cnt, sizeof(*s->agents), compare_agents);
 	s->first_unix_ns = (wall_ns() / (int64_t)SECOND) * (int64_t)SECOND -
-			   (int64_t)(s->window_cnt * s->together * WINDOW_NS);
+			   (int64_t)((uint64_t)s->window_cnt * s->together * WINDOW_NS);
 }
 
 static uint32_t number(const char *text, uint32_t least, uint32_t most)

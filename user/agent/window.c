@@ -326,14 +326,14 @@ static int put_all(struct profiles *w, struct window_result *out, struct err *e)
 	return 0;
 }
 
-int profiles__put(struct profiles *w, struct store *s, struct window_result *out, struct err *e)
+int profiles__put(struct profiles *w, struct store *s, struct window_result *result, struct err *e)
 {
 	int err, end;
 
 	w->store = s;
 	if (s)
 		store__together_begin(s);
-	err = put_all(w, out, e);
+	err = put_all(w, result, e);
 	end = s ? store__together_end(s, e) : 0;
 	return err ? err : end;
 }
