@@ -26,6 +26,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "inline/engine_priv.h"
 
 #define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
 #define TOUCH_MAX    512 /* places at once */
@@ -262,6 +263,12 @@ static int seize(const struct remote *r, pid_t tid)
 	return err == -EEXIST ? 0 : err;
 }
 
+/* Killed while it stood still for us: we have left it out, and it is still traced until it has ended. */
+static bool is_on_its_way_out(pid_t tid)
+{
+	return inline_status_number(tid, "TracerPid") == gettid();
+}
+
 /* Seize and interrupt every thread that is new; they stop while we ask the others. */
 static int seize_new(struct remote *r, size_t limit)
 {
@@ -292,7 +299,8 @@ static int seize_new(struct remote *r, size_t limit)
 		}
 		err = seize(r, tid);
 		if (err) {
-			err = err == -ESRCH || remote__is_dead(r->pid, tid) ? 0 : err;
+			if (err == -ESRCH || remote__is_dead(r->pid, tid) || is_on_its_way_out(tid))
+				err = 0;
 			continue;
 		}
 		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
