@@ -96,7 +96,7 @@ def test_what_is_below_the_cost_is_said_to_be(tmp_path):
         "nothing": (40, 3000), "hardly": (2800, 3000), "something": (4000, 3000)}
     table = said(path)
     shown = {line.split(" (")[0].split()[-1]: line.split()[1:3] for line in table.splitlines() if "/srv/x.py:" in line}
-    assert shown["nothing"][0] == "~0" and shown["hardly"] == ["~2.80", "us"] and shown["something"] == ["4.00", "us"]
+    assert shown["nothing"][0] == "~40" and shown["hardly"] == ["~2.80", "us"] and shown["something"] == ["4.00", "us"]
     assert not shown["outer"][0].startswith("~")
     assert re.search(r"^~ .* 15 %$", table, re.M)
     raw = said(path, "--raw")
