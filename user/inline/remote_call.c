@@ -153,6 +153,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 {
 	uint64_t words[7 * REMOTE_CALLS_MAX + 2], start = now_ns(), tsc = tsc_now(), zero = 0;
 	uint64_t flag = 7ull * cnt, ns;
+	int err;
 
 	do {
 		remote_pause();
@@ -161,7 +162,10 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 			return -ETIMEDOUT;
 		if (r->follow && !follow__serve(r->follow, r->caller))
 			return -ESRCH;
-	} while (remote__read(r, results, words, 56UL * cnt + 16) || words[flag] != 1);
+		err = remote__read(r, results, words, 56UL * cnt + 16);
+		if (err && remote__is_dead(r->pid, r->caller))
+			return -ESRCH;
+	} while (err || words[flag] != 1);
 	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
 	for (unsigned int i = 0; i < cnt; i++) {
 		values[i] = (int64_t)words[7UL * i];
