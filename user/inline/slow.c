@@ -310,6 +310,20 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 	*root_at(p, root) = root;
 }
 
+/* To 3.10 every event comes here: does it follow on the last one, as nearly all do? */
+PART int goes_on(struct il_private *p, uint64_t object, uint32_t kind)
+{
+	uint64_t caller;
+
+	if (kind != INLINE_EVAL_ENTRY && kind != INLINE_EVAL_EXIT)
+		return 0;
+	caller = AT(uint64_t, object + p->f_previous);
+	if (!caller || p->top != (kind == INLINE_EVAL_ENTRY ? caller : object))
+		return 0;
+	p->top = kind == INLINE_EVAL_ENTRY ? object : caller;
+	return 1;
+}
+
 /* What an event needs to be known is told before it. */
 PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 	       uint32_t kind)
@@ -471,7 +485,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 		p->turn = p->locked ? 0 : self;
 		p->top = 0;
 	}
-	if (room && p->roots) {
+	if (room && p->roots && !goes_on(p, object, kind)) {
 		tell(p, h, object, arg, kind);
 		room = make_room(p, h);
 	}
