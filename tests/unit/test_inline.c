@@ -578,12 +578,11 @@ static void test_switches__every_register(void **state)
 	}
 }
 
-/* A ring that is full in the middle of a stack: the event is lost, the stack told anew when there is room. */
-static void test_switches__no_room(void **state)
+/* A frame and its caller, on a stack that is not known. */
+static const struct il_header *begin_switches(void)
 {
 	const struct il_header *h;
 
-	(void)state;
 	use_version(FIRST_MINOR);
 	set64(t.caller, t.layout.f_code, address(t.code));
 	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
@@ -592,6 +591,15 @@ static void test_switches__no_room(void **state)
 	fresh();
 	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
 	inline_describe_roots(address(t.base), t.private);
+	return h;
+}
+
+/* A ring that is full in the middle of a stack: the event is lost, the stack told anew when there is room. */
+static void test_switches__no_room(void **state)
+{
+	const struct il_header *h = begin_switches();
+
+	(void)state;
 	t.private->head = t.private->limit - 16;
 	run(h, 1); /* it has room for the thread and a frame, and that has not */
 	assert_int_equal(t.shared->lost_mode, 1);
@@ -607,17 +615,9 @@ static void test_switches__no_room(void **state)
 /* A stack that would take too much of the ring is not told. */
 static void test_switches__too_deep(void **state)
 {
-	const struct il_header *h;
+	const struct il_header *h = begin_switches();
 
 	(void)state;
-	use_version(FIRST_MINOR);
-	set64(t.caller, t.layout.f_code, address(t.code));
-	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
-		      &(struct stub_how){ .switches = true });
-	t.instr[1] = 0;
-	fresh();
-	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
-	inline_describe_roots(address(t.base), t.private);
 	t.private->size = 4 * sizeof(struct il_more_rec) - 1;
 	run(h, 1);
 	expect_event(at(32), kind_of(1), 0); /* behind the thread */

@@ -200,15 +200,21 @@ int track_park(struct track *t, const struct track_stack *stack)
 	return err;
 }
 
-/* The running stack goes aside, for one of those that are parked, or an empty one. */
-static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stack *other)
+/* The running stack goes aside, for this one. */
+static void run_stack(struct cap_inline *c, struct track *t, struct track_stack stack)
 {
 	struct track_stack from = t->stack;
 
 	from.stale = t->read_now;
-	t->stack = other ? parked_take(&t->parked, other) : (struct track_stack){ 0 };
+	t->stack = stack;
 	c->failed = track_park(t, &from) ?: c->failed;
 	unknown_now(t, PYE_WALK_SWITCH);
+}
+
+/* It does for one of those that are parked, or an empty one. */
+static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stack *other)
+{
+	run_stack(c, t, other ? parked_take(&t->parked, other) : (struct track_stack){ 0 });
 }
 
 bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole)
@@ -573,10 +579,10 @@ void track_closed(struct cap_inline *c, uint64_t ts, uint64_t sp)
  * not what was read in the middle of one whose end was never seen. */
 static void take_told(struct cap_inline *c, struct track *t)
 {
-	struct track_stack told = t->told, from = t->stack, *known;
+	struct track_stack told = t->told, *known;
 	uint64_t root = told.frames[told.cnt - 1].frame;
 
-	if (track_is_rooted(&from, root))
+	if (track_is_rooted(&t->stack, root))
 		return;
 	known = parked_with(&t->parked, told.frames[0].frame);
 	if (!known || !track_is_rooted(known, root))
@@ -595,10 +601,7 @@ static void take_told(struct cap_inline *c, struct track *t)
 		told.frames[k] = f;
 	}
 	t->told = (struct track_stack){ 0 };
-	t->stack = told;
-	from.stale = t->read_now;
-	c->failed = track_park(t, &from) ?: c->failed;
-	unknown_now(t, PYE_WALK_SWITCH);
+	run_stack(c, t, told);
 }
 
 /* The stack with this frame on top goes on; it can have frames above that the target does not count. */

@@ -279,6 +279,12 @@ PART void put_frame(struct il_private *p, struct il_shared *h, uint64_t time, ui
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 }
 
+/* Behind what another thread can have to do with. */
+PART uint64_t time_behind(const struct il_private *p)
+{
+	return (p->lane_ring ? tsc_behind() : tsc()) << 16;
+}
+
 /* Another stack runs now. All of its frames, if pyebpf cannot know them: it stood still when the attach, or a loss, came. */
 PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 {
@@ -292,12 +298,11 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 		return;
 	if (*root_at(p, root) == root) {
 		if (make_room(p, h))
-			put_frame(p, h, (p->lane_ring ? tsc_behind() : tsc()) << 16, frame,
-				  IL_FRAME_KNOWN);
+			put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN);
 		return;
 	}
 	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
-		uint64_t time = (p->lane_ring ? tsc_behind() : tsc()) << 16, slot;
+		uint64_t time = time_behind(p), slot;
 
 		if (!make_room(p, h))
 			return;
@@ -365,7 +370,7 @@ PART uint64_t time_of(const struct il_private *p, uint64_t arg, uint32_t kind)
 {
 	int own = kind == INLINE_RETURN || (kind == INLINE_ENTRY && !(arg & p->resume_mask));
 
-	return (p->lane_ring && !own ? tsc_behind() : tsc()) << 16;
+	return own ? tsc() << 16 : time_behind(p);
 }
 
 PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, uint64_t arg,
