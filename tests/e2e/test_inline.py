@@ -82,6 +82,18 @@ def test_what_runs_before_a_frame_shows_itself(name, engine, tmp_path):
     assert {name: calls[name] for name in json.loads(out.read_text())} == json.loads(out.read_text())
 
 
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.11", "3.12"))
+def test_generators_under_a_profile_function(name, tmp_path):
+    """There are as many as there are hashes to tell them apart: 16 bits."""
+    prog, out = lib.PROGRAMS / "watched_generators.py", tmp_path / "out"
+    seen, _ = lib.run_program(name, prog, tmp_path, out, options=[*INLINE, "--on-full", "wait"])
+    own = [i for i, e in enumerate(seen.whole().events) if e.get("file") == str(prog)]
+    assert not [e for e in seen.events[own[0]:own[-1]] if e["ev"] in ("gap", "open")]
+    begins = seen.count(prog, {"call", "resume", "throw"})
+    told = json.loads(out.read_text())
+    assert {name: begins[name] for name in told} == told
+
+
 @pytest.mark.parametrize("engine", ["inline", "auto"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_trace_function_makes_no_unwind_of_a_return(name, engine, tmp_path):

@@ -506,7 +506,7 @@ static void run_told(const struct il_header *h, uint32_t n)
 	t.instr[1] = 0;
 	fresh();
 	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
-	inline_describe_roots(address(t.base), t.private);
+	inline_describe_roots(&t.layout, address(t.base), t.private);
 	run(h, n);
 	head = expect_told(kind);
 	expect_event(at(head), kind, 0);
@@ -590,8 +590,52 @@ static const struct il_header *begin_switches(void)
 	t.instr[1] = 0;
 	fresh();
 	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
-	inline_describe_roots(address(t.base), t.private);
+	inline_describe_roots(&t.layout, address(t.base), t.private);
 	return h;
+}
+
+/* One event; where it is in the ring behind what is told before it, which is that this frame goes on, or nothing. */
+static void run_after(const struct il_header *h, const uint8_t *known)
+{
+	uint64_t head = t.shared->head;
+
+	run(h, 0);
+	if (known) {
+		const struct il_more_rec *r = at(head);
+
+		assert_int_equal(r->head.what, address(known) | IL_MORE | (uint64_t)IL_FRAME << 48);
+		assert_int_equal(r->w2, IL_FRAME_KNOWN);
+		head += 32;
+	}
+	expect_event(at(head), INLINE_ENTRY, 0);
+	assert_int_equal(t.shared->head, head + size_of(INLINE_ENTRY));
+	assert_int_equal(t.private->top, address(t.frame));
+}
+
+/* 3.11: what has shown no event calls. It is told, once; then it begins, or what is below it goes on. */
+static void test_switches__a_caller_that_is_unseen(void **state)
+{
+	static uint8_t below[256];
+	const struct il_header *h = begin_switches();
+
+	(void)state;
+	t.private->tells_unseen = 1;
+	run(h, 0);
+	set64(t.caller, t.layout.f_previous, address(below));
+	t.private->top = address(below);
+	run_after(h, t.caller);
+	t.private->top = address(t.caller);
+	run_after(h, NULL);
+	t.private->top = address(below);
+	run_after(h, t.caller);
+	set64(t.caller, t.layout.f_previous, 0);
+
+	t.private->unseen = t.private->top = address(t.frame);
+	t.private->below = address(t.caller);
+	run_after(h, NULL);
+	t.private->unseen = t.private->top = address(below);
+	run_after(h, NULL);
+	set64(t.caller, t.layout.f_code, 0);
 }
 
 /* A ring that is full in the middle of a stack: the event is lost, the stack told anew when there is room. */
@@ -1325,6 +1369,7 @@ int main(void)
 		cmocka_unit_test(test_stubs__what_is_left_out),
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
 		cmocka_unit_test(test_switches__every_register),
+		cmocka_unit_test(test_switches__a_caller_that_is_unseen),
 		cmocka_unit_test(test_switches__no_room),
 		cmocka_unit_test(test_switches__too_deep),
 		cmocka_unit_test(test_opcodes__every_register),

@@ -403,6 +403,37 @@ static void test_ring__a_generator_with_the_hash_of_a_caller(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* 3.11: the target says by its whole address which frame calls that has not shown itself: it is none that has the same hash, and
+ * a generator that goes on only if it is that one. */
+static void test_ring__a_caller_that_is_unseen(void **state)
+{
+	const uint64_t twin = STRANGER + (1ull << 35), leaf = OUTER + 0x200;
+	const uint64_t want[] = { 0, OUTER, STRANGER, OUTER, OUTER, STRANGER };
+	uint64_t at;
+
+	(void)state;
+	begin(11);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, STRANGER, OUTER);
+	at = put_more(at, IL_FRAME, twin, IL_FRAME_KNOWN, 0);
+	at = put_record(at, IL_CALL, leaf, twin);
+	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_record(at, IL_YIELD, STRANGER, 0);
+	at = put_more(at, IL_FRAME, twin, IL_FRAME_KNOWN, 0);
+	at = put_record(at, IL_CALL, leaf, twin);
+	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_KNOWN, 0);
+	at = put_record(at, IL_CALL, leaf, STRANGER);
+	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_record(at, IL_RETURN, STRANGER, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	expect_callers(want, 6);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* The target tells a stack that was never seen; what it tells of one that is known is not better. */
 static void test_ring__a_stack_that_is_told(void **state)
 {
@@ -709,6 +740,7 @@ int main(void)
 		cmocka_unit_test(test_ring__an_end_before_the_first_event),
 		cmocka_unit_test(test_ring__stacks_with_one_hash),
 		cmocka_unit_test(test_ring__more_stacks_than_can_be),
+		cmocka_unit_test(test_ring__a_caller_that_is_unseen),
 		cmocka_unit_test(test_ring__a_stack_that_is_told),
 		cmocka_unit_test(test_ring__a_known_stack_goes_on),
 		cmocka_unit_test(test_ring__a_told_stack_that_was_read),

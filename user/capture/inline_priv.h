@@ -36,6 +36,7 @@ struct track {
 	uint32_t reason; /* enum pye_walk_reason */
 	uint32_t read_at; /* the last stop at which its stack was read, counted from 1 */
 	uint64_t last_ns;
+	uint64_t unseen; /* 3.11: what calls next, and is on no stack: it has not shown itself; 0: the target has not told one */
 	struct track_stack stack;
 	struct parked parked; /* of greenlets that do not run */
 	struct track_stack told; /* of the target, innermost first, as far as it has come */

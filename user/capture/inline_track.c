@@ -6,7 +6,7 @@
  *   the same frame again          RESUME ran twice (monitoring was switched on or off): no event
  *   a shim right below the frame  `__init__` through the specialized call (3.13 on): all right
  *   a generator that is suspended something is thrown into what it delegates to: it shows no call
- *   a frame above the top one     3.11: a finalizer or a trace function runs before its RESUME
+ *   a frame above the top one     3.11: a finalizer or a trace function runs before its RESUME; the target has told which
  *   the top of another stack      a greenlet switch; nothing below: a new greenlet
  *   the top of another thread's   to 3.12 what runs in an interpreter carries the thread of who made that
  *   anything else                 another stack, of which only this frame is known
@@ -100,6 +100,7 @@ static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
 		ts = t->last_ns; /* the clock was adjusted */
 	t->last_ns = ts;
 	t->read_now = t->resynced = false;
+	t->unseen = 0;
 	if (!t->announced)
 		announce(c, t, ts);
 	if (t->need_walk)
@@ -417,23 +418,16 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 	       go_down_to(c, t, frame, true);
 }
 
-void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
-{
-	find_caller(c, c->now, frame, bits);
-	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
-	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
-}
-
 /*
  * 3.11: the function of sys.settrace() is called before the RESUME. And when what a generator delegates to ends a
  * throw by StopIteration, the generator goes on with that value behind the RESUME; what it does next shows it. What
  * is thrown into the generator itself shows at once.
  */
-static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
+static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 {
-	struct suspended *f = &c->suspended[bits];
+	struct suspended *f = &c->suspended[IL_FRAME_HASH(frame)];
 
-	if (c->e->in->layout.minor != 11 || !f->frame)
+	if (c->e->in->layout.minor != 11 || !frame || f->frame != frame)
 		return false;
 	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME,
 	      IL_FRAME_HASH(track_top(&c->now->stack)));
@@ -442,18 +436,23 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint32_t bits)
 }
 
 /* 3.11: a generator that yields calls its trace function then; that is its thread's next event. */
-static bool is_told_of_yield(const struct cap_inline *c, uint32_t bits)
+static bool is_told_of_yield(const struct cap_inline *c, uint64_t frame)
 {
-	const struct suspended *f = &c->suspended[bits];
-
-	return f->frame && f->seq == c->now->seq;
+	return c->suspended[IL_FRAME_HASH(frame)].seq == c->now->seq;
 }
 
-/* Is its caller on top of a parked stack? A suspended generator can have the same hash; what that calls would lie on the
- * running stack. */
-static bool is_on_another(const struct track *t, uint64_t frame, uint32_t bits)
+/* 3.11: has what calls not shown itself? */
+static bool is_unseen(const struct track *t, uint32_t bits)
 {
-	return parked_caller(&t->parked, bits, frame) && !track_is_on(&t->stack, frame);
+	return t->unseen && IL_FRAME_HASH(t->unseen) == bits;
+}
+
+void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
+{
+	if (!is_unseen(c->now, bits))
+		find_caller(c, c->now, frame, bits);
+	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
 }
 
 /* An entry of the frame on top: is it a new one? Else RESUME ran twice. */
@@ -479,10 +478,10 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		return;
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[IL_FRAME_HASH(frame)].frame = 0;
-	if (!is_caller(c, t, frame, bits) &&
-	    (is_told_of_yield(c, bits) || is_on_another(t, frame, bits) ||
-	     !runs_unseen(c, ts, bits)))
+	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits);
+	else if (!is_told_of_yield(c, t->unseen))
+		runs_unseen(c, ts, t->unseen);
 	enter(c, t, ts, frame, code, sub, bits);
 }
 
@@ -515,7 +514,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 		t->stack.frames[t->stack.cnt - 1].shim = 0;
 		return;
 	}
-	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, IL_FRAME_HASH(frame))) {
+	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, frame)) {
 		if (t->stack.cnt || !t->stack.cut)
 			lose_end(c, t); /* else it is one of those below, which are not known */
 		return;
@@ -609,11 +608,13 @@ static void go_on(struct cap_inline *c, struct track *t, uint64_t frame)
 {
 	struct track_stack *other = parked_with(&t->parked, frame);
 
-	for (uint32_t i = t->stack.cnt; other && i-- > 0 && t->stack.cnt - i <= NEAR;)
+	for (uint32_t i = t->stack.cnt; i-- > 0 && t->stack.cnt - i <= NEAR;)
 		if (t->stack.frames[i].frame == frame)
 			return;
 	if (other)
 		swap_stacks(c, t, other);
+	else if (c->e->in->layout.minor == 11)
+		t->unseen = frame;
 }
 
 void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t flags)

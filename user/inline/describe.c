@@ -65,9 +65,10 @@ void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring, s
 	p->lane_ring = lane_ring;
 }
 
-void inline_describe_roots(uint64_t base, struct il_private *p)
+void inline_describe_roots(const struct pye_pylayout *l, uint64_t base, struct il_private *p)
 {
 	p->roots = base + IL_ROOTS;
+	p->tells_unseen = l->minor == 11;
 }
 
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)

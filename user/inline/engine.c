@@ -212,8 +212,9 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	if (err)
 		return err;
 	*empty = inline_empty_string(&maps);
-	/* to 3.10 frames lie anywhere: the hash of a caller says too little of its stack, and every event takes the slow path */
-	e->switches = !e->counted && e->in->layout.minor <= 10;
+	/* to 3.10 frames lie anywhere: the hash of a caller says too little of its stack, and every event takes the slow path. In 3.11
+	 * a trace function's caller can be a generator that has not shown itself. */
+	e->switches = !e->counted && e->in->layout.minor <= 11;
 	for (size_t i = 0; i < maps.cnt; i++) {
 		const struct mapping *m = &maps.items[i];
 		uint64_t want = e->region_bytes + 0x200000, at;
@@ -555,7 +556,7 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 	if (e->lane_ring)
 		inline_describe_lanes(e->base, e->ring_bytes, e->lane_ring, &private);
 	if (e->switches)
-		inline_describe_roots(e->base, &private);
+		inline_describe_roots(l, e->base, &private);
 	if (e->counted)
 		inline_describe_tables(e->base, e->timed, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;

@@ -161,7 +161,7 @@ void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring,
 			   struct il_private *p);
 
 /* inline_describe_roots - the same where stacks are exchanged under the interpreter, and those that pyebpf cannot know are told. */
-void inline_describe_roots(uint64_t base, struct il_private *p);
+void inline_describe_roots(const struct pye_pylayout *l, uint64_t base, struct il_private *p);
 
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);

@@ -99,7 +99,8 @@ enum il_more {
 #define IL_FRAME_FIRST (1ull << 33)
 #define IL_FRAME_LAST  (1ull << 34)
 #define IL_FRAME_KNOWN \
-	(1ull << 35) /* its stack is known, and goes on; no code, and no frames follow */
+	(1ull          \
+	 << 35) /* its stack is known, or runs already, and goes on; no code, and no frames follow */
 
 /* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
 #define IL_OPCODE_SHIFT	       40
@@ -166,7 +167,8 @@ struct il_private {
 	uint32_t ts_exception, f_state;
 	uint32_t state_is_byte; /* f_state, not f_stacktop */
 	uint32_t ts_frame, cframe_frame; /* >= 3.11; the latter PYE_NO_FIELD from 3.13 on */
-	uint32_t f_locals, f_stackpointer, pad3;
+	uint32_t f_locals, f_stackpointer;
+	uint32_t tells_unseen; /* 3.11, where `roots` is: a frame that shows no event, but calls */
 	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
 	uint64_t locked, lock, room;
 	/* --count */
@@ -187,6 +189,7 @@ struct il_private {
 	uint64_t owner; /* tid of whose lane it is, or of who wrote last; 0: nobody's yet */
 	/* where stacks are exchanged under the interpreter: outermost frames of those that pyebpf knows, by IL_ROOT(); else 0 */
 	uint64_t roots;
+	uint64_t unseen, below; /* the last such frame; the one below it that events are of */
 	uint64_t wipe; /* in a lane: its cache is to be emptied, when there is room again */
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };

@@ -243,11 +243,19 @@ PART uint64_t shown_frame(const struct il_private *p, uint64_t frame)
 	return frame;
 }
 
+/* The innermost frame that has shown itself, after the last event. */
+PART uint64_t top_seen(const struct il_private *p)
+{
+	return p->top == p->unseen ? p->below : p->top;
+}
+
 /* Is it the stack of the last event? Between the two there can be frames that show no event. */
 PART int is_on_last(const struct il_private *p, uint64_t frame)
 {
+	uint64_t seen = top_seen(p);
+
 	for (int i = 0; frame && i < NEAR; i++) {
-		if (frame == p->top)
+		if (frame == p->top || frame == seen)
 			return 1;
 		frame = caller_frame(p, frame);
 	}
@@ -285,13 +293,28 @@ PART uint64_t time_behind(const struct il_private *p)
 	return (p->lane_ring ? tsc_behind() : tsc()) << 16;
 }
 
+/* 3.11: the collector and trace functions can be called where a frame has not shown itself yet, or has ended. It is no event's,
+ * and behind them the one below goes on. */
+PART void tell_unseen(struct il_private *p, struct il_shared *h, uint64_t frame)
+{
+	uint64_t seen = top_seen(p);
+
+	if (!p->tells_unseen || frame == p->top || frame == seen || !make_room(p, h))
+		return;
+	put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN);
+	p->unseen = frame;
+	p->below = seen;
+}
+
 /* Another stack runs now. All of its frames, if pyebpf cannot know them: it stood still when the attach, or a loss, came. */
 PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 {
 	uint64_t flags = IL_FRAME_FIRST, root;
 
-	if (is_on_last(p, frame))
+	if (is_on_last(p, frame)) {
+		tell_unseen(p, h, frame);
 		return;
+	}
 	frame = shown_frame(p, frame);
 	root = root_of(p, frame);
 	if (!root)
@@ -356,7 +379,9 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 	default:
 		return;
 	}
-	if (at)
+	if (at && object == p->top && object == p->unseen)
+		; /* it shows itself now */
+	else if (at)
 		tell_stack(p, h, at);
 	else
 		*root_at(p, object) = object; /* a new one: all of it is seen */
