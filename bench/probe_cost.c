@@ -343,7 +343,7 @@ static void report(struct bench *b, const char *version)
 
 static int set_up(struct bench *b, char **argv, const char *engine)
 {
-	struct cap_bpf_opts opts = { .families = CAP_ALL };
+	struct cap_bpf_opts opts = { .families = BPF_ALL };
 	struct err e = { 0 };
 	uint32_t pix;
 	int err = start_target(&b->target, argv);

@@ -160,8 +160,7 @@ int main(int argc, char **argv)
 {
 	struct bpf_load_opts opts = {
 		.ring_bytes = 4 << 20,
-		.eval = true,
-		.usdt = true,
+		.families = BPF_ALL,
 		.launch = true,
 		.select = true,
 		.filter = { .by = UINT32_MAX,

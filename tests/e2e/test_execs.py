@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that was named by its pid and executes one program after the other."""
+import json
 import re
 import time
 
@@ -9,6 +10,7 @@ import lib
 
 pytestmark = lib.needs_root
 EXECS = lib.PROGRAMS / "execs.py"
+COUNTED = lib.PROGRAMS / "counted.py"
 TIMES = 40
 
 
@@ -77,3 +79,38 @@ def test_one_that_lives_too_short_to_be_looked_at(options, tmp_path):
     told = re.search(r"(\d+) programs that traced processes executed", said)
     assert TIMES / 2 < owns(seen), "what ran at the attach has its probes all the time"
     assert TIMES + 1 - owns(seen) <= (int(told[1]) if told else 0) + late(seen)
+
+
+# --- programs of the kernel, which are loaded when the first process is there that needs them ---
+
+SOME = {"probe_eval_entr", "probe_eval_exit", "probe_usdt_entr", "probe_usdt_retu", "probe_leave", "probe_gen_close"}
+
+
+def loaded(tracer):
+    """Names of the programs that it holds: 15 letters of them."""
+    mine = {number for kind, number in lib.kernel_objects(tracer.pid) if kind == "prog"}
+    done = lib.sh(["bpftool", "-j", "prog", "list"])
+    return {row.get("name", "")[:15] for row in json.loads(done.stdout) if row["id"] in mine}
+
+
+@pytest.mark.parametrize("family, wanted", [("3.8", {"probe_eval_entr", "probe_eval_exit"}), ("3.12", {"probe_leave"}),
+                                            ("3.14", {"probe_leave", "probe_gen_close"})])
+@pytest.mark.parametrize("attached", [False, True])
+def test_what_is_loaded_is_what_the_version_needs(family, wanted, attached, tmp_path):
+    python = lib.command(lib.pick(family)[0]) + ["-c", "print(flush=True); input()"]
+    options = [lib.BINARY, "trace", "--engine", "uprobe", "-q", "-o", tmp_path / "t.pyebpf"]
+    with lib.started(python, stdin=-1) as target:
+        target.stdout.readline()
+        with lib.started(options + (["-p", target.pid] if attached else ["--"] + python), stdin=-1, stderr=-1) as tracer:
+            lib.until(lambda: lib.probes(tracer.pid) and lib.waits_for_events(tracer.pid), "the probes")
+            assert attached or tracer.stdout.readline() == b"\n"
+            assert loaded(tracer) & SOME == wanted and {"probe_resume", "probe_clear"} <= loaded(tracer)
+
+
+def test_a_command_that_runs_every_version(tmp_path):
+    """None of them starts before its programs are there."""
+    out = [tmp_path / name for name in lib.families()]
+    script = " && ".join(lib.shell_words(lib.command(name) + ["-S", COUNTED, tmp_path / name, "add", 100]) for name in lib.families())
+    seen, done = lib.traced(["sh", "-c", script], tmp_path, "-s")
+    counts = seen.whole().count(COUNTED, "call")
+    assert all(file.exists() for file in out) and counts["count_add"] == 100 * len(out), lib.text(done.stderr)

@@ -108,7 +108,7 @@ static int attach_multi(const struct bpf_loaded *bpf, const struct interp *in, u
 			cookies[opts.cnt++] = cookie_of(&plan->sites[k], sub, a->file);
 			done[k] = true;
 		}
-		err = prog ? keep(a, uprobe_multi_link(bpf_program__fd(prog), &opts)) : -EINVAL;
+		err = prog ? keep(a, uprobe_multi_link(bpf_probe_fd(bpf, prog), &opts)) : -EINVAL;
 		if (err)
 			return err;
 	}
@@ -136,7 +136,7 @@ static int attach_classic(const struct bpf_loaded *bpf, const struct interp *in,
 						 .offset = site->offset,
 						 .semaphore = site->semaphore,
 						 .cookie = cookie_of(site, sub, a->file) };
-		err = keep(a, feature_classic_link(bpf_program__fd(prog), &probe));
+		err = keep(a, feature_classic_link(bpf_probe_fd(bpf, prog), &probe));
 		if (err)
 			return err;
 	}

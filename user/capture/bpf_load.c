@@ -3,6 +3,7 @@
 #include "capture/bpf_load.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -79,6 +80,48 @@ static void configure_filter(struct trace_bpf *skel, const struct bpf_filter *fi
 	bpf_program__set_autoload(skel->progs.on_rename, filter->by & PYE_FILTER_THREAD);
 }
 
+#define OF(name) offsetof(struct trace_bpf, progs.name)
+static const struct {
+	uint32_t family;
+	size_t at;
+} optional[] = {
+	{ BPF_EVAL, OF(probe_eval_entry) },  { BPF_EVAL, OF(probe_eval_exit) },
+	{ BPF_USDT, OF(probe_usdt_entry) },  { BPF_USDT, OF(probe_usdt_return) },
+	{ BPF_LEAVE, OF(probe_leave) },	     { BPF_CLOSE, OF(probe_gen_close) },
+	{ BPF_CLOSE, OF(probe_gen_closed) },
+};
+#undef OF
+#define OPTIONAL (sizeof(optional) / sizeof(optional[0]))
+_Static_assert(OPTIONAL == sizeof(((struct bpf_loaded *)0)->more) / sizeof(int),
+	       "a descriptor for each");
+
+static struct bpf_program *optional_of(struct trace_bpf *skel, size_t i)
+{
+	return *(struct bpf_program **)((char *)skel + optional[i].at);
+}
+
+static void choose_families(struct trace_bpf *skel, uint32_t families)
+{
+	for (size_t i = 0; i < OPTIONAL; i++)
+		bpf_program__set_autoload(optional_of(skel, i), families & optional[i].family);
+}
+
+/* How the kernel is to run the probes. */
+static void choose_way(struct trace_bpf *skel, const struct bpf_loaded *b)
+{
+	struct bpf_program *prog;
+
+	bpf_object__for_each_program(prog, skel->obj)
+	{
+		if (strcmp(bpf_program__section_name(prog), "uprobe") != 0)
+			continue;
+		if (b->multi)
+			bpf_program__set_expected_attach_type(prog, FEATURE_UPROBE_MULTI);
+		if (b->sleepable)
+			bpf_program__set_flags(prog, BPF_F_SLEEPABLE);
+	}
+}
+
 static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 		      struct bpf_loaded *b)
 {
@@ -101,10 +144,7 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 	bpf_program__set_autoload(skel->progs.list_chosen, opts->select);
 	bpf_program__set_autoload(skel->progs.hold_exec, opts->launch);
 	bpf_program__set_autoload(skel->progs.hold_map, opts->launch);
-	bpf_program__set_autoload(skel->progs.probe_eval_entry, opts->eval);
-	bpf_program__set_autoload(skel->progs.probe_eval_exit, opts->eval);
-	bpf_program__set_autoload(skel->progs.probe_usdt_entry, opts->usdt);
-	bpf_program__set_autoload(skel->progs.probe_usdt_return, opts->usdt);
+	choose_families(skel, b->families);
 	bpf_program__set_autoload(skel->progs.on_clock, !probes);
 	bpf_program__set_autoload(skel->progs.on_switch, opts->off_cpu);
 	bpf_program__set_autoload(skel->progs.list_waiting, opts->off_cpu);
@@ -124,11 +164,8 @@ static void configure(struct trace_bpf *skel, const struct bpf_load_opts *opts,
 		bpf_program__set_autoload(
 			prog, bpf_program__autoload(prog) &&
 				      probes == (prog != skel->progs.sample_code_dealloc));
-		if (b->multi)
-			bpf_program__set_expected_attach_type(prog, FEATURE_UPROBE_MULTI);
-		if (b->sleepable)
-			bpf_program__set_flags(prog, BPF_F_SLEEPABLE);
 	}
+	choose_way(skel, b);
 }
 
 static uint32_t ring_count(void)
@@ -213,6 +250,8 @@ static int try_load(struct bpf_loaded *b, const struct bpf_load_opts *opts)
 	LIBBPF_OPTS(libbpf_prog_handler_opts, handler, .prog_prepare_load_fn = never_sleep);
 	int err, id = -1;
 
+	/* libbpf before 1.3 cannot take in a handler twice: nothing can be loaded later */
+	b->families = b->sleepable ? opts->families : BPF_ALL;
 	if (!b->sleepable)
 		id = libbpf_register_prog_handler("uprobe", BPF_PROG_TYPE_KPROBE, 0, &handler);
 	b->skel = trace_bpf__open();
@@ -323,8 +362,80 @@ int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct er
 	return 0;
 }
 
+/* Those of the first skeleton, all of them: they have the same order. */
+static int share_maps(struct trace_bpf *more, const struct trace_bpf *first)
+{
+	const struct bpf_map *map = NULL;
+	struct bpf_map *own;
+	int err = 0;
+
+	bpf_object__for_each_map(own, more->obj)
+	{
+		map = bpf_object__next_map(first->obj, map);
+		err = err ? err : bpf_map__reuse_fd(own, bpf_map__fd(map));
+	}
+	return err;
+}
+
+/* Only the programs are kept. */
+static int keep_programs(struct bpf_loaded *b, struct trace_bpf *more)
+{
+	for (size_t i = 0; i < OPTIONAL; i++) {
+		int fd = bpf_program__fd(optional_of(more, i));
+
+		if (fd < 0)
+			continue;
+		b->more[i] = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		if (b->more[i] < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+static int load_families(struct bpf_loaded *b, uint32_t families)
+{
+	struct trace_bpf *more = trace_bpf__open();
+	struct bpf_program *prog;
+	int err;
+
+	if (!more)
+		return -errno;
+	/* part of the programs for the verifier; the kernel's copy is frozen */
+	memcpy(more->rodata, b->skel->rodata, sizeof(*more->rodata));
+	bpf_object__for_each_program(prog, more->obj) bpf_program__set_autoload(prog, false);
+	choose_families(more, families);
+	choose_way(more, b);
+	err = share_maps(more, b->skel);
+	err = err ? err : trace_bpf__load(more);
+	err = err ? err : keep_programs(b, more);
+	trace_bpf__destroy(more);
+	return err;
+}
+
+int bpf_load_more(struct bpf_loaded *b, uint32_t families, struct err *e)
+{
+	uint32_t missing = families & ~b->families;
+	int err = missing ? load_families(b, missing) : 0;
+
+	if (err)
+		return bpf_refused(e, err, CAPS_BPF, "the kernel refused the BPF programs");
+	b->families |= missing;
+	return 0;
+}
+
+int bpf_probe_fd(const struct bpf_loaded *b, const struct bpf_program *prog)
+{
+	for (size_t i = 0; i < OPTIONAL; i++)
+		if (b->more[i] > 0 && optional_of(b->skel, i) == prog)
+			return b->more[i];
+	return bpf_program__fd(prog);
+}
+
 void bpf_unload(struct bpf_loaded *b)
 {
+	for (size_t i = 0; i < OPTIONAL; i++)
+		if (b->more[i] > 0)
+			close(b->more[i]);
 	for (size_t i = 0; i < PYE_RINGS_MAX; i++)
 		if (b->ring_fds[i] > 0)
 			close(b->ring_fds[i]);

@@ -12,7 +12,15 @@
 
 #include "base/err.h"
 
+struct bpf_program;
 struct trace_bpf; /* the generated skeleton */
+
+/* Programs that only some versions of Python need. Each keeps the verifier busy for 30 to 60 ms. */
+#define BPF_EVAL  1u /* to 3.10 */
+#define BPF_USDT  2u
+#define BPF_LEAVE 4u /* from 3.11 on */
+#define BPF_CLOSE 8u /* from 3.14 on */
+#define BPF_ALL	  15u
 
 /* What is not recorded; all zero: everything is. */
 struct bpf_filter {
@@ -28,7 +36,7 @@ struct bpf_load_opts {
 	bool launch; /* load the programs that hold our own children */
 	bool select; /* load what takes processes in by their first call */
 	bool locate; /* and what finds out which known file a process has executed */
-	bool eval, usdt; /* load the probes of 3.10 and before; those of USDT */
+	uint32_t families; /* BPF_* of the probes that are loaded at once */
 	uint64_t sample_ns; /* load the programs that sample, not the probes; 0 = the probes */
 	bool budget; /* samples: cap_bpf__budget() will be used */
 	bool hits; /* probes: count how often each process runs into them */
@@ -42,6 +50,8 @@ struct bpf_load_opts {
 
 struct bpf_loaded {
 	struct trace_bpf *skel;
+	uint32_t families; /* BPF_* of what is loaded */
+	int more[7]; /* descriptors of the programs of bpf_load_more(), which use the same maps; or 0 */
 	bool multi; /* uprobe_multi links */
 	bool per_process; /* and their filter by process works for every thread of it */
 	bool sleepable; /* the probes may fault pages in */
@@ -59,6 +69,18 @@ struct bpf_loaded {
  * missing, -ENOMEM.
  */
 int bpf_load(struct bpf_loaded *out, const struct bpf_load_opts *opts, struct err *e);
+
+/**
+ * bpf_load_more - load those of these families that are not there yet
+ * @families: BPF_*
+ *
+ * Takes up to 0.3 s. Return: as bpf_load().
+ */
+int bpf_load_more(struct bpf_loaded *b, uint32_t families, struct err *e);
+
+/* bpf_probe_fd - of a program of the skeleton, whenever it was loaded; negative: it is not. */
+int bpf_probe_fd(const struct bpf_loaded *b, const struct bpf_program *prog);
+
 /* bpf_be_quiet - what libbpf says is for the log at debug level; bpf_load() does so too. */
 void bpf_be_quiet(void);
 

@@ -76,10 +76,15 @@ uint32_t cap_bpf_families(const struct probe_plan *plan)
 	for (uint32_t i = 0; i < plan->site_cnt; i++) {
 		enum probe_kind kind = plan->sites[i].kind;
 
-		if (kind == PROBE_EVAL_ENTRY || kind == PROBE_EVAL_EXIT)
-			mask |= CAP_EVAL;
+		if (kind == PROBE_EVAL_ENTRY || kind == PROBE_EVAL_EXIT ||
+		    kind == PROBE_EVAL_REFUSED)
+			mask |= BPF_EVAL;
 		if (kind == PROBE_USDT_ENTRY || kind == PROBE_USDT_RETURN)
-			mask |= CAP_USDT;
+			mask |= BPF_USDT;
+		if (kind == PROBE_RETURN || kind == PROBE_UNWIND || kind == PROBE_YIELD)
+			mask |= BPF_LEAVE;
+		if (kind == PROBE_GEN_CLOSE || kind == PROBE_GEN_CLOSED)
+			mask |= BPF_CLOSE;
 	}
 	return mask;
 }
@@ -98,8 +103,7 @@ int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct e
 		.locate = !opts->select && !opts->sample_ns && finds_vma(),
 		.force_classic = opts->force_classic,
 		.table_max = opts->table_max,
-		.eval = opts->families & CAP_EVAL,
-		.usdt = opts->families & CAP_USDT,
+		.families = opts->families,
 		.sample_ns = opts->sample_ns,
 		.off_cpu = opts->off_cpu,
 		.gil_only = opts->gil_only,
@@ -408,6 +412,9 @@ int cap_place(struct cap_bpf *c, const struct interp *in, uint32_t filter, uint3
 	if (!more)
 		return -ENOMEM;
 	c->attached = more;
+	err = bpf_load_more(&c->bpf, cap_bpf_families(&in->plan), e);
+	if (err)
+		return err;
 	err = attach_plan(&c->bpf, in, filter, file, &more[c->attached_cnt], e);
 	if (!err)
 		c->attached_cnt++;
@@ -629,10 +636,11 @@ static uint64_t kernel_misses(const struct cap_bpf *c)
 	{
 		struct bpf_prog_info info = { 0 };
 		__u32 len = sizeof(info);
+		int fd = bpf_probe_fd(&c->bpf, prog);
 
-		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE || bpf_program__fd(prog) < 0)
+		if (bpf_program__type(prog) != BPF_PROG_TYPE_KPROBE || fd < 0)
 			continue;
-		if (!bpf_obj_get_info_by_fd(bpf_program__fd(prog), &info, &len))
+		if (!bpf_obj_get_info_by_fd(fd, &info, &len))
 			sum += info.recursion_misses;
 	}
 	return sum;

@@ -37,15 +37,11 @@ struct cap_bpf_opts {
 	bool gil_only; /* of these those that hold the interpreter's lock */
 	uint32_t native; /* with their native frames: PYE_TAKE_* of abi/sample.h */
 	bool budget; /* probes: cap_bpf__count_hits() will be used */
-	uint32_t families; /* of programs that will be used: cap_bpf_families(), or CAP_ALL */
+	uint32_t families; /* of programs that are there from the beginning: BPF_* of bpf_load.h. Others
+			    * are loaded when a process that needs them is attached to */
 };
 
-/* Besides the programs of 3.11 and later, which are always there. */
-#define CAP_EVAL 1u /* to 3.10 */
-#define CAP_USDT 2u
-#define CAP_ALL	 3u
-
-/* cap_bpf_families - what a plan needs. */
+/* cap_bpf_families - what a plan needs: BPF_* of bpf_load.h. */
 uint32_t cap_bpf_families(const struct probe_plan *plan);
 
 int cap_bpf__new(struct cap_bpf **out, const struct cap_bpf_opts *opts, struct err *e);

@@ -199,9 +199,9 @@ static void try_uprobes(struct checkup *c)
 /* All of the above may work and the verifier still not like what we have. */
 static void load_programs(struct checkup *c)
 {
-	struct bpf_load_opts opts = {
-		.ring_bytes = RING_BYTES, .launch = true, .eval = true, .usdt = true
-	};
+	struct bpf_load_opts opts = { .ring_bytes = RING_BYTES,
+				      .launch = true,
+				      .families = BPF_ALL };
 	struct bpf_loaded bpf;
 	struct check *check;
 	struct err e = { 0 };

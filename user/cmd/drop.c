@@ -18,7 +18,8 @@
 	(CAPS(CAP_SETUID) | CAPS(CAP_SETGID) | CAPS(CAP_CHOWN) | CAPS(CAP_FOWNER) | \
 	 CAPS(CAP_DAC_OVERRIDE) | CAPS(CAP_KILL))
 
-bool session_keeps_probes(const struct session *s)
+/* Can a process get probes later? */
+static bool keeps_probes(const struct session *s)
 {
 	return !geteuid() || s->opts.command || s->opts.subprocesses || s->selection ||
 	       s->opts.limits.overhead_pct || s->opts.native;
@@ -31,7 +32,7 @@ static uint64_t still_needed(const struct session *s)
 
 	if (!geteuid())
 		return CAPS_ROOT | more;
-	return session_keeps_probes(s) ? more : 0;
+	return keeps_probes(s) ? more : 0;
 }
 
 int session_drop(const struct session *s, struct err *e)

@@ -67,13 +67,14 @@ static int watch_signals(struct session *s)
 	return 0;
 }
 
-/* Fewer programs, less for the verifier to do. A command, a child, or what is executed can be of any version. */
+/* Fewer programs, less for the verifier to do. A command and its children are held while more are loaded;
+ * processes that are not named and children of one that runs are not, and can be of any version. */
 static uint32_t families(const struct session *s)
 {
 	uint32_t mask = 0;
 
-	if (session_keeps_probes(s))
-		return CAP_ALL;
+	if (s->selection || (s->opts.subprocesses && !s->opts.command))
+		return BPF_ALL;
 	for (size_t i = 0; i < s->target_cnt; i++)
 		mask |= cap_bpf_families(&s->targets[i]->in.plan);
 	return mask;

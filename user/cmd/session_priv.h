@@ -156,9 +156,6 @@ int targets_check_jit(struct session *s);
 bool targets_alive(struct session *s);
 void targets_free(struct session *s);
 
-/* session_keeps_probes - can a process get probes after session_drop()? */
-bool session_keeps_probes(const struct session *s);
-
 /* session_drop - give up what is not needed once the probes are in place; 0 or a negative errno. */
 int session_drop(const struct session *s, struct err *e);
 
