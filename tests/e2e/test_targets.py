@@ -614,8 +614,9 @@ def test_all_of_it_in_a_pid_namespace(name, form, tmp_path):
     flag, capture, out = tmp_path / "flag", tmp_path / "t.pyebpf", tmp_path / "out"
     py = lib.shell_words(lib.command(name))
     if form == "pid":
-        inner = "%s %s %s & pid=$!; sleep 1; %s trace -o %s -p $pid & tracer=$!; sleep 2; touch %s; wait $tracer; s=$?; wait $pid; echo $pid $s" % (
-            py, WAITS, flag, lib.BINARY, capture, flag)
+        attached = "for i in $(seq 600); do grep -qE '^(232|281) ' /proc/$tracer/syscall && break; sleep 0.1; done"  # lib.waits_for_events()
+        inner = "%s %s %s & pid=$!; sleep 1; %s trace -o %s -p $pid & tracer=$!; %s; touch %s; wait $tracer; s=$?; wait $pid; echo $pid $s" % (
+            py, WAITS, flag, lib.BINARY, capture, attached, flag)
     else:
         inner = "%s trace %s -o %s -- %s %s %s %s; echo 0 $?" % (
             lib.BINARY, "-s" if form == "children" else "", capture, py, CHILDREN, "fork" if form == "children" else "calls", out)
