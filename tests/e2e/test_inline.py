@@ -207,6 +207,37 @@ def test_attach(name, tmp_path):
     assert trace_attach.check([e for e in lib.Trace(capture).whole().events if e.get("file") == trace_attach.PROG])
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_generators_that_were_suspended_at_the_attach(name, tmp_path):
+    """What is thrown into them runs on the stack of who throws it: each outer one is linked there, and has shown no event."""
+    capture, prog = tmp_path / "t.pyebpf", tmp_path / "suspended.py"
+    prog.write_text("class Thing:\n"
+                    "    def __iter__(self): return self\n"
+                    "    def __next__(self): return 1\n"
+                    "    def throw(self, *_): leaf(); raise KeyError\n"
+                    "def leaf(): pass\n"
+                    "def delegates(n, to): yield from (delegates(n - 1, to) if n else to)\n"
+                    "def throw(g):\n"
+                    "    try: g.throw(KeyError)\n"
+                    "    except KeyError: leaf()\n"
+                    "suspended = [delegates(5, to) for to in (Thing(), iter([1]), Thing())]\n"
+                    "for g in suspended: next(g)\n"
+                    "print(flush=True)\n"
+                    "input()\n"
+                    "for g in suspended: throw(g)\n")
+    with lib.started(own(name, tmp_path) + [prog], stdin=-1) as target:
+        assert target.stdout.readline() == b"\n"
+        with lib.started([lib.BINARY, "trace", "-o", capture, *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.communicate(b"\n", timeout=60)
+            lib.finish(tracer)
+    seen = lib.Trace(capture).whole()
+    assert not [e for e in seen.gaps if e["reason"] == "switch"]
+    depths = collections.Counter((e["name"], e["depth"]) for e in seen.of(prog) if e["ev"] == "call")
+    assert depths == {("throw", 1): 3, ("throw", 2): 2, ("leaf", 2): 3, ("leaf", 3): 2}
+    assert seen.count(prog, "throw")["delegates"] == seen.count(prog, "unwind")["delegates"] == 3 * 6
+
+
 # --- in and out ---
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -388,8 +388,23 @@ static bool is_caller(const struct cap_inline *c, const struct track *t, uint64_
 	return !other || !track_is_behind(frame, track_top(other));
 }
 
+/*
+ * Is a caller that nobody knows one that was suspended at the attach, or in a loss? It is linked to the caller while something
+ * is thrown into what it delegates to: a generator, or what lies behind the stack. Else it is of another stack: that is told,
+ * or there are some.
+ */
+static bool may_be_suspended(const struct cap_inline *c, const struct track *t, uint64_t frame,
+			     bool thrown)
+{
+	if (!t->stack.cnt)
+		return false;
+	return c->e->switches ||
+	       (!t->parked.cnt && (thrown || track_is_behind(frame, track_top(&t->stack))));
+}
+
 /* Make the stack that of a frame whose caller has this hash. */
-static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits)
+static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits,
+			bool thrown)
 {
 	struct track_stack *s = &t->stack;
 
@@ -405,7 +420,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(c, t, bits, false))
 		return;
-	if (is_above(c, s, frame, bits))
+	if (is_above(c, s, frame, bits) || (bits && may_be_suspended(c, t, frame, thrown)))
 		return;
 	swap_stacks(c, t, NULL);
 	t->stack.cut = bits != 0;
@@ -450,7 +465,7 @@ static bool is_unseen(const struct track *t, uint32_t bits)
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
 	if (!is_unseen(c->now, bits))
-		find_caller(c, c->now, frame, bits);
+		find_caller(c, c->now, frame, bits, true);
 	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
 }
@@ -479,7 +494,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	if (sub == PYE_ENTRY_RESUME)
 		c->suspended[IL_FRAME_HASH(frame)].frame = 0;
 	if (!is_unseen(t, bits))
-		find_caller(c, t, frame, bits);
+		find_caller(c, t, frame, bits, false);
 	else if (!is_told_of_yield(c, t->unseen))
 		runs_unseen(c, ts, t->unseen);
 	enter(c, t, ts, frame, code, sub, bits);
