@@ -135,13 +135,8 @@ def test_those_that_stand_still_in_a_loss(name, tmp_path):
     assert not wrong, (len(wrong), wrong[:3])
 
 
-@pytest.mark.parametrize("engine", ["auto", "inline"])
-@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
-def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
-    """Greenlets' frames lie at the same places of their chunks of memory, and those of an `__init__` look like others."""
-    count = 100
-    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
-    seen, _ = lib.run_program(name, "own_greenlets.py", tmp_path, count, options=("--engine", engine), env=env)
+def check_own(seen, count):
+    """Whoever called it in own_greenlets.py."""
     assert seen.lost == 0 and seen.meta["generated"] == seen.meta["written"]
     got, wrong = 0, []
     for e, caller in callers(seen):
@@ -153,3 +148,23 @@ def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
         if caller not in want:
             wrong.append((e["name"], caller))
     assert got == 2 * 3 * 20 * count and not wrong, (got, len(wrong), wrong[:5])
+
+
+@pytest.mark.parametrize("engine", ["auto", "inline"])
+@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
+def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
+    """Greenlets' frames lie at the same places of their chunks of memory, and those of an `__init__` look like others."""
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    seen, _ = lib.run_program(name, "own_greenlets.py", tmp_path, 100, options=("--engine", engine), env=env)
+    check_own(seen, 100)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.11", "3.12"))
+def test_greenlets_under_a_profile_function(name, tmp_path):
+    """In 3.11 that is called before a greenlet's first frame has shown itself, on its stack and not on the last one's."""
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    seen, _ = lib.run_program(name, "own_greenlets.py", tmp_path, 50, "told", options=("--engine", "inline"), env=env)
+    check_own(seen, 50)
+    assert not [g for g in seen.gaps if g["reason"] == "lost"]
+    calls = [e["name"] for e in seen.events if e["ev"] == "call" and e["name"].startswith("root_")]
+    assert sorted(calls) == sorted("root_%d" % n for n in range(50))

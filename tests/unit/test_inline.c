@@ -594,48 +594,57 @@ static const struct il_header *begin_switches(void)
 	return h;
 }
 
-/* One event; where it is in the ring behind what is told before it, which is that this frame goes on, or nothing. */
-static void run_after(const struct il_header *h, const uint8_t *known)
+/* One event, behind what is told of it: that each of these frames goes on. */
+static void run_after(const struct il_header *h, const uint64_t *known, uint32_t cnt)
 {
 	uint64_t head = t.shared->head;
 
 	run(h, 0);
-	if (known) {
+	for (uint32_t i = 0; i < cnt; i++, head += 32) {
 		const struct il_more_rec *r = at(head);
 
-		assert_int_equal(r->head.what, address(known) | IL_MORE | (uint64_t)IL_FRAME << 48);
+		assert_int_equal(r->head.what, known[i] | IL_MORE | (uint64_t)IL_FRAME << 48);
 		assert_int_equal(r->w2, IL_FRAME_KNOWN);
-		head += 32;
 	}
 	expect_event(at(head), INLINE_ENTRY, 0);
 	assert_int_equal(t.shared->head, head + size_of(INLINE_ENTRY));
 	assert_int_equal(t.private->top, address(t.frame));
 }
 
-/* 3.11: what has shown no event calls. It is told, once; then it begins, or what is below it goes on. */
+/* 3.11: what has shown no event calls. It is told, once; then it begins, or what is below it goes on. It can be the first one of
+ * its stack, and nothing but its instruction tells. */
 static void test_switches__a_caller_that_is_unseen(void **state)
 {
 	static uint8_t below[256];
 	const struct il_header *h = begin_switches();
+	const uint64_t known[] = { 0, address(t.caller) };
 
 	(void)state;
-	t.private->tells_unseen = 1;
-	run(h, 0);
+	set64(t.caller, t.layout.f_instr, address(t.instr));
+	t.instr[0] = 1;
+	t.private->idle_ops[0] = 1;
+	t.private->f_stack = sizeof(t.caller) - 4;
+	run(h, 0); /* the thread, the code object */
+	t.private->top = t.private->unseen = 0;
+	run_after(h, known, 2);
+
 	set64(t.caller, t.layout.f_previous, address(below));
 	t.private->top = address(below);
-	run_after(h, t.caller);
+	run_after(h, known + 1, 1);
 	t.private->top = address(t.caller);
-	run_after(h, NULL);
+	run_after(h, NULL, 0);
 	t.private->top = address(below);
-	run_after(h, t.caller);
+	run_after(h, known + 1, 1);
 	set64(t.caller, t.layout.f_previous, 0);
 
 	t.private->unseen = t.private->top = address(t.frame);
 	t.private->below = address(t.caller);
-	run_after(h, NULL);
+	run_after(h, NULL, 0);
 	t.private->unseen = t.private->top = address(below);
-	run_after(h, NULL);
+	run_after(h, NULL, 0);
+	set64(t.caller, t.layout.f_instr, 0);
 	set64(t.caller, t.layout.f_code, 0);
+	t.instr[0] = 0;
 }
 
 /* A ring that is full in the middle of a stack: the event is lost, the stack told anew when there is room. */

@@ -408,7 +408,7 @@ static void test_ring__a_generator_with_the_hash_of_a_caller(void **state)
 static void test_ring__a_caller_that_is_unseen(void **state)
 {
 	const uint64_t twin = STRANGER + (1ull << 35), leaf = OUTER + 0x200;
-	const uint64_t want[] = { 0, OUTER, STRANGER, OUTER, OUTER, STRANGER };
+	const uint64_t want[] = { 0, OUTER, STRANGER, OUTER, OUTER, STRANGER, 0, 0, STRANGER };
 	uint64_t at;
 
 	(void)state;
@@ -426,10 +426,19 @@ static void test_ring__a_caller_that_is_unseen(void **state)
 	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_KNOWN, 0);
 	at = put_record(at, IL_CALL, leaf, STRANGER);
 	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_more(at, IL_FRAME, 0, IL_FRAME_KNOWN, 0); /* another greenlet's first one */
+	at = put_more(at, IL_FRAME, twin, IL_FRAME_KNOWN, 0);
+	at = put_record(at, IL_CALL, leaf, twin);
+	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_record(at, IL_CALL, twin, 0);
+	at = put_record(at, IL_RETURN, twin, 0);
+	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_KNOWN, 0);
+	at = put_record(at, IL_CALL, leaf, STRANGER);
+	at = put_record(at, IL_RETURN, leaf, 0);
 	at = put_record(at, IL_RETURN, STRANGER, 0);
 	at = put_record(at, IL_RETURN, OUTER, 0);
 	t.engine.shared->head = at;
-	expect_callers(want, 6);
+	expect_callers(want, 9);
 	assert_int_equal(cap_inline__unmatched(t.cap), 0);
 	cap_inline__free(t.cap);
 }

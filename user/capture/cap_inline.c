@@ -475,7 +475,7 @@ static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 		track_throw(c, ts, frame, c->slots[w2 & 0xffff], bits);
 		return sizeof(*r);
 	case IL_FRAME:
-		if (!c->now || !frame)
+		if (!c->now || (!frame && !(w2 & IL_FRAME_KNOWN)))
 			return 0;
 		track_frame(c, frame, c->slots[w2 & 0xffff], w2);
 		return sizeof(*r);

@@ -618,7 +618,7 @@ static void take_told(struct cap_inline *c, struct track *t)
 	run_stack(c, t, told);
 }
 
-/* The stack with this frame on top goes on; it can have frames above that the target does not count. */
+/* The stack with this frame on top goes on; it can have frames above that the target does not count. 0: a new one. */
 static void go_on(struct cap_inline *c, struct track *t, uint64_t frame)
 {
 	struct track_stack *other = parked_with(&t->parked, frame);
@@ -626,7 +626,7 @@ static void go_on(struct cap_inline *c, struct track *t, uint64_t frame)
 	for (uint32_t i = t->stack.cnt; i-- > 0 && t->stack.cnt - i <= NEAR;)
 		if (t->stack.frames[i].frame == frame)
 			return;
-	if (other)
+	if (other || (!frame && t->stack.cnt))
 		swap_stacks(c, t, other);
 	else if (c->e->in->layout.minor == 11)
 		t->unseen = frame;

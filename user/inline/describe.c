@@ -2,6 +2,8 @@
 /* What the stubs find in the private page: where all else lies, and what objects of this interpreter look like. */
 #include "inline/engine.h"
 
+#include <string.h>
+
 #include "inline/region_count.h"
 
 void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
@@ -68,7 +70,9 @@ void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring, s
 void inline_describe_roots(const struct pye_pylayout *l, uint64_t base, struct il_private *p)
 {
 	p->roots = base + IL_ROOTS;
-	p->tells_unseen = l->minor == 11;
+	memcpy(p->idle_ops, l->idle_ops, sizeof(p->idle_ops));
+	memcpy(p->begin_ops, l->begin_ops, sizeof(p->begin_ops));
+	p->f_stack = l->f_stack;
 }
 
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)

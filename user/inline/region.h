@@ -100,7 +100,7 @@ enum il_more {
 #define IL_FRAME_LAST  (1ull << 34)
 #define IL_FRAME_KNOWN \
 	(1ull          \
-	 << 35) /* its stack is known, or runs already, and goes on; no code, and no frames follow */
+	 << 35) /* its stack is known, or runs already, and goes on, or 0: one begins; no code, and no frames follow */
 
 /* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
 #define IL_OPCODE_SHIFT	       40
@@ -168,7 +168,8 @@ struct il_private {
 	uint32_t state_is_byte; /* f_state, not f_stacktop */
 	uint32_t ts_frame, cframe_frame; /* >= 3.11; the latter PYE_NO_FIELD from 3.13 on */
 	uint32_t f_locals, f_stackpointer;
-	uint32_t tells_unseen; /* 3.11, where `roots` is: a frame that shows no event, but calls */
+	uint8_t idle_ops[4], begin_ops[4]; /* 3.11, where `roots` is; else 0: struct pye_pylayout */
+	uint32_t f_stack, pad3;
 	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
 	uint64_t locked, lock, room;
 	/* --count */

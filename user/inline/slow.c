@@ -293,35 +293,45 @@ PART uint64_t time_behind(const struct il_private *p)
 	return (p->lane_ring ? tsc_behind() : tsc()) << 16;
 }
 
+/* This one goes on, or 0: a stack of its own begins. */
+PART void tell_frame(struct il_private *p, struct il_shared *h, uint64_t frame)
+{
+	if (make_room(p, h))
+		put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN);
+}
+
 /* 3.11: the collector and trace functions can be called where a frame has not shown itself yet, or has ended. It is no event's,
  * and behind them the one below goes on. */
-PART void tell_unseen(struct il_private *p, struct il_shared *h, uint64_t frame)
+PART void tell_unseen(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t below)
 {
-	uint64_t seen = top_seen(p);
-
-	if (!p->tells_unseen || frame == p->top || frame == seen || !make_room(p, h))
-		return;
-	put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN);
+	tell_frame(p, h, frame);
 	p->unseen = frame;
-	p->below = seen;
+	p->below = below;
+}
+
+/* See frame_is_linked() in bpf/py/frame.bpf.h. */
+PART int is_unseen(const struct il_private *p, uint64_t frame)
+{
+	const uint8_t *ops = p->idle_ops;
+	uint8_t op;
+
+	if (!ops[0])
+		return 0;
+	op = AT(uint8_t, AT(uint64_t, frame + p->f_instr));
+	if (AT(int32_t, frame + p->f_stack) < 0)
+		ops = p->begin_ops;
+	return op && (op == ops[0] || op == ops[1] || op == ops[2] || op == ops[3]);
 }
 
 /* Another stack runs now. All of its frames, if pyebpf cannot know them: it stood still when the attach, or a loss, came. */
-PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
+PART void tell_known(struct il_private *p, struct il_shared *h, uint64_t frame)
 {
-	uint64_t flags = IL_FRAME_FIRST, root;
+	uint64_t flags = IL_FRAME_FIRST, root = root_of(p, frame);
 
-	if (is_on_last(p, frame)) {
-		tell_unseen(p, h, frame);
-		return;
-	}
-	frame = shown_frame(p, frame);
-	root = root_of(p, frame);
 	if (!root)
 		return;
 	if (*root_at(p, root) == root) {
-		if (make_room(p, h))
-			put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN);
+		tell_frame(p, h, frame);
 		return;
 	}
 	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
@@ -336,6 +346,29 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 		flags = 0;
 	}
 	*root_at(p, root) = root;
+}
+
+/* The stack of what runs now, if it may be another one than that of the last event. */
+PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
+{
+	uint64_t seen = top_seen(p), unseen = 0;
+
+	if (is_on_last(p, frame)) {
+		if (p->idle_ops[0] && frame != p->top && frame != seen)
+			tell_unseen(p, h, frame, seen);
+		return;
+	}
+	frame = shown_frame(p, frame);
+	if (frame && is_unseen(p, frame)) {
+		unseen = frame;
+		frame = shown_frame(p, AT(uint64_t, frame + p->f_previous));
+	}
+	if (frame)
+		tell_known(p, h, frame);
+	else
+		tell_frame(p, h, 0);
+	if (unseen)
+		tell_unseen(p, h, unseen, frame);
 }
 
 /* To 3.10 every event comes here: does it follow on the last one, as nearly all do? */
@@ -379,12 +412,10 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 	default:
 		return;
 	}
-	if (at && object == p->top && object == p->unseen)
-		; /* it shows itself now */
-	else if (at)
-		tell_stack(p, h, at);
-	else
+	if (!at)
 		*root_at(p, object) = object; /* a new one: all of it is seen */
+	else if (object != p->top || object != p->unseen)
+		tell_stack(p, h, at);
 	if (ends && *root_at(p, object) == object)
 		*root_at(p, object) = 0;
 	p->top = top;
