@@ -16,7 +16,8 @@
 /* What one look may take. */
 #define SANDBOX_MEMORY_BYTES (256u << 20)
 #define SANDBOX_CPU_S	     4u
-#define SANDBOX_WALL_MS	     60000u /* a machine that has no time for it: it computes, and cannot sleep */
+#define SANDBOX_WALL_MS \
+	60000u /* a machine that has no time for it: it computes, and cannot sleep */
 
 /**
  * sandbox_fn - the work, in the child
