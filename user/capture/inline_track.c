@@ -352,26 +352,6 @@ static bool is_known_shim(const struct track *t, uint32_t hash)
 	return s->cnt && s->frames[s->cnt - 1].shim == (hash | SHIM);
 }
 
-/*
- * 3.11: the collector and trace functions run Python between the beginning of a frame and its RESUME: the
- * caller has not shown itself. It lies above a frame of the stack, and so does the one at hand; if either is
- * a generator's, only the other one does.
- */
-static bool is_above(const struct cap_inline *c, const struct track_stack *s, uint64_t frame,
-		     uint32_t bits)
-{
-	if (c->e->in->layout.minor != 11 || !bits)
-		return false;
-	for (uint32_t i = s->cnt; i-- > 0 && s->cnt - i <= NEAR;) {
-		uint64_t below = s->frames[i].frame;
-
-		if (track_is_behind(frame, below) ||
-		    ((bits - IL_FRAME_HASH(below)) & 0xffff) < CHUNK_BYTES / 8)
-			return true;
-	}
-	return !s->cnt && !s->cut;
-}
-
 /* Does the innermost frame that runs call this one? A parked one can have the same hash; then the memory tells, if the
  * target does not. */
 static bool is_caller(const struct cap_inline *c, const struct track *t, uint64_t frame,
@@ -420,7 +400,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(c, t, bits, false))
 		return;
-	if (is_above(c, s, frame, bits) || (bits && may_be_suspended(c, t, frame, thrown)))
+	if (bits && may_be_suspended(c, t, frame, thrown))
 		return;
 	swap_stacks(c, t, NULL);
 	t->stack.cut = bits != 0;
