@@ -185,3 +185,13 @@ def test_the_target_dies_at_any_step(tmp_path):
             code, said, done = run(target.pid, tmp_path, "kill", at)
             assert code in (0, 4, 5) and "timed out" not in said, (at, code, said)
             assert done[0] < at or target.wait(30) == -signal.SIGKILL  # there are not always as many steps
+
+
+def test_the_target_dies_while_its_threads_are_stopped(tmp_path):
+    """The kernel tells of its leader's end behind those of the others, which wait for us."""
+    code = "import threading, time\nfor _ in range(4): threading.Thread(target=time.sleep, args=(60,)).start()\nprint('up', flush=True)"
+    for at in range(84, 108, 3):
+        with lib.started(lib.command(ONE) + ["-S", "-c", code]) as target:
+            assert target.stdout.readline() == b"up\n"
+            status, said, _ = run(target.pid, tmp_path, "kill", at)
+            assert status in (0, 4, 5) and "timed out" not in said, (at, status, said)

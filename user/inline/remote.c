@@ -412,13 +412,29 @@ static void let_go(const struct remote *r, const struct remote_thread *t, int si
 		ptrace(PTRACE_DETACH, tid, 0, sig);
 }
 
+/* The leader's end is told behind those of all others, who may live on: it is not waited for. */
+static bool has_news(const struct remote *r, pid_t tid, int *status)
+{
+	bool dead = false;
+
+	for (;;) {
+		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+
+		if (got || dead)
+			return got == tid;
+		dead = tid == r->pid && remote__is_dead(r->pid, tid);
+		if (!dead)
+			remote_pause();
+	}
+}
+
 /* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. */
 static void let_go_late(struct remote *r, struct remote_thread *t)
 {
 	int status, sig;
 
 	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-	if (waitpid(t->tid, &status, __WALL) != t->tid)
+	if (!has_news(r, t->tid, &status))
 		return;
 	if (!WIFSTOPPED(status)) {
 		note_end(r, t->tid, status);
@@ -439,7 +455,7 @@ void remote__resume(struct remote *r)
 			let_go(r, &r->threads[i], 0);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
-	for (size_t i = 0; i < r->cnt; i++)
+	for (size_t i = r->cnt; i-- > 0;) /* the leader last */
 		if (!r->held && !r->threads[i].stopped &&
 		    !r->follow) /* else it goes on by itself */
 			let_go_late(r, &r->threads[i]);
