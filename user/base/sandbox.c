@@ -265,27 +265,51 @@ static ssize_t read_answer(int fd, char *out, size_t size, unsigned int wall_ms)
 	}
 }
 
-static int end_child(pid_t pid, bool at_once)
-{
-	int status = 0;
+/* How it ended. What took it so long, the machine or the file, is seen by these. */
+struct ending {
+	int status;
+	char state; /* when its time was up, as /proc has it */
+	double cpu_s;
+};
 
-	if (at_once)
-		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return status;
+static char state_of(pid_t pid)
+{
+	char path[32], state = '?';
+	auto_fclose FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	return f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1 ? state : '?';
 }
 
-static int judge(ssize_t len, size_t size, int status, const struct sandbox_limits *limits,
-		 struct err *e)
+static struct ending end_child(pid_t pid, bool at_once)
 {
-	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	struct ending end = { .state = '?' };
+	struct rusage used = { 0 };
+
+	if (at_once) {
+		end.state = state_of(pid);
+		kill(pid, SIGKILL);
+	}
+	while (wait4(pid, &end.status, 0, &used) < 0 && errno == EINTR)
+		;
+	end.cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+		    (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+	return end;
+}
+
+static int judge(ssize_t len, size_t size, const struct ending *end,
+		 const struct sandbox_limits *limits, struct err *e)
+{
+	int status = end->status, sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
 	if (len > (ssize_t)size)
 		return err_set(e, -PYE_EPLAN, "the sandboxed reader's answer makes no sense");
 	if (len == -ETIMEDOUT)
-		return err_set(e, -PYE_EPLAN, "looking into it takes more than %g s",
-			       limits->wall_ms / 1000.0);
+		return err_set(
+			e, -PYE_EPLAN,
+			"looking into it takes more than %g s (%.3g s of CPU time, state %c)",
+			limits->wall_ms / 1000.0, end->cpu_s, end->state);
 	if (sig == SIGXCPU || (sig == SIGKILL && len == 0))
 		return err_set(e, -PYE_EPLAN, "looking into it takes more than %u s of CPU time",
 			       limits->cpu_s);
@@ -309,7 +333,8 @@ int sandbox_run(sandbox_fn fn, int fd, const void *arg, void *out, size_t size,
 {
 	auto_close int answer = -1;
 	ssize_t len;
-	int ends[2], status;
+	struct ending end;
+	int ends[2], err;
 	pid_t parent = getpid(), pid;
 
 	if (pipe2(ends, O_CLOEXEC))
@@ -321,11 +346,11 @@ int sandbox_run(sandbox_fn fn, int fd, const void *arg, void *out, size_t size,
 			_exit(STATUS_BARE);
 		child(fn, arg, out, size);
 	}
-	status = -errno;
+	err = -errno;
 	close(ends[1]);
 	if (pid < 0)
-		return status;
+		return err;
 	len = read_answer(answer, out, size, limits->wall_ms);
-	status = end_child(pid, len < 0 || len > (ssize_t)size);
-	return judge(len, size, status, limits, e);
+	end = end_child(pid, len < 0 || len > (ssize_t)size);
+	return judge(len, size, &end, limits, e);
 }
