@@ -105,11 +105,13 @@ int probe_unwinding(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Return, unwind and yield sites whose kind is known: 3.11's returns, all yields from 3.11 on. */
+/* Return, unwind and yield sites whose kind is known: 3.11's returns, all yields from 3.11 on, copies of what ends frames. */
 SEC("uprobe")
 int probe_leave(struct pt_regs *ctx)
 {
 	PROBE_BEGIN;
+	if (PYE_COOKIE_VALUE(cookie) != REG_NONE)
+		t->tstate = reg_read(ctx, PYE_COOKIE_VALUE(cookie));
 	if (PYE_COOKIE_SOURCE(cookie) == SOURCE_TOP)
 		on_exit(t, ts, SLOT_FRAME(stack_top(t)), PYE_COOKIE_SUB(cookie));
 	else

@@ -70,15 +70,16 @@ def alone(test):
 def private(name, folder):
     """(command, environment) of a copy of an interpreter, and of its library: files that no other process runs."""
     command = lib.command(name)
-    copy = pathlib.Path(folder) / ("own-" + name)
+    copy = pathlib.Path(folder) / ("copy-" + name) / "bin" / ("own-" + name)
     if not copy.exists():
+        copy.parent.mkdir(parents=True)
         shutil.copy(os.path.realpath(command[-1]), copy)
     home = pathlib.Path(os.path.realpath(command[-1])).parents[1]
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
     if len(command) == 1:
         env["PYTHONHOME"] = str(home)
     for library in home.glob("lib/libpython3.*.so.1.0") if len(command) == 1 else []:
-        libs = pathlib.Path(folder) / ("lib-" + name)
+        libs = copy.parents[1] / "lib"  # where some say that it is, beside themselves
         libs.mkdir(exist_ok=True)
         shutil.copy(library, libs)
         env["LD_LIBRARY_PATH"] = str(libs)

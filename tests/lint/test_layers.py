@@ -18,7 +18,7 @@ EDGES = {
     # windows on disk: bytes and labels, whatever made them
     "store": "base",
     # it runs in another process: what it writes there is the abi
-    "inline": "base proc cpython abi",
+    "inline": "base proc elf cpython abi",
     "profile": "base",
     "capfile": "base profile",
     # profile: the kinds and reasons of events are the model's, so that nobody translates them

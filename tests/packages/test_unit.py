@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The systemd unit of the agent: what systemd says of it, and the agent run as the unit has it run, as far as that can be
 done where systemd is not the first process."""
+import os
 import pathlib
 import re
 import sys
@@ -27,7 +28,11 @@ def unit(tmp_path, pyebpf):
 
 
 def test_systemd_has_nothing_against_it(unit):
-    done = lib.sh(["systemd-analyze", "verify", unit])
+    pages = unit.parent / "man/man1"  # the manual that the unit names, for a systemd that looks it up
+    pages.mkdir(parents=True)
+    with open(ROOT / "docs/man/pyebpf-agent.1.scd", "rb") as source:
+        (pages / "pyebpf-agent.1").write_bytes(lib.sh(["scdoc"], stdin=source).stdout)
+    done = lib.sh(["systemd-analyze", "verify", unit], env=dict(os.environ, MANPATH=str(pages.parent)))
     assert done.returncode == 0 and UNIT.name not in lib.text(done.stderr), done.stderr
 
 

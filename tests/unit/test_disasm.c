@@ -226,6 +226,37 @@ static void test_flow__what_is_lost(void **state)
 	     PREG_RDI);
 }
 
+/* Bytes that may be such an instruction, wherever they stand. */
+static void test_disasm__comparisons(void **state)
+{
+	static const char code[] =
+		"\x80\x7b\x46\x00" /* cmp byte [rbx+70], 0 */
+		"\x41\x80\x7c\x24\x46\x00" /* [r12+70] */
+		"\x80\x7b\x46\x01" /* , 1 */
+		"\x80\x7b\x47\x00" /* [rbx+71] */
+		"\x48\x81\x3c\xc5\x00\x10\x00\x00\x34\x12\x00\x00" /* cmp qword [rax*8+0x1000], 0x1234 */
+		"\x48\x81\x3c\xcd\x00\x20\x00\x00\x34\x12\x00\x00" /* another table */
+		"\x48\x81\x3c\xcd\x00\x10\x00\x00\x35\x12\x00\x00" /* another address */
+		"\x4c\x8d\x05\xf9\x0f\x00\x00"; /* lea r8, [rip+0xff9] */
+	uint64_t found[4], wanted[] = { 0x1234, TEXT + sizeof(code) - 1 + 0xff9 };
+	size_t cnt;
+
+	(void)state;
+	load(code, sizeof(code) - 1);
+	assert_int_equal(disasm__byte_tests(disasm, 70, found, 4, &cnt), 0);
+	assert_int_equal(cnt, 2);
+	assert_int_equal(found[0], TEXT);
+	assert_int_equal(found[1], TEXT + 5);
+	assert_int_equal(disasm__byte_tests(disasm, 70, found, 1, &cnt), -E2BIG);
+	assert_int_equal(disasm__word_tests(disasm, 0x1000, wanted, 2, found, 4, &cnt), 0);
+	assert_int_equal(cnt, 2);
+	assert_int_equal(found[0], TEXT + 18);
+	assert_int_equal(found[1], TEXT + 54);
+	assert_int_equal(disasm__word_tests(disasm, 0x1000, wanted, 0, found, 4, &cnt), 0);
+	assert_int_equal(cnt, 0);
+	unload();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_flow__copies_and_distances),
 		cmocka_unit_test(test_flow__slots),
 		cmocka_unit_test(test_flow__what_is_lost),
+		cmocka_unit_test(test_disasm__comparisons),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,7 +129,8 @@ static void make_312(void)
 	/* mov [rbx+56], rcx; lea rdx, [rbx-72]; mov rbx, [rbx+8]; je +0; jmp rax */
 	PUT(handler_at(YIELD), "\x48\x89\x4b\x38\x48\x8d\x53\xb8\x48\x8b\x5b\x08\x74\x00\xff\xe0");
 	PUT(handler_at(INSTR_YIELD), ENTRY);
-	PUT(AT_CLEAR, "\x55\x5d\xc3"); /* push rbp; pop rbp; ret */
+	PUT(AT_CLEAR,
+	    "\x55\x80\x7e\x46\x00\x5d\xc3"); /* push rbp; cmp byte [rsi+70], 0; pop rbp; ret */
 	put_branch(AT_UNWIND, 0xe8, AT_CLEAR);
 	PUT(AT_UNWIND + 5, "\xc3");
 }
@@ -349,6 +350,85 @@ static void test_plan__returns_that_are_not_seen(void **state)
 	make_312();
 	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_UNWIND, STT_FUNC);
 	refused(-PYE_EPLAN, "is not seen to call");
+	/* the compiler has put it into the handlers: what they call is something that it calls */
+	make_312();
+	PUT(AT_CLEAR, "\x55\x80\x7f\x46\x00\x5d\xc3"); /* ... [rdi+70] ... */
+	refused(-PYE_EPLAN, "a copy of it");
+}
+
+/* mov rax, [rbx+8]; mov [r12+72], rax; cmp byte [rbx+70], 0; jne +0; jmp rax: what the function that clears frames begins with */
+#define COPY	"\x48\x8b\x43\x08\x49\x89\x44\x24\x48\x80\x7b\x46\x00\x75\x00\xff\xe0"
+#define IN_COPY 13 /* of the jne */
+
+/* The compiler has put copies of it into the return handlers, and where frames are unwound. */
+static void make_copies(void)
+{
+	make_312();
+	for (size_t i = RETURN_VALUE; i <= INSTR_CONST; i++)
+		PUT(handler_at(i) + 4, COPY);
+	PUT(AT_CLEAR, "\xcc\xcc\xcc\xcc\xcc\xcc\xcc");
+	PUT(AT_UNWIND, COPY);
+}
+
+static void test_plan__copies_of_the_end(void **state)
+{
+	size_t ends = 0;
+
+	(void)state;
+	make_copies();
+	assert_int_equal(make_plan("uprobe"), 0);
+	for (uint32_t i = 0; i < plan.site_cnt; i++) {
+		const struct probe_site *s = &plan.sites[i];
+
+		assert_int_not_equal(s->kind, PROBE_CLEAR);
+		assert_int_not_equal(s->kind, PROBE_UNWINDING);
+		if (s->kind == PROBE_RETURN) {
+			assert_int_equal(s->vaddr,
+					 TEXT + handler_at(RETURN_VALUE + ends) + 4 + IN_COPY);
+			assert_int_equal(s->reg, PREG_RBX);
+			ends++;
+		}
+	}
+	assert_int_equal(ends, INSTR_CONST - RETURN_VALUE + 1);
+	expect("exit_unwind", PROBE_UNWIND, AT_UNWIND + IN_COPY, PREG_RBX, 0);
+}
+
+static void test_plan__copies_that_are_none(void **state)
+{
+	(void)state;
+	/* nothing is unwound */
+	make_copies();
+	PUT(AT_UNWIND, "\xc3");
+	refused(-PYE_EPLAN, "by an exception");
+	/* of another frame than the one whose caller was read; nothing becomes the current frame */
+	make_copies();
+	PUT(handler_at(RETURN_CONST) + 4 + 9, "\x80\x79\x46\x00"); /* [rcx+70] */
+	refused(-PYE_EPLAN, "RETURN_CONST");
+	make_copies();
+	PUT(handler_at(INSTR_RETURN) + 4 + 4, "\x49\x89\x4c\x24\x48"); /* rcx */
+	refused(-PYE_EPLAN, "INSTRUMENTED_RETURN_VALUE");
+}
+
+/* Whose calls cannot be traced can be sampled: its plan says where the loop is, and why there is no more. */
+static void test_plan__sampled_only(void **state)
+{
+	(void)state;
+	make_312();
+	assert_int_equal(make_plan("sample"), 0);
+	assert_string_equal(plan.engine, "uprobe");
+	make_312();
+	PUT(AT_UNWIND, "\xc3");
+	assert_int_equal(make_plan("sample"), 0);
+	assert_string_equal(plan.engine, "sample");
+	assert_non_null(strstr(plan.notes, "by an exception"));
+	assert_int_equal(plan.minor, 12);
+	assert_in_range(plan.site_cnt, 2, PLAN_SITES_MAX);
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		assert_int_equal(plan.sites[i].kind,
+				 i + 1 < plan.site_cnt ? PROBE_RESUME : PROBE_CODE_DEALLOC);
+	make_312();
+	put_word(AT_TYPE + 48, DATA); /* what samples need, too */
+	assert_int_equal(make_plan("sample"), -PYE_EPLAN);
 }
 
 /* A symbol that points into an instruction must not lead to a probe there. */
@@ -505,6 +585,9 @@ int main(void)
 		cmocka_unit_test(test_plan__frame_in_two_places),
 		cmocka_unit_test(test_plan__frame_in_a_slot),
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
+		cmocka_unit_test(test_plan__copies_of_the_end),
+		cmocka_unit_test(test_plan__copies_that_are_none),
+		cmocka_unit_test(test_plan__sampled_only),
 		cmocka_unit_test(test_plan__lying_symbol),
 		cmocka_unit_test(test_plan__eval),
 		cmocka_unit_test(test_plan__eval_conditional_edge),

@@ -62,7 +62,7 @@ static const struct opt_command command = {
 /* One run over processes. */
 struct listing {
 	const struct list_opts *opts;
-	struct interp_cache *cache;
+	struct interp_cache *cache, *sampled;
 	struct outbuf json;
 	FILE *rows; /* of columns_print() */
 	unsigned int shown, refused; /* refused: may not be looked at */
@@ -99,7 +99,7 @@ static void show(struct listing *l, struct list_row *row)
 static int list_one(struct listing *l, pid_t pid, struct err *e)
 {
 	auto_fn(list_row__freep) struct list_row *row = NULL;
-	int err = list_row__new(pid, l->opts->engine, l->cache, &row, e);
+	int err = list_row__new(pid, l->opts->engine, l->cache, l->sampled, &row, e);
 
 	if (!err)
 		show(l, row);
@@ -192,6 +192,8 @@ static int list(const struct list_opts *opts, const struct opt_rest *rest, struc
 	int err = interp_cache__new(&l.cache);
 
 	if (!err)
+		err = interp_cache__new(&l.sampled);
+	if (!err)
 		err = table_begin(&l.json);
 	l.rows = err ? NULL : open_memstream(&table, &size);
 	if (!err && !l.rows)
@@ -211,6 +213,7 @@ static int list(const struct list_opts *opts, const struct opt_rest *rest, struc
 		say_rest(&l, !rest->operand_cnt);
 	outbuf__done(&l.json);
 	interp_cache__free(l.cache);
+	interp_cache__free(l.sampled);
 	return err;
 }
 

@@ -63,6 +63,20 @@ static const char *cond_name(uint8_t cond)
 	return cond & COND_X86 ? names[cond & 0x0f] : "";
 }
 
+static const char *value_name(enum probe_kind kind)
+{
+	switch (kind) {
+	case PROBE_EVAL_ENTRY:
+		return "throwflag";
+	case PROBE_CLEAR:
+	case PROBE_RETURN:
+	case PROBE_UNWIND:
+		return "thread-state";
+	default:
+		return "value";
+	}
+}
+
 /* "rbp", "rax+72", "[rsp+8]" */
 static void object_text(const struct probe_site *s, char *out, size_t size)
 {
@@ -94,10 +108,7 @@ static void remark_text(const struct probe_site *s, char *out, size_t size)
 	if (s->cond & COND_X86)
 		snprintf(cond, sizeof(cond), " if %s", cond_name(s->cond));
 	if (s->value_reg != PREG_NONE)
-		snprintf(value, sizeof(value), " %s=%s",
-			 s->kind == PROBE_EVAL_ENTRY ? "throwflag"
-			 : s->kind == PROBE_CLEAR    ? "thread-state"
-						     : "value",
+		snprintf(value, sizeof(value), " %s=%s", value_name(s->kind),
 			 reg_name(s->value_reg));
 	if (s->semaphore)
 		snprintf(semaphore, sizeof(semaphore), " semaphore=0x%" PRIx64, s->semaphore);

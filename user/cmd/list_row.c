@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "cpython/interp_names.h"
@@ -39,8 +40,20 @@ static void describe(struct list_row *row)
 	row->other_pids = row->info.pid_ns && pid_ns && row->info.pid_ns != pid_ns;
 }
 
-int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache, struct list_row **out,
-		  struct err *e)
+/* What is known of it then is more than without a plan. */
+static bool can_be_sampled(struct list_row *row, pid_t pid, struct interp_cache *sampled)
+{
+	auto_free struct interp *in = malloc(sizeof(*in));
+
+	if (!in || interp__find_cached(pid, "sample", sampled, in, NULL))
+		return false;
+	interp__done(in);
+	row->in = *in;
+	return true;
+}
+
+int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
+		  struct interp_cache *sampled, struct list_row **out, struct err *e)
 {
 	struct list_row *row = calloc(1, sizeof(*row));
 	int err;
@@ -50,6 +63,7 @@ int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache, str
 	row->in.fd = -1;
 	row->err = interp__find_cached(pid, engine, cache, &row->in, e);
 	row->e = *e;
+	row->sampled = row->err == -PYE_EPLAN && can_be_sampled(row, pid, sampled);
 	err = is_python(row->err) ? proc_info__read(pid, &row->info) : row->err;
 	if (err) {
 		list_row__free(row);
@@ -138,6 +152,13 @@ void list_row_print_head(FILE *out)
 		"INTERPRETER", "COMMAND");
 }
 
+static const char *engine_text(const struct list_row *row)
+{
+	if (row->err)
+		return row->sampled ? "sample" : "-";
+	return row->in.plan.engine;
+}
+
 void list_row__print(const struct list_row *row, FILE *out)
 {
 	char pid[16], build[64], where[128], user[64], file[PATH_SHOWN];
@@ -150,11 +171,12 @@ void list_row__print(const struct list_row *row, FILE *out)
 	text_escape(user, sizeof(user), row->user, strlen(row->user));
 	interp_show_path(row->in.path, file, sizeof(file));
 	fprintf(out, ROW_FORMAT, pid, user, row->in.version[0] ? row->in.version : "?", build,
-		row->err ? "-" : row->in.plan.engine, row->err || row->inline_barred ? "-" : "own",
-		where, file[0] ? file : "?", command);
+		engine_text(row), row->err || row->inline_barred ? "-" : "own", where,
+		file[0] ? file : "?", command);
 	if (row->err)
-		fprintf(out, "%9swhy not: %s%s%s\n", "", row->e.what, row->e.hint[0] ? "; " : "",
-			row->e.hint);
+		fprintf(out, "%9s%s: %s%s%s\n", "",
+			row->sampled ? "record, top and dump take it; trace not" : "why not",
+			row->e.what, row->e.hint[0] ? "; " : "", row->e.hint);
 	if (row->has_stubs && row->stubs_read)
 		fprintf(out, "%9sthe inline engine of a pyebpf is at work on it\n", "");
 	else if (row->has_stubs)
@@ -213,9 +235,10 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 	for (uint32_t i = 0; i < in->plan.site_cnt; i++)
 		single += in->plan.sites[i].single_step;
 	string(out, "version", in->version);
+	if (!row->err || row->sampled)
+		string(out, "record_engine", "sample");
 	if (!row->err) {
 		string(out, "engine", in->plan.engine);
-		string(out, "record_engine", "sample");
 		boolean(out, "inline_by_owner", !row->inline_barred);
 		if (row->inline_barred)
 			string(out, "inline_by_owner_why_not", row->inline_barred);

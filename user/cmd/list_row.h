@@ -26,19 +26,21 @@ struct list_row {
 	bool has_stubs, stubs_read; /* of the inline engine; and somebody reads what they write */
 	int err; /* why it cannot be traced; 0: @in is valid */
 	struct err e;
+	bool sampled; /* it can be recorded nevertheless */
 	struct interp in;
 };
 
 /**
  * list_row__new - look at a process
- * @pid:   as /proc shows it
- * @out:   owned; only written on success
+ * @pid:     as /proc shows it
+ * @sampled: keeps what is known of files for those that cannot be traced
+ * @out:     owned; only written on success
  *
  * Return: 0 when it is Python, traceable or not (see its @err); as interp__find() when it is not Python,
  * gone or may not be looked at; -ENOMEM.
  */
-int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache, struct list_row **out,
-		  struct err *e);
+int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
+		  struct interp_cache *sampled, struct list_row **out, struct err *e);
 void list_row__free(struct list_row *row);
 
 static inline void list_row__freep(struct list_row **row)

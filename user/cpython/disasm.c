@@ -18,6 +18,7 @@
 #include "elf/elf_file.h"
 
 #define WINDOW	   4096
+#define TAIL_BYTES 12 /* of what begins at the end of a chunk */
 #define SCAN_CHUNK ((size_t)256 << 10)
 #define BRANCH_MAX ((size_t)1 << 20)
 
@@ -519,6 +520,122 @@ static int scan_range(struct scan *s, const struct disasm *d, uint8_t *buf, uint
 		start += size;
 	}
 	return 0;
+}
+
+/* cmp byte [reg + disp], 0; behind a prefix or not. */
+static bool is_byte_test(const uint8_t *code, uint8_t disp)
+{
+	size_t at = 2 + ((code[1] & 7) == 4);
+
+	return code[0] == 0x80 && (code[1] & 0xf8) == 0x78 && code[at] == disp && !code[at + 1];
+}
+
+/* What a look at all bytes of the code is for. @code has TAIL_BYTES readable bytes past @size. */
+struct look {
+	int (*bytes)(struct look *l, const uint8_t *code, uint64_t addr, size_t size);
+	uint64_t table;
+	const uint64_t *wanted;
+	size_t wanted_cnt;
+	uint8_t disp;
+	uint64_t *out;
+	size_t max, cnt;
+};
+
+static int keep(struct look *l, uint64_t addr)
+{
+	if (l->cnt == l->max)
+		return -E2BIG;
+	l->out[l->cnt++] = addr;
+	return 0;
+}
+
+static int look_through(const struct disasm *d, struct look *l)
+{
+	auto_free uint8_t *buf = malloc(SCAN_CHUNK + TAIL_BYTES);
+	uint64_t start, end;
+	int err = buf ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !err && elf_file__code(d->elf, i, &start, &end); i++)
+		for (; !err && start < end; start += SCAN_CHUNK) {
+			size_t size = end - start < SCAN_CHUNK ? end - start : SCAN_CHUNK;
+			size_t read = end - start < SCAN_CHUNK + TAIL_BYTES
+					      ? end - start
+					      : SCAN_CHUNK + TAIL_BYTES;
+
+			if (elf_file__read(d->elf, start, buf, read))
+				return -EFAULT;
+			memset(buf + read, 0xcc, SCAN_CHUNK + TAIL_BYTES - read);
+			err = l->bytes(l, buf, start, size);
+		}
+	return err;
+}
+
+static int byte_tests(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < size; i++)
+		if (is_byte_test(code + i, l->disp))
+			err = keep(l, addr + i);
+	return err;
+}
+
+int disasm__byte_tests(const struct disasm *d, uint8_t disp, uint64_t *out, size_t max, size_t *cnt)
+{
+	struct look l = { .bytes = byte_tests, .disp = disp, .max = max };
+	int err;
+
+	l.out = out;
+	err = look_through(d, &l);
+	*cnt = l.cnt;
+	return err;
+}
+
+static bool is_one_of(const struct look *l, uint64_t value)
+{
+	for (size_t i = 0; i < l->wanted_cnt; i++)
+		if (l->wanted[i] == value)
+			return true;
+	return false;
+}
+
+/* cmp qword [table + reg * 8], address; or lea reg, [rip + x] */
+static int word_tests(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < size; i++) {
+		int32_t disp, value;
+
+		if ((code[i] & 0xf8) != 0x48)
+			continue;
+		memcpy(&disp, code + i + 4, 4);
+		memcpy(&value, code + i + 8, 4);
+		if (code[i + 1] == 0x81 && code[i + 2] == 0x3c && (code[i + 3] & 0xc7) == 0xc5 &&
+		    (uint64_t)(int64_t)disp == l->table && is_one_of(l, (uint64_t)(int64_t)value))
+			err = keep(l, addr + i);
+		memcpy(&disp, code + i + 3, 4);
+		if (!err && code[i + 1] == 0x8d && (code[i + 2] & 0xc7) == 0x05 &&
+		    is_one_of(l, addr + i + 7 + (uint64_t)(int64_t)disp))
+			err = keep(l, addr + i);
+	}
+	return err;
+}
+
+int disasm__word_tests(const struct disasm *d, uint64_t table, const uint64_t *wanted,
+		       size_t wanted_cnt, uint64_t *out, size_t max, size_t *cnt)
+{
+	struct look l = { .bytes = word_tests,
+			  .table = table,
+			  .wanted = wanted,
+			  .wanted_cnt = wanted_cnt,
+			  .max = max };
+	int err;
+
+	l.out = out;
+	err = look_through(d, &l);
+	*cnt = l.cnt;
+	return err;
 }
 
 int disasm__branches(const struct disasm *d, const struct disasm_range *ranges, size_t cnt,

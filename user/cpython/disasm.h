@@ -89,6 +89,24 @@ void disasm__free(struct disasm *d);
 int disasm__at(struct disasm *d, uint64_t addr, struct insn *out);
 
 /**
+ * disasm__byte_tests - what may be an instruction that compares the byte at [register + @disp] with 0
+ * @out: addresses, rising, behind the instruction's prefix if it has one; some are no instructions
+ *
+ * Return: 0; -EFAULT if the code cannot be read; -E2BIG: there are more than @max; -ENOMEM.
+ */
+int disasm__byte_tests(const struct disasm *d, uint8_t disp, uint64_t *out, size_t max,
+		       size_t *cnt);
+
+/**
+ * disasm__word_tests - what may be an instruction that compares a word of a table, indexed, with the constant address of one of
+ * @wanted, or that makes such an address
+ *
+ * Otherwise as disasm__byte_tests(), but @out has where the instructions begin.
+ */
+int disasm__word_tests(const struct disasm *d, uint64_t table, const uint64_t *wanted,
+		       size_t wanted_cnt, uint64_t *out, size_t max, size_t *cnt);
+
+/**
  * disasm__branches - every direct jump and call into some address ranges
  * @ranges: at most 64
  * @out:    owned by the caller (free), rising addresses

@@ -9,11 +9,12 @@
 
 #include "cpython/planner.h"
 
-#define HANDLER_MAX 12
+#define HANDLER_MAX 56 /* copies included */
 
 struct handler {
 	const struct opcode_handler *op;
 	uint64_t start, point; /* of the handler, of the probe in it */
+	uint64_t guard; /* of a copy: the jump by which control comes to it; else 0 */
 	struct flow_place frame; /* at the probe */
 };
 
@@ -24,6 +25,13 @@ struct handlers {
 	struct disasm_branch *inbound; /* owned: jumps to what lies between start and probe */
 	size_t inbound_cnt;
 };
+
+/**
+ * handlers__add_copies - the copies of entry and yield handlers, where a compiler expects them to come next
+ *
+ * Return: 0; -PYE_EPLAN when there may be some that cannot be made out; -ENOMEM, -EFAULT.
+ */
+int handlers__add_copies(struct planner *p, struct handlers *h);
 
 /* handlers__find_inbound - fill in inbound, once every probe has its place. As code__branches. */
 int handlers__find_inbound(struct planner *p, struct handlers *h);

@@ -30,6 +30,9 @@ static bool is_entrys(const struct planner *p, const struct handlers *h, uint64_
 		if (p->table.targets[i] <= addr && p->table.targets[i] > nearest)
 			nearest = p->table.targets[i];
 	for (size_t i = 0; i < h->cnt; i++)
+		if (h->items[i].start <= addr && h->items[i].start > nearest)
+			nearest = h->items[i].start; /* a copy */
+	for (size_t i = 0; i < h->cnt; i++)
 		if (h->items[i].start == nearest)
 			return h->items[i].op->kind == PROBE_RESUME &&
 			       addr - nearest < HANDLER_SIZE_MAX;
@@ -83,6 +86,8 @@ static bool is_entrys_stub(const struct planner *p, const struct handlers *h, ui
 static bool is_allowed(const struct planner *p, const struct handlers *h, const struct handler *it,
 		       uint64_t from)
 {
+	if (it->guard && from == it->guard)
+		return true;
 	if (it->op->kind != PROBE_RESUME || !flow_place__is_same(&it->frame, &h->home))
 		return false;
 	return is_entrys(p, h, from) || is_entrys_stub(p, h, from);
@@ -96,8 +101,12 @@ uint64_t handlers__intruder(const struct planner *p, const struct handlers *h,
 	for (size_t i = 0; i < h->inbound_cnt; i++) {
 		const struct disasm_branch *b = &h->inbound[i];
 
-		if (b->target >= it->start && b->target <= it->point &&
-		    !is_allowed(p, h, it, b->addr))
+		if (b->target < it->start || b->target > it->point)
+			continue;
+		/* a function is begun: the opcode is run, whoever comes there */
+		if (b->target == it->start && p->plan->tail_call && !it->guard)
+			continue;
+		if (!is_allowed(p, h, it, b->addr))
 			return b->addr;
 	}
 	/* Fallen into? A call there is one that does not come back. */

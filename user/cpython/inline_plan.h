@@ -65,7 +65,7 @@ struct inline_detour {
 
 #define INLINE_WORDS_MAX   20
 #define INLINE_CALLS_MAX   24
-#define INLINE_DETOURS_MAX 8
+#define INLINE_DETOURS_MAX 32
 
 struct inline_plan {
 	uint8_t minor;

@@ -393,7 +393,7 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 {
 	bool sampled = !strcmp(engine, "sample");
 	auto_fn(search_done) struct search s = {
-		.pid = pid, .engine = sampled ? "auto" : engine, .sampled = sampled, .cache = cache
+		.pid = pid, .engine = engine, .sampled = sampled, .cache = cache
 	};
 	struct err unused;
 	int err;

@@ -71,6 +71,15 @@ static bool vet_site(struct probe_site *site, const struct interp_file *file, ui
 	       !memcmp(code, file->code[index], len);
 }
 
+/* Is it one that can be had where this one is asked for? */
+static bool vet_engine(const char *asked, const char *got)
+{
+	if (!strcmp(asked, got))
+		return true;
+	return (!strcmp(asked, "auto") || !strcmp(asked, "sample")) &&
+	       (!strcmp(got, "uprobe") || !strcmp(got, "usdt"));
+}
+
 static bool vet_plan(struct interp_file *file, int fd, const char *engine)
 {
 	struct probe_plan *plan = &file->plan;
@@ -80,9 +89,7 @@ static bool vet_plan(struct interp_file *file, int fd, const char *engine)
 	    !vet_bool(&plan->tail_call) || !vet_text(plan->engine, sizeof(plan->engine)) ||
 	    !vet_text(plan->notes, sizeof(plan->notes)))
 		return false;
-	if (strcmp(plan->engine, "uprobe") != 0 && strcmp(plan->engine, "usdt") != 0)
-		return false;
-	if (strcmp(engine, "auto") != 0 && strcmp(engine, plan->engine) != 0)
+	if (!vet_engine(engine, plan->engine))
 		return false;
 	if (!plan->site_cnt || plan->site_cnt > PLAN_SITES_MAX || fstat(fd, &st))
 		return false;

@@ -19,6 +19,7 @@
 #define COOKIE		     "xdebugpy"
 #define COOKIE_VERSION	     8
 #define COOKIE_FREE_THREADED 16
+#define WITNESS_CNT	     8
 
 static const char *const loop_symbol = "_PyEval_EvalFrameDefault";
 
@@ -175,6 +176,50 @@ static int make_auto(struct planner *p)
 	return 0;
 }
 
+/* Some places of the interpreter loop, any: by them it is found in a process, and known to be the file's. */
+static int add_witnesses(struct planner *p)
+{
+	uint64_t last = p->table.unknown;
+	int err = -PYE_EPLAN;
+
+	for (size_t i = 0; i < OPTABLE_CNT && p->plan->site_cnt < WITNESS_CNT; i++) {
+		struct probe_site site = { .kind = PROBE_RESUME,
+					   .source = PROBE_IN_REG,
+					   .reg = PREG_NONE,
+					   .value_reg = PREG_NONE,
+					   .vaddr = p->table.targets[i],
+					   .name = "opcode handler" };
+
+		if (site.vaddr == p->table.unknown || site.vaddr == last)
+			continue;
+		last = site.vaddr;
+		err = planner__add(p, &site);
+	}
+	return p->plan->site_cnt ? 0 : err;
+}
+
+/* Samples need no probe but the one that tells when code objects die. Where calls cannot be traced it is said why not. */
+static int make_sample(struct planner *p)
+{
+	struct probe_plan *plan = p->plan;
+	struct err why = { 0 }, *e = p->e;
+	int err;
+
+	p->e = &why;
+	err = make_auto(p);
+	p->e = e;
+	if (err && e)
+		*e = why;
+	if (err != -PYE_EPLAN)
+		return err;
+	plan->site_cnt = 0;
+	plan->notes[0] = '\0';
+	set_engine(p, "sample");
+	planner__note(p, "its calls cannot be traced: %s", why.what);
+	err = add_witnesses(p);
+	return err ? err : plan_code_dealloc(p);
+}
+
 static int make(struct planner *p, const char *engine)
 {
 	int err = code__add_starts(&p->code, p->table.targets, OPTABLE_CNT);
@@ -187,6 +232,8 @@ static int make(struct planner *p, const char *engine)
 		return make_usdt(p);
 	if (!strcmp(engine, "auto"))
 		return make_auto(p);
+	if (!strcmp(engine, "sample"))
+		return make_sample(p);
 	set_engine(p, "uprobe");
 	return plan_uprobe(p);
 }

@@ -80,8 +80,8 @@ struct probe_site {
 	int32_t disp;
 	uint8_t cond; /* enum probe_cond */
 	uint8_t value_reg; /* PROBE_EVAL_EXIT: register with the value returned (0 = unwind), or
-				 * PREG_NONE: NULL is returned. PROBE_EVAL_ENTRY: with throwflag. PROBE_CLEAR: with the
-				 * thread state, where PROBE_GEN_CLOSE needs it */
+				 * PREG_NONE: NULL is returned. PROBE_EVAL_ENTRY: with throwflag. PROBE_CLEAR, and PROBE_RETURN and PROBE_UNWIND
+				 * of copies: with the thread state, where PROBE_GEN_CLOSE needs it */
 	bool single_step; /* the kernel cannot emulate the instruction: dear, and said */
 	char name[40]; /* "RESUME_CHECK", "_PyEval_FrameClearAndPop" */
 	char insn[64]; /* "je 0x1234" */
@@ -90,7 +90,7 @@ struct probe_site {
 #define PLAN_SITES_MAX 64
 
 struct probe_plan {
-	char engine[8]; /* "uprobe" or "usdt" */
+	char engine[8]; /* "uprobe", "usdt"; "sample": no probes for calls, `sites` only say where the loop is */
 	uint8_t minor; /* CPython 3.<minor> */
 	bool free_threaded;
 	bool debug; /* Py_DEBUG */
@@ -110,7 +110,8 @@ struct elf_file;
 /**
  * plan_make - make the probe plan of an interpreter file
  * @elf:    opened by elf_file__open (elf/elf_file.h), borrowed
- * @engine: "uprobe", "usdt" or "auto" (usdt where complete and not dearer, else uprobe)
+ * @engine: "uprobe", "usdt", "auto" (usdt where complete and not dearer, else uprobe), or "sample": as "auto", but a file
+ *	    whose calls cannot be traced has a plan, too, with the reason in its notes
  * @out:    written only on success
  * @e:      on failure: what was found and what was tried
  *

@@ -3,8 +3,8 @@
  * From 3.12 on one function, called with the thread state and the frame, clears every frame that ends,
  * by return or by exception. It is exported from 3.13 on; where it has no symbol it is the first
  * function that the return handler calls. Either way every return handler must be seen to call it
- * directly, and something besides them too (the unwinding): a compiler that had put a copy of it
- * into a handler would make the probe miss returns.
+ * directly, and something besides them too (the unwinding). Where a compiler has put copies of it into
+ * handlers, these are looked for (plan_ends.c), and get probes of their own.
  */
 #include "cpython/planner.h"
 
@@ -13,62 +13,22 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "cpython/layouts.h"
 #include "elf/elf_file.h"
 
-#define WALK_BLOCK_MAX 64
-#define WALK_INSN_MAX  600
+#define END_BLOCK  32 /* bytes from the comparison on */
 
-#define TSTATE_ARG     0
-#define FRAME_ARG      1
-#define ARGS_USED      3 /* mask: thread state, frame */
+#define TSTATE_ARG 0
+#define FRAME_ARG  1
+#define ARGS_USED  3 /* mask: thread state, frame */
 
-/* Blocks still to look at, and those seen. */
-struct walk {
-	uint64_t seen[WALK_BLOCK_MAX];
-	size_t cnt, next;
-};
-
-static void walk_to(struct walk *w, uint64_t addr)
+static uint16_t owner_field(const struct planner *p)
 {
-	for (size_t i = 0; i < w->cnt; i++)
-		if (w->seen[i] == addr)
-			return;
-	if (w->cnt < WALK_BLOCK_MAX)
-		w->seen[w->cnt++] = addr;
-}
+	const struct layout *l = layout_find(p->plan->minor, p->plan->free_threaded);
 
-/* The first direct call reached from a handler by direct jumps, breadth first; with @wanted the call
- * of that function. Returns the function, 0 if there is none; @called is what the instruction, which is
- * @site, says: it may be an entry of the PLT. */
-static uint64_t find_call(const struct planner *p, uint64_t start, uint64_t wanted,
-			  uint64_t *called, uint64_t *site)
-{
-	struct walk w = { .cnt = 0 };
-	unsigned int left = WALK_INSN_MAX;
-	struct insn insn;
-
-	walk_to(&w, start);
-	while (w.next < w.cnt) {
-		for (uint64_t at = w.seen[w.next++]; left; at += insn.size, left--) {
-			if (code__insn(&p->code, at, &insn))
-				break;
-			if (insn.flow == FLOW_CALL && insn.target) {
-				uint64_t target = code__resolve(&p->code, insn.target);
-
-				*called = insn.target;
-				*site = at;
-				if (!wanted || target == wanted)
-					return target;
-			}
-			if (insn.target && insn.flow != FLOW_CALL)
-				walk_to(&w, insn.target);
-			if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN ||
-			    insn.flow == FLOW_STOP)
-				break;
-		}
-	}
-	return 0;
+	return l ? l->py.f_owner : PYE_NO_FIELD;
 }
 
 static const struct opcode_handler *next_return(const struct planner *p,
@@ -80,46 +40,80 @@ static const struct opcode_handler *next_return(const struct planner *p,
 	return op->name ? op : NULL;
 }
 
-static int find_function(struct planner *p, uint64_t *out)
+/* Does a function begin with the question whose the frame is that is its second argument? What it calls itself does not. */
+static bool asks_for_owner(const struct planner *p, uint64_t function)
+{
+	struct flow_value frame;
+	struct insn insn;
+	struct flow f;
+
+	flow__init(&f);
+	frame = f.regs[machine_args[FRAME_ARG]];
+	for (uint64_t at = function; at - function < PLANNER_BLOCK_MAX; at += insn.size) {
+		if (code__insn(&p->code, at, &insn))
+			return false;
+		if (insn.op == INSN_TEST_BYTE && insn.disp == owner_field(p) &&
+		    flow__is_same(f.regs[insn.src], frame))
+			return true;
+		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
+			return false;
+		flow__step(&f, &insn);
+	}
+	return false;
+}
+
+/* 0: it is nowhere but in copies. */
+static uint64_t find_function(const struct planner *p)
 {
 	const struct opcode_handler *op = next_return(p, NULL);
 	struct elf_symbol symbol;
-	uint64_t called, site;
+	uint64_t found, called, site;
 
-	if (!elf_file__symbol(p->elf, p->table.version->clear_symbol, &symbol)) {
-		*out = symbol.vaddr;
-		return 0;
-	}
-	*out = find_call(p, p->table.targets[op->number], 0, &called, &site);
-	if (*out)
-		return 0;
-	return err_set(
-		p->e, -PYE_EPLAN,
-		"3.%u: no symbol %s, and the handler of %s (0x%lx) leads to no direct call: the "
-		"ends of frames cannot be seen",
-		p->plan->minor, p->table.version->clear_symbol, op->name,
-		p->table.targets[op->number]);
+	if (!elf_file__symbol(p->elf, p->table.version->clear_symbol, &symbol))
+		return symbol.vaddr;
+	found = plan_find_call(p, p->table.targets[op->number], 0, &called, &site);
+	return found && asks_for_owner(p, found) ? found : 0;
 }
 
-static int check_returns(struct planner *p, uint64_t function, uint64_t *called)
+int plan_endings(struct planner *p, struct endings *out)
 {
-	uint64_t site;
+	const struct opcode_handler *without = NULL;
+	int err;
 
-	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
-		if (!find_call(p, p->table.targets[op->number], function, called, &site))
-			return err_set(p->e, -PYE_EPLAN,
-				       "3.%u: the handler of %s (0x%lx) is not seen to call %s "
-				       "(0x%lx): returns would be missed",
-				       p->plan->minor, op->name, p->table.targets[op->number],
-				       p->table.version->clear_symbol, function);
-	return 0;
+	memset(out, 0, sizeof(*out));
+	out->function = out->called = find_function(p);
+	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op)) {
+		uint64_t called, site;
+
+		if (out->function &&
+		    plan_find_call(p, p->table.targets[op->number], out->function, &called, &site))
+			out->called = called;
+		else
+			without = op;
+	}
+	if (!without)
+		return 0;
+	err = plan_frame_ends(p, out->function, &out->ends, &out->end_cnt, &without);
+	if (err || !without)
+		return err;
+	return err_set(p->e, -PYE_EPLAN,
+		       "3.%u: the handler of %s (0x%lx) is not seen to call %s (0x%lx), or to hold "
+		       "a copy of it: returns would be missed",
+		       p->plan->minor, without->name, p->table.targets[without->number],
+		       p->table.version->clear_symbol, out->function);
+}
+
+void plan_endings_done(struct endings *e)
+{
+	free(e->ends);
 }
 
 static bool comes_first_to(const struct planner *p, size_t number, uint64_t function, uint64_t addr)
 {
 	uint64_t called, site;
 
-	return find_call(p, p->table.targets[number], function, &called, &site) && site == addr;
+	return plan_find_call(p, p->table.targets[number], function, &called, &site) &&
+	       site == addr;
 }
 
 /* A call that return handlers share, which a compiler has put elsewhere: they come to it first, and no other handler does, as
@@ -158,16 +152,26 @@ static bool ends_by_return(const struct planner *p, uint64_t function, uint64_t 
 	return is_returns(p, addr) || is_shared_by_returns(p, function, addr);
 }
 
+/* Where it is called from. */
+static int find_calls(const struct planner *p, const struct endings *e, struct disasm_branch **out,
+		      size_t *cnt)
+{
+	const struct disasm_range ranges[] = { { e->function, e->function + 1 },
+					       { e->called, e->called + 1 } };
+
+	*cnt = 0;
+	return e->function ? code__branches(&p->code, ranges, 2, out, cnt) : 0;
+}
+
 /*
  * Its other calls are those of frames that end by an exception: a probe there says so to the one in the
  * function itself, which would else have to read the pending exception at each return.
  */
-static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
+static int add_unwinding(struct planner *p, const struct endings *e, size_t *others)
 {
-	const struct disasm_range ranges[] = { { function, function + 1 }, { called, called + 1 } };
 	auto_free struct disasm_branch *calls = NULL;
-	size_t cnt, others = 0;
-	int err = code__branches(&p->code, ranges, 2, &calls, &cnt);
+	size_t cnt;
+	int err = find_calls(p, e, &calls, &cnt);
 
 	for (size_t i = 0; !err && i < cnt; i++) {
 		struct probe_site site = { .kind = PROBE_UNWINDING,
@@ -177,35 +181,67 @@ static int add_unwinding(struct planner *p, uint64_t function, uint64_t called)
 					   .source = PROBE_TOP,
 					   .name = "exit_unwind" };
 
-		if (ends_by_return(p, function, calls[i].addr))
+		if (ends_by_return(p, e->function, calls[i].addr))
 			continue;
-		others++;
+		(*others)++;
 		err = planner__add(p, &site);
 	}
-	if (err || others)
-		return err;
-	return err_set(
-		p->e, -PYE_EPLAN,
-		"3.%u: only return handlers call %s (0x%lx): frames that end by an exception "
-		"would be missed",
-		p->plan->minor, p->table.version->clear_symbol, function);
+	return err;
 }
 
-int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt)
+/* At the jump behind the comparison, where that comes soon. */
+static int add_end(struct planner *p, const struct frame_end *end)
+{
+	struct probe_site site = { .kind = end->unwinding ? PROBE_UNWIND : PROBE_RETURN,
+				   .value_reg = p->table.version->close_skips
+							? end->tstate_reg
+							: PREG_NONE, /* as add_function() */
+				   .vaddr = end->at,
+				   .source = PROBE_IN_REG,
+				   .reg = end->frame_reg };
+	struct flow_value frame;
+	struct flow_place place;
+	struct insn insn;
+	struct flow f;
+
+	snprintf(site.name, sizeof(site.name), "%s", end->unwinding ? "exit_unwind" : "frame_end");
+	flow__init(&f);
+	frame = f.regs[end->frame_reg];
+	for (uint64_t at = end->at; at - end->at < END_BLOCK; at += insn.size) {
+		if (code__insn(&p->code, at, &insn))
+			break;
+		if (insn.emulated && flow__find(&f, frame, end->frame_reg, &place)) {
+			site.vaddr = at;
+			site.source = place.source;
+			site.reg = place.reg;
+			site.disp = place.disp;
+			break;
+		}
+		if (insn.flow != FLOW_NEXT)
+			break;
+		flow__step(&f, &insn);
+	}
+	return planner__add(p, &site);
+}
+
+static int add_ends(struct planner *p, const struct endings *e, size_t *others)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < e->end_cnt; i++) {
+		*others += e->ends[i].unwinding;
+		err = add_end(p, &e->ends[i]);
+	}
+	return err;
+}
+
+int plan_clear_calls(struct planner *p, const struct endings *e, struct clear_call **out,
+		     size_t *cnt)
 {
 	auto_free struct disasm_branch *found = NULL;
-	struct disasm_range ranges[2];
-	uint64_t function, called = 0;
 	struct clear_call *calls;
-	int err = find_function(p, &function);
+	int err = find_calls(p, e, &found, cnt);
 
-	if (!err)
-		err = check_returns(p, function, &called);
-	if (err)
-		return err;
-	ranges[0] = (struct disasm_range){ function, function + 1 };
-	ranges[1] = (struct disasm_range){ called, called + 1 };
-	err = code__branches(&p->code, ranges, 2, &found, cnt);
 	if (err)
 		return err;
 	calls = calloc(*cnt + 1, sizeof(*calls));
@@ -214,27 +250,39 @@ int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt)
 	for (size_t i = 0; i < *cnt; i++)
 		calls[i] = (struct clear_call){ .at = found[i].addr,
 						.target = found[i].target,
-						.unwinding = !ends_by_return(p, function,
+						.unwinding = !ends_by_return(p, e->function,
 									     found[i].addr) };
 	*out = calls;
 	return 0;
 }
 
-int plan_clear(struct planner *p)
+static int add_function(struct planner *p, const struct endings *e)
 {
 	struct probe_site site = { .kind = PROBE_CLEAR, .value_reg = PREG_NONE };
-	uint64_t function, called = 0;
-	int err = find_function(p, &function);
 
+	if (!e->function)
+		return 0;
 	if (p->table.version
 		    ->close_skips) /* probe_gen_close() asks the thread state who is at work */
 		site.value_reg = machine_args[TSTATE_ARG];
-	if (!err)
-		err = check_returns(p, function, &called);
-	if (!err)
-		err = add_unwinding(p, function, called);
-	if (err)
-		return err;
 	snprintf(site.name, sizeof(site.name), "%s", p->table.version->clear_symbol);
-	return planner__function_site(p, function, FRAME_ARG, ARGS_USED, &site);
+	return planner__function_site(p, e->function, FRAME_ARG, ARGS_USED, &site);
+}
+
+int plan_clear(struct planner *p)
+{
+	auto_fn(plan_endings_done) struct endings e;
+	size_t others = 0;
+	int err = plan_endings(p, &e);
+
+	if (!err)
+		err = add_unwinding(p, &e, &others);
+	if (!err)
+		err = add_ends(p, &e, &others);
+	if (!err && !others)
+		err = err_set(p->e, -PYE_EPLAN,
+			      "3.%u: only return handlers call %s (0x%lx): frames that end by an "
+			      "exception would be missed",
+			      p->plan->minor, p->table.version->clear_symbol, e.function);
+	return err ? err : add_function(p, &e);
 }

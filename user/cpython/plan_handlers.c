@@ -225,6 +225,8 @@ static int plan_all(struct planner *p, struct handlers *h)
 {
 	int err = collect(p, h);
 
+	if (!err && p->plan->tail_call)
+		err = handlers__add_copies(p, h);
 	if (!err)
 		err = find_homes(p, h);
 	if (!err)

@@ -18,9 +18,10 @@
 #include "cpython/planner.h"
 #include "elf/elf_file.h"
 
-#define CALL_SIZE  5
-#define PAGE_BYTES 4096
-#define LAST_FREE  13 /* 3.<this>: the last version of which a free-threaded build was tried */
+#define CALL_SIZE   5
+#define PAGE_BYTES  4096
+#define CLOSED_NEAR 4 /* instructions */
+#define LAST_FREE   13 /* 3.<this>: the last version of which a free-threaded build was tried */
 
 static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
 		    enum inline_kind kind)
@@ -126,9 +127,20 @@ static void add_table(struct planner *p, struct inline_plan *out)
 
 static int add_clears(struct planner *p, struct inline_plan *out)
 {
+	auto_fn(plan_endings_done) struct endings e;
 	auto_free struct clear_call *calls = NULL;
-	size_t cnt;
-	int err = plan_clear_calls(p, &calls, &cnt);
+	size_t cnt = 0;
+	int err = plan_endings(p, &e);
+
+	if (!err)
+		err = plan_clear_calls(p, &e, &calls, &cnt);
+	for (size_t i = 0; !err && i < e.end_cnt; i++) {
+		const struct flow_place frame = { .source = PROBE_IN_REG,
+						  .reg = e.ends[i].frame_reg };
+
+		err = plan_detour(p, out, e.ends[i].at, 0,
+				  e.ends[i].unwinding ? INLINE_UNWIND : INLINE_RETURN, &frame);
+	}
 
 	for (size_t i = 0; !err && i < cnt; i++)
 		err = add_call(p, out, calls[i].at, calls[i].target,
@@ -173,13 +185,46 @@ static int add_unwind(struct planner *p, struct inline_plan *out)
 	return plan_detour(p, out, place.compare, 0, INLINE_UNWIND, &frame);
 }
 
-/* A call of _PyFrame_ClearExceptCode(frame), and where it comes back to. The stack pointer is the same at both. */
-static int add_close(struct planner *p, struct inline_plan *out, uint64_t at)
+static bool has_detour(const struct inline_plan *plan, uint64_t at)
+{
+	for (uint32_t i = 0; i < plan->detour_cnt; i++)
+		if (plan->detours[i].at == at)
+			return true;
+	return false;
+}
+
+static bool moves_stack(const struct insn *insn)
+{
+	return insn->op == INSN_PUSH || insn->op == INSN_POP || insn->writes & 1u << PREG_RSP;
+}
+
+/* Where such a call comes back to, or soon after it: what several have in common may serve. The stack pointer is that of the
+ * call. */
+static int add_closed(struct planner *p, struct inline_plan *out, uint64_t at)
 {
 	const struct flow_place sp = { .source = PROBE_IN_REG, .reg = PREG_RSP };
+	struct insn insn;
+	int err = 0;
+
+	for (int i = 0; i < CLOSED_NEAR; i++) {
+		if (has_detour(out, at))
+			return 0;
+		err = plan_detour(p, out, at, 0, INLINE_CLOSED, &sp);
+		if (err != -PYE_EPLAN || code__insn(&p->code, at, &insn) || moves_stack(&insn))
+			return err;
+		if (insn.flow != FLOW_NEXT && (insn.flow != FLOW_JUMP || !insn.target))
+			return err;
+		at = insn.flow == FLOW_JUMP ? insn.target : at + insn.size;
+	}
+	return err;
+}
+
+/* A call of _PyFrame_ClearExceptCode(frame), and its end. */
+static int add_close(struct planner *p, struct inline_plan *out, uint64_t at)
+{
 	int err = add_call(p, out, at, 0, INLINE_CLOSE);
 
-	return err ?: plan_detour(p, out, at + CALL_SIZE, 0, INLINE_CLOSED, &sp);
+	return err ? err : add_closed(p, out, at + CALL_SIZE);
 }
 
 /* Sites that the probe plan has found. */

@@ -15,7 +15,7 @@
 #include "elf/elf_file.h"
 
 #define FUNCTION_MAX   8
-#define NEAR_HANDLER   512 /* bytes of a handler in which its own comparison lies */
+#define NEAR_HANDLER   1024 /* bytes of a handler in which its own comparison lies */
 #define COUNTER_BEFORE 64 /* bytes before the comparison in which the counter is changed */
 
 struct unwind {

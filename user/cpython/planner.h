@@ -60,8 +60,60 @@ struct clear_call {
 	bool unwinding; /* for a frame that ends by an exception */
 };
 
-/* plan_clear_calls - all of them; @out is owned by the caller (free). 0 or as plan_clear(). */
-int plan_clear_calls(struct planner *p, struct clear_call **out, size_t *cnt);
+/* A copy of that function, where a frame ends: the comparison with which it asks whose the frame is. */
+struct frame_end {
+	uint64_t at;
+	uint8_t frame_reg; /* the frame, there */
+	uint8_t tstate_reg; /* what the caller was written to, there: from 3.13 on the thread state; PREG_NONE: not known */
+	bool unwinding;
+};
+
+/**
+ * plan_frame_ends - all of them
+ * @function: 0: it is nowhere else
+ * @out:      owned by the caller (free)
+ * @without:  a return handler that neither calls the function nor leads to one of them; NULL: there is none
+ *
+ * Return: 0; -E2BIG: more than can be; -EFAULT; -ENOMEM.
+ */
+int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end **out, size_t *cnt,
+		    const struct opcode_handler **without);
+
+/* How frames end, from 3.12 on. */
+struct endings {
+	uint64_t function; /* the one that clears them; 0: there are only copies */
+	uint64_t called; /* as calls of it say: may be an entry of the PLT */
+	struct frame_end *ends; /* owned; none where every return handler calls the function */
+	size_t end_cnt;
+};
+
+/* plan_endings - each return handler does one or the other, else -PYE_EPLAN. @out: plan_endings_done() in any case */
+int plan_endings(struct planner *p, struct endings *out);
+void plan_endings_done(struct endings *e);
+
+/* plan_clear_calls - all calls of the function; @out is owned by the caller (free). 0 or as code__branches(). */
+int plan_clear_calls(struct planner *p, const struct endings *e, struct clear_call **out,
+		     size_t *cnt);
+
+#define PLAN_WALK_BLOCKS 64
+
+/* Instructions that direct jumps lead to: blocks still to look at, and those seen. */
+struct plan_walk {
+	uint64_t seen[PLAN_WALK_BLOCKS];
+	size_t cnt, next;
+	uint64_t at; /* in one of them; 0: at its end */
+	unsigned int left; /* instructions */
+};
+
+struct plan_walk plan_walk_from(uint64_t addr);
+
+/* plan_walk - the next one, breadth first; false when there are no more, or too many. */
+bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn);
+
+/* plan_find_call - the first direct call on such a walk; with @wanted the call of that function. The function, 0 if there
+ * is none; @called is what the instruction, which is @site, says: it may be an entry of the PLT. */
+uint64_t plan_find_call(const struct planner *p, uint64_t start, uint64_t wanted, uint64_t *called,
+			uint64_t *site);
 
 /* Where 3.11 ends frames by exceptions: the comparison, and the register that is the frame there. */
 struct unwind_place {

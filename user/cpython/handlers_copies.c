@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Where handlers are functions that call each other last, a compiler with a profile asks for the most likely next one before it
+ * jumps through the table: it compares the table's word with that handler's address, and has a copy of the
+ * handler behind the comparison. A probe in the handler would miss those. (The inline engine's words are other ones: no such
+ * comparison holds, and the copies are not run.)
+ */
+#include "cpython/handlers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define TESTS_MAX 256
+
+static int refuse(struct planner *p, uint64_t at, const char *why)
+{
+	return err_set(
+		p->e, -PYE_EPLAN,
+		"3.%u: at 0x%lx the address of a handler is taken, %s: there may be a copy of "
+		"the handler, whose events would be missed",
+		p->plan->minor, at, why);
+}
+
+static const struct handler *handler_at(const struct handlers *h, size_t cnt, uint64_t start)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (h->items[i].start == start)
+			return &h->items[i];
+	return NULL;
+}
+
+/* The handler whose address an instruction compares with a word of the table; NULL: it only makes the address. */
+static const struct handler *compared(const struct handlers *h, size_t cnt, const struct insn *test)
+{
+	int32_t value;
+
+	if (test->bytes[1] != 0x81)
+		return NULL;
+	memcpy(&value, test->bytes + 8, sizeof(value));
+	return handler_at(h, cnt, (uint64_t)(int64_t)value);
+}
+
+/* Is it no copy, but the way to the handler itself? */
+static bool goes_to(const struct planner *p, uint64_t at, uint64_t handler)
+{
+	struct insn insn;
+
+	return !code__insn(&p->code, at, &insn) && insn.target == handler &&
+	       (insn.flow == FLOW_CALL || insn.flow == FLOW_JUMP);
+}
+
+static int add_copy(struct planner *p, struct handlers *h, size_t cnt, uint64_t at)
+{
+	const struct handler *of;
+	struct insn test, branch;
+	uint64_t start;
+
+	if (!code__is_start(&p->code, at))
+		return 0; /* bytes in the middle of an instruction */
+	if (code__insn(&p->code, at, &test))
+		return -EFAULT;
+	of = compared(h, cnt, &test);
+	if (!of || code__insn(&p->code, at + test.size, &branch) || branch.flow != FLOW_COND)
+		return refuse(p, at, "and not compared with a word of the dispatch table");
+	if (branch.cond == (COND_X86 | 4)) /* je */
+		start = branch.target;
+	else if (branch.cond == (COND_X86 | 5)) /* jne */
+		start = branch.addr + branch.size;
+	else
+		return refuse(p, at, "and not asked whether it is equal");
+	if (start == of->start || goes_to(p, start, of->start))
+		return 0;
+	if (h->cnt == HANDLER_MAX)
+		return refuse(p, at, "in more places than a plan can hold");
+	h->items[h->cnt++] = (struct handler){ .op = of->op, .start = start, .guard = branch.addr };
+	return 0;
+}
+
+static bool is_followed(const struct handler *it)
+{
+	return it->op->kind == PROBE_RESUME || it->op->kind == PROBE_YIELD;
+}
+
+int handlers__add_copies(struct planner *p, struct handlers *h)
+{
+	auto_free uint64_t *tests = calloc(TESTS_MAX, sizeof(*tests));
+	uint64_t wanted[HANDLER_MAX];
+	size_t cnt = h->cnt, wanted_cnt = 0, test_cnt = 0;
+	int err;
+
+	if (!tests)
+		return -ENOMEM;
+	for (size_t i = 0; i < cnt; i++)
+		if (is_followed(&h->items[i]))
+			wanted[wanted_cnt++] = h->items[i].start;
+	err = disasm__word_tests(p->code.disasm, p->table.vaddr, wanted, wanted_cnt, tests,
+				 TESTS_MAX, &test_cnt);
+	for (size_t i = 0; !err && i < test_cnt; i++)
+		err = add_copy(p, h, cnt, tests[i]);
+	return err;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From 3.12 on, where a compiler has put copies of the function that clears frames where it is called: in the
+ * return handlers, and where a frame ends by an exception. Each copy makes the caller the thread's current
+ * frame (it reads frame->previous, and writes that into the thread state), then asks whose the frame is
+ * (frame->owner == 0). At that comparison the frame is in its register.
+ */
+#include "cpython/planner.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "cpython/layouts.h"
+
+#define TESTS_MAX  256
+#define ENDS_MAX   24
+#define DECODE_MAX 32768 /* bytes from a known start to a comparison */
+#define FIELD_MAX  127 /* of a displacement of one byte */
+
+/* Of one comparison: has the frame's caller been read, and then written to somewhere else? */
+struct trail {
+	struct flow f;
+	bool has_read, has_written;
+	struct flow_value frame, caller, to;
+};
+
+static void trail_begin(struct trail *t)
+{
+	flow__init(&t->f);
+	t->has_read = t->has_written = false;
+}
+
+static void trail_step(struct trail *t, const struct insn *insn, uint16_t previous)
+{
+	bool loads = insn->op == INSN_LOAD && insn->disp == previous && insn->src != PREG_RSP;
+	struct flow_value base = t->f.regs[loads ? insn->src : 0];
+
+	if (insn->op == INSN_STORE && insn->mem_size == 8 && insn->src < MACHINE_REG_CNT &&
+	    t->has_read && flow__is_same(t->f.regs[insn->src], t->caller)) {
+		t->has_written = true;
+		t->to = t->f.regs[insn->dst];
+	}
+	flow__step(&t->f, insn);
+	if (!loads)
+		return;
+	t->has_read = true;
+	t->has_written = false;
+	t->frame = base;
+	t->caller = t->f.regs[insn->dst];
+}
+
+static uint8_t reg_of(const struct flow *f, struct flow_value value)
+{
+	struct flow_place place;
+
+	if (!flow__find(f, value, PREG_NONE, &place) || place.source != PROBE_IN_REG || place.disp)
+		return PREG_NONE;
+	return place.reg;
+}
+
+/* Is the comparison that begins at @test, or with a prefix before it, such a one? */
+static bool is_end(const struct planner *p, uint64_t test, struct frame_end *out)
+{
+	uint64_t start = code__start_below(&p->code, test);
+	struct trail t;
+	struct insn insn;
+
+	if (!start || test - start > DECODE_MAX)
+		return false;
+	trail_begin(&t);
+	for (uint64_t at = start; at <= test; at += insn.size) {
+		if (code__insn(&p->code, at, &insn))
+			return false;
+		if (insn.op == INSN_TEST_BYTE && at + insn.size > test) {
+			*out = (struct frame_end){ .at = at,
+						   .frame_reg = insn.src,
+						   .tstate_reg = reg_of(&t.f, t.to) };
+			return t.has_written && flow__is_same(t.f.regs[insn.src], t.frame);
+		}
+		if (insn.flow == FLOW_NEXT || insn.flow == FLOW_CALL)
+			trail_step(&t, &insn, p->table.version->previous);
+		else
+			trail_begin(&t);
+	}
+	return false;
+}
+
+/* The first of them that a handler leads to; @cnt: none. */
+static size_t first_end(const struct planner *p, uint64_t handler, const struct frame_end *ends,
+			size_t cnt)
+{
+	struct plan_walk w = plan_walk_from(handler);
+	struct insn insn;
+
+	while (plan_walk(p, &w, &insn))
+		for (size_t i = 0; i < cnt; i++)
+			if (ends[i].at == insn.addr)
+				return i;
+	return cnt;
+}
+
+/* Those that return handlers hold, where these do not call the function. Returned: a handler that holds none; else NULL. */
+static const struct opcode_handler *mark_returns(const struct planner *p, uint64_t function,
+						 struct frame_end *ends, size_t cnt)
+{
+	for (const struct opcode_handler *op = p->table.version->handlers; op->name; op++) {
+		uint64_t start = p->table.targets[op->number], called, site;
+		size_t first;
+
+		if (op->kind != PROBE_RETURN ||
+		    (function && plan_find_call(p, start, function, &called, &site)))
+			continue;
+		first = first_end(p, start, ends, cnt);
+		if (first == cnt)
+			return op;
+		ends[first].unwinding = false;
+	}
+	return NULL;
+}
+
+int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end **out, size_t *cnt,
+		    const struct opcode_handler **without)
+{
+	const struct layout *l = layout_find(p->plan->minor, p->plan->free_threaded);
+	auto_free struct frame_end *ends = calloc(ENDS_MAX, sizeof(*ends));
+	auto_free uint64_t *tests = calloc(TESTS_MAX, sizeof(*tests));
+	size_t found = 0, test_cnt = 0;
+	int err;
+
+	if (!ends || !tests)
+		return -ENOMEM;
+	if (!l || l->py.f_owner > FIELD_MAX)
+		return -E2BIG;
+	err = disasm__byte_tests(p->code.disasm, (uint8_t)l->py.f_owner, tests, TESTS_MAX,
+				 &test_cnt);
+	for (size_t i = 0; !err && i < test_cnt; i++) {
+		if (!is_end(p, tests[i], &ends[found]))
+			continue;
+		ends[found].unwinding = true;
+		if (++found == ENDS_MAX)
+			err = -E2BIG;
+	}
+	if (err)
+		return err;
+	*without = mark_returns(p, function, ends, found);
+	*cnt = found;
+	*out = take_ptr(ends);
+	return 0;
+}
