@@ -31,8 +31,9 @@
 #define SAVED_BYTES  (16 * 8) /* behind the table of calls */
 #define CALLS_MAX    6
 #define NO_SUCH_CALL 0xffff
-#define LATE	     10 /* 2^24 ticks of the time stamp counter each */
-#define STUCK	     1000
+#define LATE	     160 /* 2^20 ticks of the time stamp counter each */
+#define STUCK	     16000
+#define PARK_BYTES   16 /* before the table: a set of signals, how long */
 
 /* The prototypes of libc, fortified or not, are not those that a table of pointers has. */
 #define NEXT(name) ((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
@@ -135,7 +136,10 @@ long ptrace(enum __ptrace_request request, ...)
 	addr = va_arg(ap, void *);
 	data = va_arg(ap, void *);
 	va_end(ap);
-	return fault() ? -1 : NEXT(ptrace)(request, pid, addr, data);
+	if (fault() ||
+	    (is_late() && request == PTRACE_SETSIGMASK)) /* that thread is not put back either */
+		return -1;
+	return NEXT(ptrace)(request, pid, addr, data);
 }
 
 ssize_t pread(int fd, void *to, size_t size, off_t at)
@@ -159,10 +163,11 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 
 	if (fault())
 		return -1;
-	if (f.late && at == f.late && size == 8) {
+	if (f.late && at == f.late && size == PARK_BYTES) {
+		memcpy(copy, from, size);
+		copy[1] = strcmp(f.what, "late") ? STUCK : LATE;
 		f.late = 0;
-		return NEXT(pwrite)(fd, &(uint64_t){ strcmp(f.what, "late") ? STUCK : LATE }, size,
-				    at);
+		return NEXT(pwrite)(fd, copy, size, at);
 	}
 	if (!f.on || !calls)
 		return NEXT(pwrite)(fd, from, size, at);
@@ -170,7 +175,7 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 	for (int i = 0; i < calls; i++)
 		if (++f.calls == f.at && of_target()) {
 			copy[CALL_WORDS * i] = NO_SUCH_CALL;
-			f.late = is_late() ? at - 8 : 0;
+			f.late = is_late() ? at - PARK_BYTES : 0;
 		}
 	return NEXT(pwrite)(fd, copy, size, at);
 }

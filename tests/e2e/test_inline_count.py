@@ -10,6 +10,7 @@ import time
 import pytest
 
 import lib
+import pythons
 from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
 
 COUNTED = lib.PROGRAMS / "every_call.py"
@@ -82,6 +83,42 @@ def test_times(name, tmp_path):
     assert got["branch"][3] >= got["branch"][2]
 
 
+TIMES = '''
+import sys, threading, time
+clock = time.perf_counter
+def spin(seconds):
+    end = clock() + seconds
+    while clock() < end: pass
+def thrown():
+    while True:
+        try: yield
+        except ValueError: spin(0.03)
+def through(): yield from thrown()
+def recurse(n): return recurse(n - 1) if n else spin(0.05)
+def main():
+    for g in thrown(), through():
+        next(g)
+        g.throw(ValueError)
+    recurse(int(sys.argv[1]))
+sys.setrecursionlimit(10 ** 6)
+begin = clock()
+main()
+print(clock() - begin)
+'''
+
+
+@pytest.mark.parametrize("name, depth", [(n, 50000 if pythons.version(n) >= (3, 12) else 500) for n in lib.pick("3.8", "3.11", "3.13", "3.13t", "3.15")])
+def test_no_time_is_counted_twice(name, depth, tmp_path):
+    """What a generator does that something is thrown into is no time of who throws; nor is the depth of a recursion."""
+    prog, path = tmp_path / "times.py", tmp_path / "t.pstats"
+    prog.write_text(TIMES)
+    done = count(lib.command(name) + [prog, depth], path, "--time")
+    assert done.returncode == 0, lib.text(done.stderr)
+    took, got = float(lib.text(done.stdout)), sums(path, prog)
+    assert sum(figures[2] for f, figures in got.items() if f != "<module>") <= took * 1.01 + 0.005
+    assert got["thrown"][3] >= 0.05 and got["main"][2] < 0.02 < 0.1 < got["main"][3]
+
+
 @pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.12", "3.13t"))])
 def test_a_running_process(name, options, tmp_path):
     """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""
@@ -134,6 +171,22 @@ def test_code_that_comes_and_goes(name, options, tmp_path):
     got = {f: n for f, n in table.items() if f in want}
     assert all(n <= want[f] for f, n in got.items()) and not [f for f in table if f.startswith("made") and f not in want]
     assert sum(got.values()) + lost == sum(want.values())
+
+
+def test_pairs_of_code_that_is_gone_give_their_places_back(tmp_path):
+    """90,000 pairs of caller and callee, of which the table holds 65,536, but only a few at a time are of code that lives."""
+    path, prog, rounds = tmp_path / "t.txt", tmp_path / "made.py", 30000
+    prog.write_text("def stays(): pass\n"
+                    "for i in range(%d):\n"
+                    "    ns = {'stays': stays}\n"
+                    "    exec(compile('def f%%d(): stays(), stays()' %% (i %% 5), 'made', 'exec'), ns)\n"
+                    "    for _ in range(3): ns['f%%d' %% (i %% 5)]()\n" % rounds)
+    done = count(lib.command(ONE) + [prog], path, "--time")
+    assert done.returncode == 0, lib.text(done.stderr)
+    table, lost = table_of(path)
+    got = [n for f, n in table.items() if f.startswith("made:") or "(stays)" in f]
+    assert sum(got) + lost == rounds * (1 + 3 + 3 * 2)
+    assert lost < rounds, "the machine gave pyebpf no time?"
 
 
 def test_no_more_than_the_table_holds(tmp_path):

@@ -231,6 +231,13 @@ def test_what_does_not_go_together(options, reason):
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)
 
 
+@pytest.mark.parametrize("options, status, reason", [(["--fail-on-loss", "0", "--on-full", "wait"], 0, ""),
+                                                     (["--anonymize"], 125, "keeps names"), (["--strip-paths", "/tmp"], 125, "keeps names")])
+def test_options_of_all_outputs(options, status, reason, tmp_path):
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.txt", *INLINE, "--opcodes", "all", *options, "--", *lib.command(ONE), "-S", "-c", "1"])
+    assert done.returncode == status and reason in lib.text(done.stderr), lib.text(done.stderr)
+
+
 def test_no_such_opcode(tmp_path):
     done = opcodes(tmp_path / "t.txt", "LOAD_FAST,NO_SUCH", *lib.command(ONE), "-c", "1")
     assert done.returncode == 125 and "NO_SUCH" in lib.text(done.stderr), lib.text(done.stderr)

@@ -156,7 +156,7 @@ def test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path):
 
 @pytest.mark.parametrize("name", SOME)
 def test_waiting_in_all_sorts_of_calls(name, tmp_path):
-    """50 threads and 5,000 signals a second: each call ends as it would, whatever attach and detach stop it in."""
+    """60 threads and 5,000 signals a second: each call ends as it would, whatever attach and detach stop it in."""
     stops = []
     with lib.started(lib.command(name) + [lib.PROGRAMS / "blocked.py", tmp_path / "end"]) as target:
         assert target.stdout.readline() == b"up\n"
@@ -167,6 +167,31 @@ def test_waiting_in_all_sorts_of_calls(name, tmp_path):
         end_well(target, tmp_path)
     print("stops:", stops)
     assert all(int(n) >= 4 for n, _ in stops) and len(stops) >= 6
+
+
+@lib.needs_root
+def test_a_target_whose_memory_is_locked(tmp_path):
+    """What it maps is there at once (mlockall): not the ring, which would take 20 to 40 ms of its time."""
+    program = "import ctypes\nassert ctypes.CDLL(None).mlockall(3) == 0\n" + QUIET
+    with lib.started(lib.command(SOME[0]) + ["-c", program]) as target:
+        assert target.stdout.readline() == b"up\n"
+        with inline(target.pid, tmp_path / "t.pyebpf"):
+            mapped = re.findall(r"rw-s .*/memfd:.*\nSize: +(\d+) kB\n(?:.*\n){2}Rss: +(\d+) kB",
+                                pathlib.Path("/proc/%d/smaps" % target.pid).read_text())
+        assert len(mapped) == 2 and sum(int(size) for size, _ in mapped) > 1 << 15, mapped
+        assert sum(int(there) for _, there in mapped) < 0.6 * sum(int(size) for size, _ in mapped), "a part is made ready from outside"
+        assert target.poll() is None
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_signal_ends_a_call(name, tmp_path):
+    """It may come while the thread that waits makes calls for us."""
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "alarmed.py", tmp_path / "end"]) as target:
+        pid = int(target.stdout.readline())
+        for _ in range(100 if lib.LONG else 6):
+            done = attach_for(pid, tmp_path / "t.pyebpf", "-d", "5ms")
+            assert done.returncode == 0, lib.text(done.stderr)
+        end_well(target, tmp_path)
 
 
 # --- pyebpf detach ---

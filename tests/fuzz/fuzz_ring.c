@@ -36,6 +36,11 @@ uint64_t tsc_now(void)
 	return 1u << 20;
 }
 
+bool tsc_is_steady(void)
+{
+	return true;
+}
+
 void inline__touch_lane(const struct inline_engine *e, uint32_t i)
 {
 	demand(e && i < IL_LANE_CNT);
@@ -146,7 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					   .threads = (void *)(f.memory + (IL_THREADS - IL_SHARED)),
 					   .ring = f.memory + IL_SHARED_HEAD,
 					   .ring_bytes = RING_BYTES,
-					   .tsc_hz = 1u << 19 };
+					   .hz = 1u << 19 };
 	demand(f.first || !cap_inline__new(&f.first, 1, PID, &ids, NULL));
 	demand(!cap_inline__new(&c, 1, PID, &ids, f.first));
 	cap_inline__use(c, &f.engine);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "abi/event.h"
 #include "cpython/disasm.h"
@@ -22,6 +23,8 @@
 #include "inline/region_count.h"
 #include "inline/slow.h"
 #include "inline/stub.h"
+#include "inline/stub_clock.h"
+#include "proc/maps.h"
 
 #define RING_BYTES ((size_t)IL_RING_MIN)
 #define STACK_SIZE 65536u
@@ -195,6 +198,17 @@ static void fresh(void)
 	memset(t.base + IL_CACHE, 0, 8UL * IL_CACHE_CNT);
 	memset(t.base + IL_SHARED, 0, IL_RING - IL_SHARED);
 	memset(t.base + IL_RING, 0, 4096);
+	t.shared->deadline = 1;
+}
+
+static uint64_t lost_by_all(void)
+{
+	const struct il_thread *threads = (const void *)(t.base + IL_THREADS);
+	uint64_t lost = 0;
+
+	for (uint32_t i = 0; i < IL_THREAD_CNT; i++)
+		lost += threads[i].lost;
+	return lost;
 }
 
 static uint64_t stub_of(const struct il_header *h, uint32_t n)
@@ -286,7 +300,7 @@ static void expect_event(const struct il_more_rec *r, uint8_t kind, uint8_t opar
 			 kind == INLINE_ENTRY ? (oparg ? IL_RESUME : IL_CALL) : kinds[kind]);
 	assert_int_equal(r->head.what & 0xfffffffffff8ull,
 			 kind == INLINE_DEALLOC ? 0 : address(t.frame));
-	assert_int_equal(r->head.time & 0xffff, called ? IL_FRAME_HASH(address(t.caller)) : 0);
+	assert_int_equal(r->head.time & 0xffff, called ? il_frame_hash(address(t.caller)) : 0);
 	if (coded)
 		assert_int_equal(r->head.what >> 48, slot_of_code());
 	if (kind == INLINE_UNWIND || kind == INLINE_CLOSE)
@@ -350,6 +364,11 @@ static void run_all(const struct il_header *h, uint32_t n, uint8_t oparg)
 		kind == INLINE_UNWIND || kind == INLINE_CLOSE || kind == INLINE_DEALLOC ? 2 : 1);
 
 	t.private->head = t.private->limit = RING_BYTES;
+	t.private->wait = 1;
+	t.shared->deadline = 0; /* pyebpf is at its end: no event, nothing lost */
+	run(h, n);
+	assert_int_equal(t.shared->lost_mode | t.private->lost_mode | lost_by_all(), 0);
+	t.shared->deadline = 1;
 	run(h, n);
 	assert_int_equal(t.shared->lost_mode, 1);
 	assert_int_equal(t.private->head, RING_BYTES);
@@ -409,6 +428,75 @@ static void test_stubs__frame_in_a_slot(void **state)
 								.frame_reg = frame,
 								.frame_disp = 8 * instr,
 								.instr_reg = instr });
+}
+
+/* Where the time stamp counter is not steady: every event takes the slow path, which calls the kernel's code. */
+static void test_stubs__the_clock_of_the_kernel(void **state)
+{
+	const struct il_header *h;
+	uint64_t clock, before;
+	struct maps maps;
+
+	(void)state;
+	assert_int_equal(maps__read(getpid(), &maps), 0);
+	assert_int_equal(stub_clock_find(getpid(), &maps, &clock), 0);
+	maps__done(&maps);
+	use_version(LAST_MINOR);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 });
+	for (uint32_t n = 0; n < h->patch_cnt; n++) {
+		fresh();
+		t.private->clock = clock;
+		t.private->locked = 1;
+		t.private->limit = 0;
+		t.instr[1] = kind_of(n) == INLINE_CLOSE ? (uint8_t)t.layout.resume_depth1 : 0;
+		for (int i = 1; i <= 2; i++) {
+			const struct il_rec *r = at(t.shared->head);
+			uint64_t head = t.shared->head;
+
+			before = now_ns() << 16 >> 16;
+			run(h, n);
+			assert_int_equal(t.shared->slow, i);
+			assert_true(t.shared->head > head);
+			assert_in_range(r->time >> 16, before, now_ns() << 16 >> 16);
+		}
+	}
+}
+
+/* The hash of a frame says that there is one, wherever it lies. */
+static void test_stubs__a_caller_that_adds_up_to_nothing(void **state)
+{
+	const size_t bytes = 1u << 20; /* some address in it does */
+	const struct il_header *h;
+	uint8_t *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t caller = address(memory);
+
+	(void)state;
+	assert_true(memory != MAP_FAILED);
+	while (((caller >> 3) + (caller >> 19)) & 0xffff)
+		caller += 8;
+	assert_true(caller + 256 <= address(memory) + bytes);
+	use_version(LAST_MINOR);
+	set64(t.entry, t.layout.f_previous, caller);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R12 });
+	t.instr[1] = 0;
+	fresh();
+	for (uint32_t n = 0; n < h->patch_cnt; n++) {
+		if (kind_of(n) != INLINE_ENTRY && kind_of(n) != INLINE_CAUGHT)
+			continue;
+		for (int i = 0; i < 2; i++) { /* through the slow path, and without it */
+			const struct il_rec *r;
+
+			run(h, n);
+			r = at(t.shared->head - sizeof(*r));
+			assert_int_equal(r->time & 0xffff, 1);
+		}
+	}
+	assert_int_equal(t.shared->slow, 1);
+	assert_int_equal(il_frame_hash(caller), 1);
+	assert_int_equal(il_frame_hash(0), 0);
+	make_objects();
+	assert_return_code(munmap(memory, bytes), 0);
 }
 
 /* 3.15: the prologue of a generator expression is no event. */
@@ -731,7 +819,7 @@ static void expect_opcode(const struct il_rec *r, unsigned int opcode)
 	assert_int_equal(r->what >> IL_OPCODE_SHIFT & 0xff, opcode);
 	assert_int_equal(r->what >> 48, slot_of_code());
 	assert_int_equal(IL_OPCODE_OFFSET(r->what), address(t.instr) - address(t.code));
-	assert_int_equal(r->time & 0xffff, IL_FRAME_HASH(address(t.frame)));
+	assert_int_equal(r->time & 0xffff, il_frame_hash(address(t.frame)));
 }
 
 /* Numbers of the patches: words first. */
@@ -822,10 +910,16 @@ static void test_opcodes__every_register(void **state)
 		}
 }
 
+static void cost_of(const struct inline_plan *plan, bool all, bool locked, bool vdso, double *ticks)
+{
+	struct err e;
+
+	assert_int_equal(stub_opcode_cost(plan, &t.layout, all, locked, vdso, ticks, &e), 0);
+}
+
 static void test_opcodes__their_cost(void **state)
 {
-	double all = 0, some = 0, locked = 0;
-	struct err e;
+	double all = 0, some = 0, locked = 0, vdso = 0;
 
 	(void)state;
 	use_version(LAST_MINOR);
@@ -840,13 +934,11 @@ static void test_opcodes__their_cost(void **state)
 
 			if (frame == PREG_RSP && !in_slot)
 				continue;
-			assert_int_equal(stub_opcode_cost(&plan, &t.layout, true, false, &all, &e),
-					 0);
-			assert_int_equal(
-				stub_opcode_cost(&plan, &t.layout, false, false, &some, &e), 0);
-			assert_int_equal(
-				stub_opcode_cost(&plan, &t.layout, true, true, &locked, &e), 0);
-			assert_true(all > 0 && some > 0 && locked > 0);
+			cost_of(&plan, true, false, false, &all);
+			cost_of(&plan, false, false, false, &some);
+			cost_of(&plan, true, true, false, &locked);
+			cost_of(&plan, true, true, true, &vdso);
+			assert_true(all > 0 && some > 0 && locked > 0 && vdso > 0);
 		}
 }
 
@@ -958,8 +1050,7 @@ static void test_count__neighbours(void **state)
 
 static struct il_active *active_of(const void *frame)
 {
-	return (struct il_active *)(void *)(t.base + IL_ACTIVE) +
-	       (address(frame) >> 3 & (IL_ACTIVE_CNT - 1));
+	return (struct il_active *)(void *)(t.base + IL_ACTIVE) + IL_ACTIVE_PLACE(address(frame));
 }
 
 static uint32_t number_of(const struct il_node *n)
@@ -1052,9 +1143,11 @@ static void fresh_lanes(void)
 	t.layout = layout_find(13, true)->py;
 	make_objects();
 	fresh();
-	for (uint32_t i = 0; i < IL_LANE_CNT; i++)
+	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
 		memset(t.base + IL_RING + 2 * RING_BYTES + i * IL_LANE_BYTES(RING_BYTES), 0,
 		       IL_LANE_BYTES(RING_BYTES));
+		lane_no(i).shared->deadline = 1;
+	}
 	inline_describe_lanes(address(t.base), RING_BYTES, RING_BYTES, t.private);
 	t.private->locked = 1;
 	t.private->limit = 0;
@@ -1216,6 +1309,8 @@ static struct {
 	struct inline_detour plan;
 	uint64_t tstate; /* the variable of the interpreter */
 	uint8_t state[512];
+	struct stub_how how;
+	uint64_t slow; /* how often the slow path was taken */
 } det;
 
 /* Goes on at cpu_land, or traps. */
@@ -1265,12 +1360,15 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 	put_way(sizeof(moved), !taken);
 	put_way(TAKEN_AT, taken);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
-	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), NULL, t.base, &e), 0);
+	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), &det.how, t.base, &e),
+			 0);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
 	fresh();
 	t.private->tstate_current = address(&det.tstate);
 	for (int i = 0; i < 2; i++) {
 		uint64_t before = t.shared->head;
+
+		t.private->top = address(t.frame);
 		const struct il_patch *p =
 			&((const struct il_header *)(const void *)t.base)->patches[0];
 
@@ -1289,8 +1387,9 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 		r = at(before);
 	}
 	assert_int_equal(r->what & 0xfffffffffff8ull, address(t.frame));
+	det.slow = t.shared->slow;
 	if (kind == INLINE_EVAL_ENTRY)
-		assert_int_equal(r->time & 0xffff, IL_FRAME_HASH(address(t.caller)));
+		assert_int_equal(r->time & 0xffff, il_frame_hash(address(t.caller)));
 	return (r->what & 7) == IL_MORE ? 0x10u | (unsigned int)(r->what >> 48) : r->what & 7;
 }
 
@@ -1322,14 +1421,43 @@ static void eval_events(uint8_t reg, uint64_t flags)
 	assert_int_equal(run_detour(INLINE_EVAL_EXIT, reg, flags), 0x10 | IL_UNWIND);
 }
 
-static void test_detours__leave_all_as_it_is(void **state)
-{
-	static const uint64_t flags[] = { 0, ALL_FLAGS, 0x801, 0x0d4, 0x040, 0x880 };
+static const uint64_t flags[] = { 0, ALL_FLAGS, 0x801, 0x0d4, 0x040, 0x880 };
 
-	(void)state;
+static void map_near(void)
+{
 	det.code = mmap(t.base - NEAR_BYTES, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(det.code != MAP_FAILED);
+}
+
+/* In a copy of the function that clears frames: the first one by the slow path, which learns the thread. */
+static void test_detours__returns(void **state)
+{
+	(void)state;
+	map_near();
+	det.tstate = address(det.state);
+	for (unsigned int minor = 12; minor <= 15; minor++) {
+		t.layout = layout_find(minor, false)->py;
+		make_objects();
+		for (unsigned int i = 0; i < 32 * sizeof(flags) / sizeof(flags[0]); i++) {
+			det.how.switches = i & 1;
+			if (i / 2 % 16 == PREG_RSP)
+				continue;
+			assert_int_equal(run_detour(INLINE_RETURN, i / 2 % 16, flags[i / 32]),
+					 IL_RETURN);
+			assert_int_equal(det.slow, 1);
+			if (det.how.switches)
+				assert_int_equal(t.private->top, address(t.caller));
+		}
+	}
+	det.how.switches = false;
+	assert_return_code(munmap(det.code, 4096), 0);
+}
+
+static void test_detours__leave_all_as_it_is(void **state)
+{
+	(void)state;
+	map_near();
 	for (unsigned int minor = 6; minor <= 10; minor++) {
 		make_eval_objects(minor);
 		for (uint8_t reg = 0; reg < 16; reg++)
@@ -1374,6 +1502,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stubs__frame_in_a_register),
 		cmocka_unit_test(test_stubs__frame_in_a_slot),
+		cmocka_unit_test(test_stubs__the_clock_of_the_kernel),
+		cmocka_unit_test(test_stubs__a_caller_that_adds_up_to_nothing),
 		cmocka_unit_test(test_stubs__what_is_no_entry),
 		cmocka_unit_test(test_stubs__what_is_left_out),
 		cmocka_unit_test(test_stubs__a_code_object_that_is_freed),
@@ -1391,6 +1521,7 @@ int main(void)
 		cmocka_unit_test(test_lanes__none_is_free),
 		cmocka_unit_test(test_lanes__losses),
 		cmocka_unit_test(test_detours__leave_all_as_it_is),
+		cmocka_unit_test(test_detours__returns),
 		cmocka_unit_test(test_slow__stands_alone),
 	};
 

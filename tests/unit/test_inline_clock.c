@@ -8,7 +8,9 @@
 #include <cmocka.h>
 #include <math.h>
 #include <stdbool.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "capture/inline_clock.h"
 
 #define STEP_NS	   2000000ull /* between two looks at both clocks */
@@ -145,12 +147,12 @@ static void test_inline_clock__a_late_reader(void **state)
 /* Two processors' clocks can be some ns apart. */
 static void test_inline_clock__a_step_back(void **state)
 {
-	struct clock_pair before = { (1ull << 40) + 2600, 1000000990 };
+	struct clock_pair before = { (1ull << 40) + 2600000, 1000999990 };
 
 	(void)state;
 	begin();
-	t.tsc += 2600;
-	t.ns += 1000;
+	t.tsc += 2600000;
+	t.ns += 1000000;
 	look(false);
 	inline_clock__add(&t.clock, &before);
 	assert_int_equal(t.clock.cnt, 1);
@@ -161,16 +163,69 @@ static void test_inline_clock__a_step_back(void **state)
 static void test_inline_clock__this_machine(void **state)
 {
 	struct inline_clock c = { 0 };
+	struct clock_pair a, b;
 
 	(void)state;
 	inline_clock__begin(&c);
+	a = c.from;
 	for (int i = 0; i < 100; i++) {
-		struct clock_pair a = inline_clock__read(), b = inline_clock__read();
-
-		inline_clock__add(&c, &a);
+		usleep(1000);
+		b = clock_pair_read();
 		inline_clock__add(&c, &b);
 		assert_in_range(inline_clock__ns(&c, a.tsc + (b.tsc - a.tsc) / 2), a.ns, b.ns);
+		a = b;
 	}
+	usleep(20000); /* nobody looked meanwhile */
+	a = clock_pair_read();
+	assert_in_range(inline_clock__ns(&c, a.tsc), a.ns - ALLOWED_NS, a.ns + ALLOWED_NS);
+	assert_in_range(inline_clock__ns(&c, a.tsc + (1ull << 40)), a.ns + 1, UINT64_MAX);
+}
+
+static struct clock_pair both(void)
+{
+	return (struct clock_pair){ t.tsc, t.ns };
+}
+
+/* A reader that is kept waiting between its look and what it reads, and one that is so before its look: the next comes at once. */
+static void test_inline_clock__looks_that_come_late(void **state)
+{
+	(void)state;
+	begin();
+	t.clock.read = both;
+	for (int round = 0; round < 200; round++) {
+		double rate = (1 + PPM * ((double)any(200) - 100)) / GHZ;
+		uint64_t ns = t.ns, tsc = t.tsc, later = 5000000 + any(200000000);
+
+		look(true);
+		t.ns += any(10000);
+		t.tsc = tsc + (uint64_t)((double)(t.ns - ns) / rate);
+		look(true);
+		t.ns = ns + later;
+		t.tsc = tsc + (uint64_t)((double)later / rate);
+		for (uint64_t i = 1; i <= LOOKS; i++) {
+			uint64_t got = inline_clock__ns(&t.clock, tsc + (t.tsc - tsc) / LOOKS * i);
+
+			assert_in_range(got, ns + later / LOOKS * i - ALLOWED_NS,
+					ns + later / LOOKS * i + ALLOWED_NS);
+		}
+	}
+}
+
+/* The stubs read CLOCK_MONOTONIC: nothing is converted, whatever the counter does. */
+static void test_inline_clock__one_clock(void **state)
+{
+	struct inline_clock c = { .from = { 5000, 5000 }, .rate = 1ull << 32, .same = true };
+	uint64_t before = now_ns(), ticks;
+
+	(void)state;
+	for (uint64_t i = 1; i < 100; i++) {
+		inline_clock__add(&c, &(struct clock_pair){ 7000 * i, 9000 * i });
+		assert_int_equal(inline_clock__ns(&c, 5000 + 1234567891 * i),
+				 5000 + 1234567891 * i);
+	}
+	assert_int_equal(inline_clock__ns(&c, 4000), 4000);
+	ticks = inline_clock__ticks(&c);
+	assert_in_range(ticks, before, now_ns());
 }
 
 int main(void)
@@ -181,6 +236,8 @@ int main(void)
 		cmocka_unit_test(test_inline_clock__a_late_reader),
 		cmocka_unit_test(test_inline_clock__a_step_back),
 		cmocka_unit_test(test_inline_clock__this_machine),
+		cmocka_unit_test(test_inline_clock__looks_that_come_late),
+		cmocka_unit_test(test_inline_clock__one_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

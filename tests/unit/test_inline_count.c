@@ -49,7 +49,7 @@ static void begin(bool timed)
 					   .ring_bytes = RING_BYTES,
 					   .table_bytes = IL_COUNT_BYTES,
 					   .timed = timed,
-					   .tsc_hz = 1000000000 };
+					   .hz = 1000000000 };
 	assert_int_equal(inline_count__new(&t.count, &t.engine), 0);
 	t.head = 0;
 }
@@ -138,6 +138,33 @@ static void test_count__slots_are_used_again(void **state)
 	end();
 }
 
+/* While pyebpf reads, a slot is freed, has a successor, and that is freed, too, without room in the ring. */
+static void test_count__a_slot_that_is_ahead_of_the_ring(void **state)
+{
+	struct inline_count_view v;
+	uint64_t read;
+
+	(void)state;
+	begin(false);
+	define(1, 1, 'a');
+	v = snapshot();
+	read = t.head;
+	retire(1);
+	define(1, 2, 'b');
+	slot(1)->code = IL_FREED;
+	t.engine.shared->retire_lost = 1;
+	t.engine.shared->head = read;
+	v = snapshot();
+	assert_int_equal(v.funcs[0].calls, 0);
+	assert_int_equal(slot(1)->code, IL_FREED);
+	t.engine.shared->head = t.head;
+	v = snapshot();
+	assert_int_equal(v.funcs[0].calls, 5);
+	assert_int_equal(v.funcs[1].calls, 10);
+	assert_int_equal(slot(1)->code | slot(1)->calls, 0);
+	end();
+}
+
 static void test_count__callers_and_what_still_runs(void **state)
 {
 	struct il_node *nodes;
@@ -164,6 +191,72 @@ static void test_count__callers_and_what_still_runs(void **state)
 	assert_int_equal(v.nodes[1].calls, 2);
 	assert_true(v.nodes[1].self_ns >= 650);
 	assert_true(v.nodes[0].self_ns > v.nodes[1].self_ns);
+	end();
+}
+
+static uint64_t calls_of(const struct inline_count_view *v, uint32_t caller, uint32_t func)
+{
+	uint64_t calls = 0;
+
+	for (uint32_t i = 0; i < v->node_cnt; i++) {
+		const struct inline_count_node *n = &v->nodes[i];
+		uint32_t above = n->caller == INLINE_COUNT_NONE ? n->caller
+								: v->nodes[n->caller].func;
+
+		assert_true(n->caller == INLINE_COUNT_NONE || n->caller < i);
+		calls += n->func == func && above == caller ? n->calls : 0;
+	}
+	return calls;
+}
+
+/* main() calls made functions, which are freed and call one that stays: their places are given back, nothing is forgotten. */
+static void test_count__places_of_freed_functions(void **state)
+{
+	const uint32_t made = 5000;
+	struct il_node *nodes;
+	struct il_active *frames;
+	struct inline_count_view v;
+	uint32_t used = 0;
+
+	(void)state;
+	begin(true);
+	nodes = at(IL_NODES);
+	frames = at(IL_ACTIVE);
+	define(1, 1, 'm');
+	define(2, 2, 's');
+	nodes[1] = (struct il_node){ .key = 1, .calls = 1 };
+	for (uint32_t i = 0; i < made; i++) {
+		define(3, 3 + i, 'f');
+		nodes[10 + 3 * i] =
+			(struct il_node){ .key = 1ull << 32 | (3 + i), .calls = 2, .self = 7 };
+		nodes[11 + 3 * i] =
+			(struct il_node){ .key = (10ull + 3 * i) << 32 | 2, .calls = 3 };
+		nodes[12 + 3 * i] =
+			(struct il_node){ .key = (11ull + 3 * i) << 32 | 2, .calls = 4 };
+		retire(3);
+	}
+	frames[7] =
+		(struct il_active){ .frame = 8, .start = 1, .node = 11 }; /* did not end in sight */
+	v = snapshot();
+	assert_int_equal(calls_of(&v, 0, 2), 2ull * made);
+	assert_int_equal(calls_of(&v, 2, 1), 3ull * made);
+	assert_int_equal(calls_of(&v, 1, 1), 4ull * made);
+	assert_int_equal(calls_of(&v, INLINE_COUNT_NONE, 0), 1);
+	assert_int_equal(v.lost, 0);
+	for (uint32_t i = 0; i < IL_NODE_CNT; i++)
+		used += nodes[i].key != 0;
+	assert_int_equal(used, 3); /* main(), and what seems to run */
+	assert_int_equal(nodes[11].key, 10ull << 32 | 2);
+	frames[7].frame = 0;
+	for (uint32_t i = 0; i < made; i++) {
+		define(3, 3 + made + i, 'f');
+		nodes[30000 + i] =
+			(struct il_node){ .key = 1ull << 32 | (3 + made + i), .calls = 2 };
+		retire(3);
+	}
+	v = snapshot();
+	assert_int_equal(calls_of(&v, 0, 2), 4ull * made);
+	assert_int_equal(calls_of(&v, 2, 1), 3ull * made);
 	end();
 }
 
@@ -216,7 +309,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_count__slots_are_used_again),
+		cmocka_unit_test(test_count__a_slot_that_is_ahead_of_the_ring),
 		cmocka_unit_test(test_count__callers_and_what_still_runs),
+		cmocka_unit_test(test_count__places_of_freed_functions),
 		cmocka_unit_test(test_count__any_bytes),
 	};
 

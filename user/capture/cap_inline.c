@@ -29,7 +29,7 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap
 		c->clock = like->clock;
 	else
 		inline_clock__begin(&c->clock);
-	c->last_tsc = tsc_now();
+	c->last_tsc = inline_clock__ticks(&c->clock);
 	*out = c;
 	return 0;
 }
@@ -269,7 +269,7 @@ void cap_inline__reap(struct cap_inline *c)
 			track_free(c, t);
 		} else if (!t->ended_at && t->announced && t->key.tid <= INT32_MAX &&
 			   syscall(SYS_tgkill, c->pid, (pid_t)t->key.tid, 0) && errno == ESRCH) {
-			t->ended_at = c->e->lane_ring ? tsc_now() : c->e->shared->head + 1;
+			t->ended_at = c->e->lane_ring ? inline__now(c->e) : c->e->shared->head + 1;
 		}
 	}
 }

@@ -73,7 +73,7 @@ struct cap_inline_frame {
 /* cap_inline_shim - what is kept of one: that of `__init__` shows no events but its end */
 static inline uint32_t cap_inline_shim(uint64_t frame)
 {
-	return IL_FRAME_HASH(frame) | 1u << 16;
+	return il_frame_hash(frame) | 1u << 16;
 }
 
 /**

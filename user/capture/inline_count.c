@@ -7,13 +7,13 @@
 
 #include "base/cleanup.h"
 #include "base/idmap.h"
+#include "capture/inline_count_dead.h"
 #include "capture/inline_priv.h"
 #include "cpython/interp.h"
 #include "cpython/pystr.h"
 
-#define FUNCS_MAX      (1u << 20) /* of different names; what comes then is one more */
-#define DEAD_MAX       (1u << 20) /* numbers of code objects that are kept after their end */
-#define PATH_MAX_NODES 256u
+#define FUNCS_MAX (1u << 20) /* of different names; what comes then is one more */
+#define DEAD_MAX  (1u << 20) /* numbers of code objects that are kept after their end */
 
 struct inline_count {
 	struct inline_engine *e;
@@ -24,7 +24,10 @@ struct inline_count {
 	struct idmap ids; /* il_func.id -> func */
 	uint32_t dead; /* of these, that were freed since the map was made anew */
 	uint32_t ids_of[IL_FUNC_CNT]; /* func + 1 of the code object in each slot; 0: none */
+	uint32_t last_id[IL_FUNC_CNT]; /* il_func.id of it: of the last definition that was read */
+	bool left; /* some are freed for which the ring had no room */
 	struct inline_count_func *shown; /* of the snapshot */
+	struct count_dead gone; /* with --time: what the freed ones had */
 	struct inline_count_node *nodes;
 	uint64_t *inner; /* beside the frames that run */
 };
@@ -34,9 +37,9 @@ static struct il_func *table(const struct inline_count *c)
 	return (void *)((uint8_t *)c->e->shared + (IL_FUNCS - IL_SHARED));
 }
 
-static const struct il_node *node_table(const struct inline_count *c)
+static struct il_node *node_table(const struct inline_count *c)
 {
-	return (const void *)((uint8_t *)c->e->shared + (IL_NODES - IL_SHARED));
+	return (void *)((uint8_t *)c->e->shared + (IL_NODES - IL_SHARED));
 }
 
 static const struct il_active *active_table(const struct inline_count *c)
@@ -62,6 +65,8 @@ int inline_count__new(struct inline_count **out, struct inline_engine *e)
 
 	if (!err)
 		err = strpool__init(&c->keys);
+	if (!err)
+		err = count_dead__init(&c->gone);
 	if (err) {
 		inline_count__free(c);
 		return err;
@@ -85,6 +90,7 @@ void inline_count__free(struct inline_count *c)
 	strpool__done(&c->strings);
 	strpool__done(&c->keys);
 	idmap__done(&c->ids);
+	count_dead__done(&c->gone);
 	free_spans(c->shown, c->func_cnt);
 	free_spans(c->funcs, c->func_cnt);
 	free(c->nodes);
@@ -170,6 +176,7 @@ static int on_definition(struct inline_count *c, const struct il_def *in, uint64
 	if (err)
 		return err;
 	c->ids_of[d->slot] = index + 1;
+	c->last_id[d->slot] = (uint32_t)d->head.time;
 	return (int)d->total;
 }
 
@@ -186,11 +193,20 @@ static int add_spans(const uint64_t *spans, struct inline_count_func *to)
 	return 0;
 }
 
+/* All of its life has been read. */
+static int forget(struct inline_count *c, uint32_t slot)
+{
+	c->ids_of[slot] = 0;
+	c->dead++;
+	return c->e->timed ? count_dead__add(&c->gone, c->last_id[slot]) : 0;
+}
+
 /* What a code object that was freed had; its size. */
 static int on_retired(struct inline_count *c, const struct il_retired *r, uint64_t room)
 {
 	uint32_t slot = r->slot, total = r->total, func;
 	struct inline_count_func *to;
+	int err;
 
 	if (room < sizeof(*r) || total < sizeof(*r) || total > room || total % 16 ||
 	    slot >= IL_FUNC_CNT)
@@ -201,31 +217,35 @@ static int on_retired(struct inline_count *c, const struct il_retired *r, uint64
 	to = &c->funcs[func - 1];
 	to->calls += r->calls;
 	to->resumes += r->resumes;
-	c->ids_of[slot] = 0;
-	c->dead++;
-	if (total < sizeof(*r) + IL_SPAN_BUCKETS * sizeof(uint64_t))
-		return (int)total;
-	return add_spans(r->spans, to) ?: (int)total;
+	err = forget(c, slot);
+	if (!err && total >= sizeof(*r) + IL_SPAN_BUCKETS * sizeof(uint64_t))
+		err = add_spans(r->spans, to);
+	return err ? err : (int)total;
 }
 
-/* The same of one for which the ring had no room: the slot is free then. */
+/* The same of one for which the ring had no room: the slot is free then. What came into the slot after the last record
+ * that was read has to wait: the ring still holds its name, and the end of the one before it. */
 static int harvest(struct inline_count *c, uint32_t slot)
 {
 	struct il_func *f = &table(c)[slot];
 	uint32_t func = c->ids_of[slot];
-	uint64_t *spans = spans_of(c, f);
+	uint64_t *spans;
 	int err;
 
-	if (!func || __atomic_load_n(&f->code, __ATOMIC_ACQUIRE) != IL_FREED)
-		return 0; /* done already */
+	if (__atomic_load_n(&f->code, __ATOMIC_ACQUIRE) != IL_FREED)
+		return 0;
+	if (!func || f->id != c->last_id[slot]) {
+		c->left = true;
+		return 0;
+	}
+	spans = spans_of(c, f);
 	c->funcs[func - 1].calls += f->calls;
 	c->funcs[func - 1].resumes += f->resumes;
 	err = add_spans(spans, &c->funcs[func - 1]);
 	f->calls = f->resumes = 0;
 	if (spans)
 		memset(spans, 0, IL_SPAN_BUCKETS * sizeof(*spans));
-	c->ids_of[slot] = 0;
-	c->dead++;
+	err = err ? err : forget(c, slot);
 	__atomic_store_n(&f->code, 0, __ATOMIC_RELEASE);
 	return err;
 }
@@ -266,11 +286,14 @@ int inline_count__read(struct inline_count *c)
 {
 	struct il_shared *h = c->e->shared;
 	uint64_t head = __atomic_load_n(&h->head, __ATOMIC_ACQUIRE), begun = c->tail;
-	uint64_t left = __atomic_exchange_n(&h->retire_lost, 0, __ATOMIC_ACQ_REL);
+	bool left = c->left;
 	int err = 0;
 
 	if (head - c->tail > c->e->ring_bytes || head % 16)
 		return -EILSEQ;
+	if (__atomic_exchange_n(&h->retire_lost, 0, __ATOMIC_ACQ_REL))
+		left = true;
+	c->left = false;
 	while (c->tail < head) {
 		int size = on_record(
 			c, (const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1))),
@@ -283,6 +306,8 @@ int inline_count__read(struct inline_count *c)
 	__atomic_store_n(&h->tail, c->tail, __ATOMIC_RELEASE);
 	for (uint32_t i = 0; !err && left && i < IL_FUNC_CNT; i++)
 		err = harvest(c, i);
+	if (!err && c->e->timed)
+		err = count_dead__take(&c->gone, node_table(c), active_table(c), &c->ids);
 	if (!err && c->dead > DEAD_MAX)
 		err = forget_dead(c);
 	return err ? err : c->tail != begun;
@@ -290,7 +315,7 @@ int inline_count__read(struct inline_count *c)
 
 static uint64_t ns_of(const struct inline_count *c, uint64_t ticks)
 {
-	return (uint64_t)((unsigned __int128)ticks * 1000000000u / c->e->tsc_hz);
+	return (uint64_t)((unsigned __int128)ticks * 1000000000u / c->e->hz);
 }
 
 static int show_funcs(struct inline_count *c)
@@ -313,8 +338,8 @@ static int show_funcs(struct inline_count *c)
 		const struct il_func *f = &table(c)[i];
 		struct inline_count_func *to;
 
-		if (!c->ids_of[i])
-			continue;
+		if (!c->ids_of[i] || f->id != c->last_id[i])
+			continue; /* or of one whose name is not here yet */
 		to = &c->shown[c->ids_of[i] - 1];
 		to->calls += __atomic_load_n(&f->calls, __ATOMIC_RELAXED);
 		to->resumes += __atomic_load_n(&f->resumes, __ATOMIC_RELAXED);
@@ -324,18 +349,19 @@ static int show_funcs(struct inline_count *c)
 	return 0;
 }
 
-/* The nodes from the outermost one on, each after its caller. */
+/* The nodes from the outermost one on, each after its caller; those of freed functions first. */
 static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt)
 {
 	const struct il_node *from = node_table(c);
 
 	for (uint32_t i = 0; i < IL_NODE_CNT; i++)
 		index_of[i] = INLINE_COUNT_NONE;
-	*cnt = 0;
+	for (*cnt = 0; *cnt < c->gone.cnt; (*cnt)++)
+		c->nodes[*cnt] = c->gone.nodes[*cnt];
 	for (uint32_t i = 1; i < IL_NODE_CNT; i++) {
-		uint32_t path[PATH_MAX_NODES], depth = 0, caller = INLINE_COUNT_NONE;
+		uint32_t path[COUNT_PATH_MAX], depth = 0, caller = INLINE_COUNT_NONE;
 
-		for (uint32_t at = i; at && at < IL_NODE_CNT && depth < PATH_MAX_NODES;
+		for (uint32_t at = i; at && at < IL_NODE_CNT && depth < COUNT_PATH_MAX;
 		     at = (uint32_t)(from[at].key >> 32)) {
 			caller = index_of[at];
 			if (caller != INLINE_COUNT_NONE || !from[at].key)
@@ -362,7 +388,7 @@ static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt
 static void add_running(struct inline_count *c, const uint32_t *index_of)
 {
 	const struct il_active *from = active_table(c);
-	uint64_t now = tsc_now();
+	uint64_t now = inline__now(c->e);
 
 	memset(c->inner, 0, IL_ACTIVE_CNT * sizeof(*c->inner));
 	for (uint32_t pass = 0; pass < 2; pass++) {
@@ -385,6 +411,19 @@ static void add_running(struct inline_count *c, const uint32_t *index_of)
 	}
 }
 
+/* For all nodes, and for what runs. */
+static int make_room(struct inline_count *c)
+{
+	uint32_t most = c->gone.cnt + IL_NODE_CNT;
+	void *nodes = reallocarray(c->nodes, most, sizeof(*c->nodes));
+
+	if (nodes)
+		c->nodes = nodes;
+	if (!c->inner)
+		c->inner = calloc(IL_ACTIVE_CNT, sizeof(*c->inner));
+	return nodes && c->inner ? 0 : -ENOMEM;
+}
+
 int inline_count__snapshot(struct inline_count *c, struct inline_count_view *view)
 {
 	auto_free uint32_t *index_of = malloc(IL_NODE_CNT * sizeof(*index_of));
@@ -396,11 +435,9 @@ int inline_count__snapshot(struct inline_count *c, struct inline_count_view *vie
 	while (err > 0);
 	if (!err)
 		err = show_funcs(c);
-	if (!err && c->e->timed && !c->nodes) {
-		c->nodes = calloc(IL_NODE_CNT, sizeof(*c->nodes));
-		c->inner = calloc(IL_ACTIVE_CNT, sizeof(*c->inner));
-	}
-	if (err || !index_of || (c->e->timed && (!c->nodes || !c->inner)))
+	if (!err && c->e->timed)
+		err = make_room(c);
+	if (err || !index_of)
 		return err ? err : -ENOMEM;
 	if (c->e->timed) {
 		show_nodes(c, index_of, &cnt);
@@ -416,7 +453,7 @@ int inline_count__snapshot(struct inline_count *c, struct inline_count_view *vie
 					    .nodes = c->nodes,
 					    .func_cnt = c->func_cnt,
 					    .node_cnt = cnt,
-					    .lost = c->e->shared->lost_other,
-					    .ticks_per_second = c->e->tsc_hz };
+					    .lost = c->e->shared->lost_other + c->gone.lost,
+					    .ticks_per_second = c->e->hz };
 	return 0;
 }

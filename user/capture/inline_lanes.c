@@ -135,7 +135,7 @@ static int look(struct cap_inline *c, uint64_t horizon)
 			return -ENOMEM;
 		l->end = l->head - l->tail > PASS_BYTES ? l->tail + PASS_BYTES : l->head;
 		l->next = tsc_of(c, record_of(l)->time);
-		if (l->next > horizon + c->e->tsc_hz)
+		if (l->next > horizon + c->e->hz)
 			return -EILSEQ;
 		lanes->busy[lanes->busy_cnt++] = l;
 	}
@@ -181,7 +181,7 @@ int lanes_read(struct cap_inline *c)
 	if (err)
 		return err;
 	__builtin_ia32_lfence();
-	horizon = tsc_now();
+	horizon = inline__now(c->e);
 	__builtin_ia32_lfence();
 	c->last_tsc = horizon;
 	err = look(c, horizon);

@@ -43,7 +43,7 @@ struct running {
 
 struct inline_opcodes {
 	struct pye_pylayout layout;
-	uint64_t tsc_hz; /* 0: not known yet */
+	uint64_t hz; /* ticks per second; 0: not known yet */
 	double cost; /* ticks */
 	const struct opcode_name *names;
 	inline_opcode_fn each;
@@ -65,12 +65,12 @@ static double ns_of(const struct inline_opcodes *o, uint64_t ticks, uint64_t cnt
 {
 	double own = (double)ticks - (double)cnt * o->cost;
 
-	return own > 0 ? own * SECOND_NS / (double)o->tsc_hz : 0;
+	return own > 0 ? own * SECOND_NS / (double)o->hz : 0;
 }
 
 static double ns_of_cost(const struct inline_opcodes *o)
 {
-	return o->tsc_hz ? o->cost * SECOND_NS / (double)o->tsc_hz : 0;
+	return o->hz ? o->cost * SECOND_NS / (double)o->hz : 0;
 }
 
 /* --- code objects --- */
@@ -421,9 +421,9 @@ void inline_opcodes__free(struct inline_opcodes *o)
 
 void inline_opcodes__measured(struct inline_opcodes *o, const struct inline_engine *e)
 {
-	if (o->tsc_hz)
+	if (o->hz)
 		return;
-	o->tsc_hz = e->tsc_hz;
+	o->hz = e->hz;
 	o->cost = e->opcode_cost;
 }
 

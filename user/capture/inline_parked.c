@@ -18,7 +18,7 @@ static uint32_t bucket_of(uint32_t bits)
 int parked_add(struct parked *p, const struct track_stack *stack)
 {
 	struct track_stack *s;
-	uint32_t bucket = bucket_of(IL_FRAME_HASH(track_top(stack)));
+	uint32_t bucket = bucket_of(il_frame_hash(track_top(stack)));
 
 	if (p->cnt == PARKED_MAX) {
 		free(stack->frames);
@@ -38,7 +38,7 @@ int parked_add(struct parked *p, const struct track_stack *stack)
 
 struct track_stack parked_take(struct parked *p, struct track_stack *s)
 {
-	struct track_stack **at = &p->buckets[bucket_of(IL_FRAME_HASH(track_top(s)))], taken = *s;
+	struct track_stack **at = &p->buckets[bucket_of(il_frame_hash(track_top(s)))], taken = *s;
 
 	while (*at && *at != s)
 		at = &(*at)->next;
@@ -51,7 +51,7 @@ struct track_stack parked_take(struct parked *p, struct track_stack *s)
 
 struct track_stack *parked_with(const struct parked *p, uint64_t frame)
 {
-	struct track_stack *s = p->cnt ? p->buckets[bucket_of(IL_FRAME_HASH(frame))] : NULL;
+	struct track_stack *s = p->cnt ? p->buckets[bucket_of(il_frame_hash(frame))] : NULL;
 
 	while (s && track_top(s) != frame)
 		s = s->next;
@@ -63,7 +63,7 @@ struct track_stack *parked_caller(const struct parked *p, uint32_t bits, uint64_
 	struct track_stack *s = p->cnt ? p->buckets[bucket_of(bits)] : NULL, *found = NULL;
 
 	for (; s; s = s->next)
-		if (IL_FRAME_HASH(track_top(s)) == bits &&
+		if (il_frame_hash(track_top(s)) == bits &&
 		    (!found || track_is_behind(callee, track_top(s))))
 			found = s;
 	return found;
@@ -92,7 +92,7 @@ struct track_stack *parked_rooted(const struct parked *p, uint64_t root)
 
 struct track_stack *parked_guest(const struct parked *p, uint64_t frame, bool whole)
 {
-	uint32_t bits = whole ? IL_FRAME_HASH(frame) : (uint32_t)frame;
+	uint32_t bits = whole ? il_frame_hash(frame) : (uint32_t)frame;
 	struct track_stack *s = p->cnt ? p->buckets[bucket_of(bits)] : NULL;
 
 	while (s && !track_is_guest(s, frame, whole))

@@ -71,7 +71,7 @@ struct cap_inline {
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
-	struct suspended suspended[65536]; /* by IL_FRAME_HASH() */
+	struct suspended suspended[65536]; /* by il_frame_hash() */
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */

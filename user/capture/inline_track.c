@@ -179,13 +179,13 @@ uint32_t track_depth(const struct track *t, uint32_t bits)
 {
 	uint64_t at = track_top(&t->stack);
 
-	return t->stack.cnt + (!at || IL_FRAME_HASH(at) != bits);
+	return t->stack.cnt + (!at || il_frame_hash(at) != bits);
 }
 
 /* @frame is a whole address, or what an entry says of its caller. */
 static bool is_frame(uint64_t at, uint64_t frame, bool whole)
 {
-	return at && (whole ? at : IL_FRAME_HASH(at)) == frame;
+	return at && (whole ? at : il_frame_hash(at)) == frame;
 }
 
 int track_park(struct track *t, const struct track_stack *stack)
@@ -319,7 +319,7 @@ static bool go_down_to(struct cap_inline *c, struct track *t, uint64_t frame, bo
 static uint64_t shim_below(uint64_t frame, uint32_t bits)
 {
 	for (uint32_t words = SHIM_MIN; words <= SHIM_MAX; words++)
-		if (IL_FRAME_HASH(frame - 8ull * words) == bits)
+		if (il_frame_hash(frame - 8ull * words) == bits)
 			return frame - 8ull * words;
 	return 0;
 }
@@ -360,7 +360,7 @@ static bool is_caller(const struct cap_inline *c, const struct track *t, uint64_
 	uint64_t caller = caller_of_next(&t->stack);
 	const struct track_stack *other;
 
-	if (!caller || IL_FRAME_HASH(caller) != bits)
+	if (!caller || il_frame_hash(caller) != bits)
 		return false;
 	if (c->e->switches || !t->parked.cnt || track_is_behind(frame, caller))
 		return true;
@@ -420,12 +420,12 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
  */
 static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 {
-	struct suspended *f = &c->suspended[IL_FRAME_HASH(frame)];
+	struct suspended *f = &c->suspended[il_frame_hash(frame)];
 
 	if (c->e->in->layout.minor != 11 || !frame || f->frame != frame)
 		return false;
 	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME,
-	      IL_FRAME_HASH(track_top(&c->now->stack)));
+	      il_frame_hash(track_top(&c->now->stack)));
 	f->frame = 0;
 	return true;
 }
@@ -433,20 +433,20 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 /* 3.11: a generator that yields calls its trace function then; that is its thread's next event. */
 static bool is_told_of_yield(const struct cap_inline *c, uint64_t frame)
 {
-	return c->suspended[IL_FRAME_HASH(frame)].seq == c->now->seq;
+	return c->suspended[il_frame_hash(frame)].seq == c->now->seq;
 }
 
 /* 3.11: has what calls not shown itself? */
 static bool is_unseen(const struct track *t, uint32_t bits)
 {
-	return t->unseen && IL_FRAME_HASH(t->unseen) == bits;
+	return t->unseen && il_frame_hash(t->unseen) == bits;
 }
 
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
 	if (!is_unseen(c->now, bits))
 		find_caller(c, c->now, frame, bits, true);
-	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
+	c->suspended[il_frame_hash(frame)].frame = 0;
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
 }
 
@@ -472,7 +472,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	if (track_top(&t->stack) == frame && !is_entered_anew(c, t, code))
 		return;
 	if (sub == PYE_ENTRY_RESUME)
-		c->suspended[IL_FRAME_HASH(frame)].frame = 0;
+		c->suspended[il_frame_hash(frame)].frame = 0;
 	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits, false);
 	else if (!is_told_of_yield(c, t->unseen))
@@ -505,7 +505,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 {
 	struct track *t = c->now;
 
-	if (is_known_shim(t, IL_FRAME_HASH(frame)) && track_top(&t->stack) != frame) {
+	if (is_known_shim(t, il_frame_hash(frame)) && track_top(&t->stack) != frame) {
 		t->stack.frames[t->stack.cnt - 1].shim = 0;
 		return;
 	}
@@ -515,7 +515,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
-		c->suspended[IL_FRAME_HASH(frame)] =
+		c->suspended[il_frame_hash(frame)] =
 			(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
 					    t->seq + 1 };
 	leave(c, t, ts, frame, sub);
@@ -549,8 +549,8 @@ void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	struct track_stack *s = &c->now->stack;
 	uint32_t runs = running_cnt(s);
 
-	c->suspended[IL_FRAME_HASH(frame)].frame = 0;
-	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, IL_FRAME_HASH(track_top(s)));
+	c->suspended[il_frame_hash(frame)].frame = 0;
+	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, il_frame_hash(track_top(s)));
 	if (c->failed || !s->cnt)
 		return;
 	if (!sp) {

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "cmd/doctor_check.h"
+#include "inline/stub_clock.h"
 
 #define GROUP "privilege"
 
@@ -79,8 +80,11 @@ static void check_inline(struct checkup *c)
 
 	if (!where_rule("kernel.yama.ptrace_scope", &scope) || scope < 0 || scope > 3)
 		scope = 0;
-	checkup__add(c, GROUP, "inline_engine", CHECK_NOTE, "trace --engine inline may take %s",
-		     has && scope < 3 ? "any process" : by_scope[scope]);
+	checkup__add(c, GROUP, "inline_engine", CHECK_NOTE, "trace --engine inline may take %s%s",
+		     has && scope < 3 ? "any process" : by_scope[scope],
+		     tsc_is_steady() ? ""
+				     : "; by the kernel's clock, which is slower: the time stamp "
+				       "counter is not steady");
 }
 
 /* "none [integrity] confidentiality": the word in brackets is in force. */

@@ -90,6 +90,10 @@ void inline_target__say_stops(const struct inline_target *t)
 	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",
 		remote->stops + t->stops,
 		(remote->longest_us > t->longest_us ? remote->longest_us : t->longest_us) / 1000.0);
+	if (t->engine.clock)
+		fprintf(stderr,
+			"pyebpf: the processor's time stamp counter is not steady: each event took "
+			"the time to read the kernel's clock\n");
 	if (t->engine.left_mapped)
 		fprintf(stderr, "pyebpf: the stubs stay mapped: a thread is inside\n");
 }

@@ -111,6 +111,12 @@ static int tell_sums(struct inline_run *r, bool last, struct err *e)
 	s.lost = view.lost + r->lost;
 	for (const struct inline_member *m = r->members; m; m = m->next)
 		s.lost += cap_inline__lost(m->cap);
+	if (last)
+		r->t.result->totals = (struct trace_totals){ .generated = view.cnt + s.lost,
+							     .written = view.cnt,
+							     .lost[LOSS_RING] = s.lost,
+							     .end_ns = now_ns(),
+							     .complete = true };
 	return r->opcodes->sums(r->opcodes->ctx, &view, &s, e);
 }
 
@@ -169,10 +175,10 @@ static void adjust(struct inline_run *r, uint64_t now)
 
 	if (now < r->adjust_ns || r->counts)
 		return;
-	pair = inline_clock__read();
+	pair = clock_pair_read();
 	for (struct inline_member *m = r->members; m; m = m->next)
 		cap_inline__adjust(m->cap, &pair);
-	r->adjust_ns = now + ADJUST_NS;
+	r->adjust_ns = pair.ns + ADJUST_NS;
 }
 
 /* -EILSEQ: what a ring holds cannot be trusted any more. */
@@ -327,7 +333,7 @@ static int finish(struct inline_run *r, int err)
 		log_debug("the last events did not fit");
 	totals(r, now_ns(), &t);
 	t.complete = !err;
-	if (!r->counts) /* else they were told with the sums */
+	if (!r->counts && !r->instructions) /* else they were told with the sums */
 		result->totals = t;
 	result->duration_ns = t.end_ns - r->start_ns;
 	result->start_unix_ns = r->start_unix_ns;

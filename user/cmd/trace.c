@@ -299,8 +299,9 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	bool inlined = !strcmp(o->engine, "inline");
 	int err;
 
-	if (o->count && input_renames(&o->names))
-		return err_set(e, -PYE_EUSAGE, "--count keeps names as they are");
+	if ((o->count || o->opcodes) && input_renames(&o->names))
+		return err_set(e, -PYE_EUSAGE, "%s keeps names as they are",
+			       o->count ? "--count" : "--opcodes");
 	if (o->count) {
 		so.files = (struct limit_files){ 0 };
 		return inline_calls(&so, &o->output, o->time, run, e);

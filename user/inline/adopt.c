@@ -120,6 +120,8 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->in = from->in;
 	e->base = from->base;
 	e->region_bytes = from->region_bytes;
+	e->clock = from->clock;
+	e->hz = from->hz;
 	e->tsc_hz = from->tsc_hz;
 	e->locked = from->locked;
 	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;

@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "inline/emit_x86_64.h"
 #include "inline/engine.h"
+#include "proc/maps.h"
 
 #define ROUNDS	     4096u
 #define RING_BYTES   ((uint64_t)IL_RING_MIN)
@@ -83,7 +85,7 @@ static uint64_t make_loop(struct out *o, struct lab *lab, const struct inline_pl
 	return address(lab->base) + back_at;
 }
 
-static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool locked)
+static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool locked, uint64_t clock)
 {
 	struct il_private *private = (void *)(lab->base + IL_PRIVATE);
 	uint64_t code = address(lab->code) & ~31ull, slot = code >> 5 & (IL_CACHE_CNT - 1);
@@ -93,6 +95,7 @@ static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool loc
 	memcpy((uint8_t *)lab->frame + l->f_code, &code, 8);
 	lab->instr = code + l->co_code_adaptive;
 	inline_describe(l, address(lab->base), RING_BYTES, false, private);
+	private->clock = clock;
 	private->locked = locked;
 	private->limit = locked ? 0 : private->limit;
 	private->thread = private->slot_self = self;
@@ -158,19 +161,32 @@ static int run(struct lab *lab, const struct inline_plan *plan, const struct pye
 	return 0;
 }
 
+static int own_clock(uint64_t *at)
+{
+	struct maps maps;
+	int err = maps__read(getpid(), &maps);
+
+	if (err)
+		return err;
+	err = stub_clock_find(getpid(), &maps, at);
+	maps__done(&maps);
+	return err;
+}
+
 int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *layout, bool all,
-		     bool locked, double *ticks, struct err *e)
+		     bool locked, bool vdso, double *ticks, struct err *e)
 {
 	auto_free struct lab *lab = calloc(1, sizeof(*lab));
-	int err;
+	uint64_t clock = 0;
+	int err = vdso ? own_clock(&clock) : 0;
 
-	if (!lab)
-		return -ENOMEM;
+	if (err || !lab)
+		return err ? err : -ENOMEM;
 	lab->base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (lab->base == MAP_FAILED)
 		return -errno;
-	make_objects(lab, layout, locked);
+	make_objects(lab, layout, locked, clock);
 	err = run(lab, plan, layout, all, e);
 	err = err ? err : median(lab, ticks);
 	munmap(lab->base, REGION_BYTES);

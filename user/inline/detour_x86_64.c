@@ -2,7 +2,8 @@
 /*
  * Stubs of detours: a jump in the middle of a function, where every register is live, the flags are, too,
  * and there may be a red zone. All is saved, the slow path's function called, all restored; then the
- * instructions that gave way to the jump run here.
+ * instructions that gave way to the jump run here. A return, which is one in builds that hold copies of the
+ * function that clears frames, is recorded without that function where that can be done.
  */
 #include "cpython/inline_plan.h"
 #include "inline/emit_x86_64.h"
@@ -10,9 +11,8 @@
 #define RED_ZONE 128
 #define WORD	 8
 
-static const uint8_t saved[] = {
-	PREG_RCX, PREG_RDX, PREG_RDI, PREG_R8, PREG_R9, PREG_R10, PREG_R11
-};
+static const uint8_t saved[] = { PREG_RCX, PREG_RDX, PREG_RDI };
+static const uint8_t saved_for_slow[] = { PREG_R8, PREG_R9, PREG_R10, PREG_R11 };
 
 /* lahf and seto, for popf takes as long as all the rest */
 static void save(struct out *o, const struct inline_detour *d)
@@ -52,10 +52,27 @@ static void displaced(struct out *o, const struct inline_detour *d, uint64_t bia
 	imm32(o, (uint32_t)(d->target + bias - (base + o->at + 4)));
 }
 
-uint32_t detour_stub(struct out *o, const struct inline_detour *d, uint64_t bias, uint64_t base,
-		     uint32_t n)
+static void slow_in_detour(struct out *o, const struct inline_detour *d)
 {
-	uint32_t start, thrown;
+	for (size_t i = 0; i < sizeof(saved_for_slow); i++)
+		push(o, saved_for_slow[i]);
+	if (d->kind == INLINE_THROW)
+		MOVE(o, PREG_RDX, PREG_RDI); /* the thread state, the function's first argument */
+	else
+		B(o, "\x31\xd2" /* xor edx, edx */);
+	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
+	byte(o, 0xb9); /* mov ecx, kind */
+	imm32(o, d->kind);
+	call_slow(o);
+	for (size_t i = sizeof(saved_for_slow); i-- > 0;)
+		pop(o, saved_for_slow[i]);
+}
+
+uint32_t detour_stub(struct out *o, const struct pye_pylayout *l, const struct inline_detour *d,
+		     uint64_t bias, uint64_t base, uint32_t n)
+{
+	bool fast = d->kind == INLINE_RETURN && !o->how.count;
+	uint32_t start, thrown, done, slow[4], slow_cnt = 0;
 
 	while (o->at % 16)
 		byte(o, 0xcc);
@@ -69,16 +86,19 @@ uint32_t detour_stub(struct out *o, const struct inline_detour *d, uint64_t bias
 		land(o, thrown);
 	}
 	save(o, d);
-	if (d->kind == INLINE_THROW)
-		MOVE(o, PREG_RDX, PREG_RDI); /* the thread state, the function's first argument */
+	if (fast)
+		slow_cnt = emit_leave(o, l, PREG_RSI, INLINE_RETURN, PREG_RCX, PREG_RDI, slow);
 	else
-		B(o, "\x31\xd2" /* xor edx, edx */);
-	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
-	byte(o, 0xb9); /* mov ecx, kind */
-	imm32(o, d->kind);
-	call_slow(o);
+		slow_in_detour(o, d);
+	done = o->at;
 	restore(o);
 	displaced(o, d, bias, base);
 	jump_original(o, n);
+	if (!fast)
+		return start;
+	for (uint32_t i = 0; i < slow_cnt; i++)
+		land(o, slow[i]);
+	slow_in_detour(o, d);
+	back(o, done);
 	return start;
 }

@@ -165,10 +165,18 @@ static inline void jump_original(struct out *o, uint32_t n)
 	imm32(o, (uint32_t)(at - (o->at + 4)));
 }
 
+struct inline_detour;
+struct pye_pylayout;
+
+/* emit_leave - the record of a frame that returns or yields, without the slow path
+ * @frame, @head, @other: registers; the latter two, rax and rdx are changed
+ * @slow: jumps to where it is taken; only flags, rax, rdx and @head are changed there. How many. */
+uint32_t emit_leave(struct out *o, const struct pye_pylayout *l, uint8_t frame, unsigned int kind,
+		    uint8_t head, uint8_t other, uint32_t slow[4]);
+
 /* detour_stub - the stub of a detour: event, then the instructions that gave way, then back
  * @n: its number among the originals, which says where it goes on. Its offset in the image. */
-struct inline_detour;
-uint32_t detour_stub(struct out *o, const struct inline_detour *d, uint64_t bias, uint64_t base,
-		     uint32_t n);
+uint32_t detour_stub(struct out *o, const struct pye_pylayout *l, const struct inline_detour *d,
+		     uint64_t bias, uint64_t base, uint32_t n);
 
 #endif

@@ -2,7 +2,6 @@
 #define LOG_DOMAIN "inline"
 #include "inline/engine.h"
 
-#include <cpuid.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +21,7 @@
 #include "inline/engine_priv.h"
 #include "inline/region_count.h"
 #include "inline/stub.h"
+#include "inline/stub_clock.h"
 #include "proc/info.h"
 #include "proc/maps.h"
 
@@ -33,26 +33,7 @@
 #define OUTSIDE_US	 10
 #define DETACH_TRIES	 3
 #define OPCODE_RING	 (8ull << 20)
-
-uint64_t tsc_now(void)
-{
-	return __builtin_ia32_rdtsc();
-}
-
-uint64_t tsc_per_second(void)
-{
-	uint64_t tsc = tsc_now(), ns = now_ns();
-
-	usleep(2000);
-	return (uint64_t)((double)(tsc_now() - tsc) * 1e9 / (double)(now_ns() - ns));
-}
-
-static bool tsc_is_steady(void)
-{
-	unsigned int a, b, c, d;
-
-	return __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8;
-}
+#define SECOND_NS	 1000000000ull
 
 long inline_status_number(pid_t pid, const char *field)
 {
@@ -79,8 +60,6 @@ const char *inline_unfit(pid_t pid, bool held)
 {
 	struct proc_info info;
 
-	if (!tsc_is_steady())
-		return "the processor's time stamp counter is not steady";
 	if (proc_info__read(pid, &info))
 		return "it is gone";
 	if (info.own_pid != pid)
@@ -261,7 +240,8 @@ static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, in
 	int err;
 
 	e->reserved = true;
-	err = remote__call(&e->remote, calls, REMOTE_CALLS_MAX, e->base + IL_RESULTS, values);
+	err = remote__call(&e->remote, calls, sizeof(calls) / sizeof(*calls), e->base + IL_RESULTS,
+			   values);
 	if (err)
 		return err;
 	*code_fd = (int)values[IL_MAKE_CODE_FD];
@@ -324,18 +304,20 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 		  { e->base + IL_CODE, IL_CODE_BYTES, PROT_READ | PROT_EXEC,
 		    MAP_PRIVATE | MAP_FIXED, (uint64_t)code_fd, 0 } },
 		{ SYS_mmap,
-		  { e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
+		  { e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes, PROT_NONE,
 		    MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd, 0 } },
 		{ SYS_mmap,
-		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes + e->table_bytes,
-		    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd,
-		    IL_SHARED_HEAD } },
+		  { e->base + IL_RING + e->ring_bytes, e->ring_bytes + e->table_bytes, PROT_NONE,
+		    MAP_SHARED | MAP_FIXED, (uint64_t)ring_fd, IL_SHARED_HEAD } },
+		{ SYS_mprotect,
+		  { e->base + IL_SHARED, e->region_bytes - IL_SHARED, PROT_READ | PROT_WRITE } },
 		{ SYS_close, { (uint64_t)code_fd } },
 		{ SYS_close, { (uint64_t)ring_fd } },
 	};
 	int64_t values[REMOTE_CALLS_MAX];
 
-	return remote__call(&e->remote, calls, REMOTE_CALLS_MAX, e->base + IL_RESULTS_NEXT, values);
+	return remote__call(&e->remote, calls, sizeof(calls) / sizeof(*calls),
+			    e->base + IL_RESULTS_NEXT, values);
 }
 
 static int redirect(struct inline_engine *e)
@@ -474,7 +456,8 @@ static int check_opcodes(struct inline_engine *e, const struct inline_plan *plan
 				"its dispatch table is not as its file says: something else "
 				"has changed it");
 	}
-	return stub_opcode_cost(plan, &e->in->layout, all, e->locked, &e->opcode_cost, err);
+	return stub_opcode_cost(plan, &e->in->layout, all, e->locked, e->clock != 0,
+				&e->opcode_cost, err);
 }
 
 /* With a dead pyebpf it goes on within a second, as with a full ring. */
@@ -492,8 +475,9 @@ static void plan_region(struct inline_engine *e, const struct inline_opts *opts)
 		ring *= 2;
 	e->counted = opts->count;
 	e->timed = opts->time;
-	/* the instructions of all threads are numbered in their order: they share one ring */
-	if (e->locked && !opts->count && !opts->opcodes) {
+	/* the instructions of all threads are numbered in their order: they share one ring; and lanes are put in order by
+	 * their time stamps, for which the kernel's clock may be too coarse */
+	if (e->locked && !opts->count && !opts->opcodes && !e->clock) {
 		ring = ring / 2 > IL_RING_MIN ? ring / 2 : IL_RING_MIN;
 		e->lane_ring = ring;
 		e->table_bytes = IL_LANE_CNT * IL_LANE_BYTES(ring);
@@ -502,6 +486,31 @@ static void plan_region(struct inline_engine *e, const struct inline_opts *opts)
 		e->table_bytes = (IL_COUNT_BYTES + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
 	e->ring_bytes = ring;
 	e->region_bytes = IL_RING + 2 * ring + e->table_bytes;
+}
+
+/* Where the stubs get the time from. Calls that are counted without their durations need none. */
+static int find_clock(struct inline_engine *e, const struct inline_opts *opts, struct err *err)
+{
+	struct maps maps;
+	int ret;
+
+	if (tsc_is_steady() || (opts->count && !opts->time))
+		return 0;
+	if (stub_clock_is_shifted(e->remote.pid))
+		return inline_refuse(err, e->remote.pid,
+				     "it lives in another time namespace, and the processor's time "
+				     "stamp counter is not steady");
+	ret = maps__read(e->remote.pid, &maps);
+	if (ret)
+		return ret;
+	ret = stub_clock_find(e->remote.pid, &maps, &e->clock);
+	maps__done(&maps);
+	if (ret)
+		return inline_refuse(err, e->remote.pid,
+				     "the processor's time stamp counter is not steady, and the "
+				     "kernel's clock was not found in its memory");
+	e->hz = SECOND_NS;
+	return 0;
 }
 
 static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts *opts,
@@ -527,7 +536,11 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->header = calloc(1, IL_CODE_BYTES);
 	if (!e->header)
 		return -ENOMEM;
-	e->locked = e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || inline__is_shared(e);
+	ret = find_clock(e, opts, err);
+	if (ret)
+		return ret;
+	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED ||
+		    inline__is_shared(e);
 	plan_region(e, opts);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
@@ -550,6 +563,7 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 	if (opts->opcodes)
 		inline_describe_opcodes(l, &private);
 	e->slack = private.slack;
+	private.clock = e->clock;
 	private.locked = e->locked;
 	/* all take the way where the lock is */
 	private.limit = e->locked ? 0 : private.limit;
@@ -591,7 +605,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	memset(e, 0, sizeof(*e));
 	e->remote.mem = -1;
 	e->in = in;
-	e->tsc_hz = tsc_per_second();
+	e->tsc_hz = e->hz = tsc_per_second();
 	ret = prepare(e, pid, opts, &plan, err);
 	if (ret && opts->parked && !e->remote.cnt)
 		follow__go(opts->follow, pid, 0);
@@ -609,7 +623,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 
 void inline__alive(struct inline_engine *e)
 {
-	uint64_t until = tsc_now() + DEADLINE_SEC * e->tsc_hz;
+	uint64_t until = inline__now(e) + DEADLINE_SEC * e->hz;
 
 	if (!e->shared)
 		return;

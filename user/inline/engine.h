@@ -16,11 +16,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "cpython/interp.h"
 #include "inline/hold.h"
 #include "inline/region.h"
 #include "inline/remote.h"
+#include "inline/stub_clock.h"
 
 struct inline_engine {
 	struct remote remote;
@@ -41,8 +43,9 @@ struct inline_engine {
 	double opcode_cost; /* ticks between two instructions that are the probe's */
 	bool reserved; /* the region is ours, in part or all of it */
 	bool mapped; /* all of it: words may be replaced */
-	uint64_t tsc_hz;
-	bool locked; /* several threads can write at once: they take turns */
+	uint64_t clock; /* address of the vdso's clock_gettime() in the target; 0: the stubs read the time stamp counter */
+	uint64_t hz, tsc_hz; /* ticks per second: of the stubs' clock; of the time stamp counter */
+	bool locked; /* every event takes the slow path, and its lock: several threads can write at once, or there is `clock` */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */
 };
@@ -177,8 +180,10 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
  * replaced. 0, also when there is none; a negative errno. @left: as above */
 int inline_unreserve(struct remote *r, uint64_t base, bool *left);
 
-/* tsc_now, tsc_per_second - the clock of the stubs. */
-uint64_t tsc_now(void);
-uint64_t tsc_per_second(void);
+/* inline__now - what the clock of the stubs says. */
+static inline uint64_t inline__now(const struct inline_engine *e)
+{
+	return e->clock ? now_ns() : tsc_now();
+}
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/where.h"
@@ -43,9 +44,9 @@ static const char *who_is_it(pid_t pid, const char *status)
 		return "it runs with the rights of more than one user";
 	if (!uid[0])
 		return NULL;
-	if (has_capabilities(status))
-		return "it has capabilities that its user has not";
-	return is_closed(pid, uid[0]) ? "its memory is closed to its own user" : NULL;
+	if (is_closed(pid, uid[0]))
+		return "its memory is closed to its own user";
+	return has_capabilities(status) ? "it has capabilities that its user has not" : NULL;
 }
 
 const char *inline__owner_barred(pid_t pid)
@@ -65,4 +66,20 @@ const char *inline__owner_barred(pid_t pid)
 	if (where_rule("kernel.yama.ptrace_scope", &scope) && scope > 0)
 		return "kernel.yama.ptrace_scope forbids it";
 	return NULL;
+}
+
+int inline_bar(struct err *e, pid_t pid, const char *what)
+{
+	auto_free char *status = NULL;
+	long long uid = -1;
+	const char *why;
+	size_t len;
+
+	if (!proc_file__read(pid, "status", STATUS_BYTES, &status, &len))
+		proc_file__field(status, "Uid", 0, &uid);
+	why = uid == (long long)geteuid() ? inline__owner_barred(pid) : "it is another user's";
+	err_set(e, -PYE_EPRIV, "process %d may not be %s: %s", pid, what,
+		why ? why : "ptrace is not permitted");
+	err_hint(e, "the inline engine needs what ptrace needs: a process of your own, or root");
+	return -PYE_EPRIV;
 }

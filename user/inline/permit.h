@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include "base/err.h"
+
 /**
  * inline__owner_barred - may the user that a process belongs to trace it with this engine, without a privilege?
  * @pid: as /proc shows it
@@ -14,5 +16,8 @@
  * Return: NULL: yes; else why not, a sentence about the process. Static.
  */
 const char *inline__owner_barred(pid_t pid);
+
+/* inline_bar - say why it may not be @what, a participle, as ptrace has just refused it. -PYE_EPRIV */
+int inline_bar(struct err *e, pid_t pid, const char *what);
 
 #endif

@@ -16,6 +16,8 @@
 
 #include "base/cleanup.h"
 #include "inline/engine.h"
+#include "inline/engine_priv.h"
+#include "inline/permit.h"
 #include "proc/maps.h"
 
 #define TRIES	     200
@@ -63,12 +65,26 @@ static int restore(const struct remote *r, const struct il_header *h)
 	return err;
 }
 
-static void stop_waiting(const struct remote *r, uint64_t base)
+static void end_deadline(const struct remote *r, uint64_t shared)
 {
 	uint64_t zero = 0;
 
-	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, wait), &zero, 8);
-	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, active), &zero, 8);
+	remote__write(r, shared + offsetof(struct il_shared, deadline), &zero, 8);
+}
+
+/* Who waits for room goes on at once. */
+static void stop_waiting(const struct remote *r, uint64_t base)
+{
+	struct il_private p = { 0 };
+
+	if (remote__read(r, base + IL_PRIVATE, &p, sizeof(p)))
+		return;
+	p.wait = p.active = 0;
+	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, wait), &p.wait, 8);
+	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, active), &p.active, 8);
+	end_deadline(r, base + IL_SHARED);
+	for (uint64_t i = 0; p.lanes && i < IL_LANE_CNT; i++)
+		end_deadline(r, p.lanes + i * IL_LANE_BYTES(p.lane_ring) + IL_LANE_SHARED);
 }
 
 /* The calls end with the first that fails: was this one of the two made, and did it succeed? */
@@ -79,6 +95,19 @@ static bool made_fd(const uint64_t *words, unsigned int call)
 	       words[IL_RESULT(call)] <= INT32_MAX;
 }
 
+/* The inode of a memfd that the target has open; 0: it is none. */
+static ino_t memfd_at(const struct remote *r, uint64_t fd)
+{
+	char path[48], link[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", r->pid, (int)fd);
+	if (readlink(path, link, sizeof(link)) <= 7 || memcmp(link, "/memfd:", 7) != 0 ||
+	    stat(path, &st))
+		return 0;
+	return st.st_ino;
+}
+
 /* The memfds, where the target still has them open. @code, @ring: inodes that are mapped; 0: not yet */
 static unsigned int close_calls(const struct remote *r, const uint64_t *words, ino_t code,
 				ino_t ring, struct remote_call *calls)
@@ -87,17 +116,20 @@ static unsigned int close_calls(const struct remote *r, const uint64_t *words, i
 
 	for (unsigned int i = IL_MAKE_CODE_FD; i <= IL_MAKE_RING_FD; i++) {
 		ino_t mapped = i == IL_MAKE_CODE_FD ? code : ring;
-		char path[48], link[32];
-		struct stat st;
+		ino_t open = made_fd(words, i) ? memfd_at(r, words[IL_RESULT(i)]) : 0;
 
-		if (!made_fd(words, i))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/fd/%d", r->pid, (int)words[IL_RESULT(i)]);
-		if (readlink(path, link, sizeof(link)) > 7 && !memcmp(link, "/memfd:", 7) &&
-		    !stat(path, &st) && (!mapped || st.st_ino == mapped))
+		if (open && (!mapped || open == mapped))
 			calls[cnt++] = (struct remote_call){ SYS_close, { words[IL_RESULT(i)] } };
 	}
 	return cnt;
+}
+
+static bool has_memfds(const struct remote *r, const uint64_t *words)
+{
+	for (unsigned int i = IL_MAKE_CODE_FD; i <= IL_MAKE_RING_FD; i++)
+		if (made_fd(words, i) && memfd_at(r, words[IL_RESULT(i)]))
+			return true;
+	return false;
 }
 
 static ino_t inode_at(const struct maps *maps, uint64_t at)
@@ -114,9 +146,11 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 	unsigned int cnt = 0;
 	struct maps maps;
 
-	/* of an attach that was killed in the middle of its second stop */
+	/* of an attach that was killed in the middle of its second stop. All stand still: the maps, which can be many,
+	 * are read only then */
 	if (!remote__read(r, base + IL_RESULTS, words, sizeof(words)) &&
-	    words[IL_RESULT(IL_MAKE_PRIVATE)] == base + IL_PRIVATE && !maps__read(r->pid, &maps)) {
+	    words[IL_RESULT(IL_MAKE_PRIVATE)] == base + IL_PRIVATE && has_memfds(r, words) &&
+	    !maps__read(r->pid, &maps)) {
 		ino_t code = inode_at(&maps, base), ring = inode_at(&maps, base + IL_SHARED);
 
 		cnt = close_calls(r, words, code, ring, calls);
@@ -168,13 +202,15 @@ static bool read_header(const struct remote *r, uint64_t base, struct il_header 
 static bool has_reader(const struct remote *r, uint64_t base)
 {
 	uint64_t at = base + IL_SHARED + offsetof(struct il_shared, deadline), first, now;
-	uint64_t active;
+	uint64_t active, clock;
 
 	/* a forked child has its parent's stubs, which pass through */
 	if (remote__read(r, base + IL_PRIVATE + offsetof(struct il_private, active), &active, 8) ||
-	    !active || remote__read(r, at, &first, 8))
+	    !active ||
+	    remote__read(r, base + IL_PRIVATE + offsetof(struct il_private, clock), &clock, 8) ||
+	    remote__read(r, at, &first, 8))
 		return false;
-	for (int i = 0; i < READER_TRIES && first > tsc_now(); i++) {
+	for (int i = 0; i < READER_TRIES && first > (clock ? now_ns() : tsc_now()); i++) {
 		usleep(READER_US);
 		if (!remote__read(r, at, &now, 8) && now != first)
 			return true;
@@ -268,6 +304,12 @@ static int recover_at(struct remote *r, const struct maps *maps, size_t i, struc
 	return err;
 }
 
+/* A process that ends gives its memory back first, and is a zombie only after that. */
+static bool is_ending(pid_t pid)
+{
+	return remote__is_dead(pid, pid) || !inline_status_number(pid, "VmSize");
+}
+
 int inline_failed(pid_t pid, int err, struct err *e)
 {
 	if (err <= -PYE_ENOTPYTHON)
@@ -278,16 +320,10 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		err_hint(e, "end that one first");
 		return -PYE_EPLAN;
 	}
-	if ((err == -EPERM || err == -EACCES) && remote__is_dead(pid, pid))
+	if ((err == -EPERM || err == -EACCES || err == -EFAULT) && is_ending(pid))
 		err = -ESRCH;
-	if (err == -EPERM || err == -EACCES) {
-		err_set(e, -PYE_EPRIV, "process %d may not be stopped: ptrace is not permitted",
-			pid);
-		err_hint(
-			e,
-			"the inline engine needs what ptrace needs: a process of your own, or root");
-		return -PYE_EPRIV;
-	}
+	if (err == -EPERM || err == -EACCES)
+		return inline_bar(e, pid, "stopped");
 	if (err == -ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d has ended", pid);
 	return err_set(e, -PYE_EPLAN, "process %d could not be changed by the inline engine: %s",

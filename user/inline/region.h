@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-#define IL_MAGIC       0x34304c4e49455950ull /* "PYEINL04" */
+#define IL_MAGIC       0x35304c4e49455950ull /* "PYEINL05" */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x20000ull
 #define IL_PRIVATE     0x20000ull
@@ -106,14 +106,19 @@ enum il_more {
 #define IL_OPCODE_SHIFT	       40
 #define IL_OPCODE_OFFSET(what) ((what) >> 3 & 0x1fffffffffull)
 
-/* Of a frame's address. The upper half keeps stacks apart that lie at the same place of their chunks, as those of greenlets
- * do: chunks of 16 KB, and 64 K words make 32 of them. Frames near each other differ as their addresses in words do, but for
- * one where these pass a multiple of 64 K. */
-#define IL_FRAME_HASH(frame) ((uint32_t)(((frame) >> 3) + ((frame) >> 19)) & 0xffff)
+/* Of a frame's address; 0: there is none. The upper half keeps stacks apart that lie at the same place of their chunks, as those
+ * of greenlets do: chunks of 16 KB, and 64 K words make 32 of them. Frames near each other differ as their addresses in words do,
+ * but for one where these pass a multiple of 64 K, or where that makes 0. */
+__attribute__((always_inline)) static inline uint32_t il_frame_hash(uint64_t frame)
+{
+	uint32_t hash = (uint32_t)((frame >> 3) + (frame >> 19)) & 0xffff;
 
-#define IL_ROOT(frame)	     (IL_FRAME_HASH(frame) & (IL_ROOT_CNT - 1))
+	return hash || !frame ? hash : 1;
+}
 
-/* time: tsc << 16 | IL_FRAME_HASH() of the caller's frame; what: slot of the code << 48 |
+#define IL_ROOT(frame) (il_frame_hash(frame) & (IL_ROOT_CNT - 1))
+
+/* time: tsc, or ns of CLOCK_MONOTONIC, << 16 | il_frame_hash() of the caller's frame; what: slot of the code << 48 |
  * address of the frame | kind */
 struct il_rec {
 	uint64_t time, what;
@@ -170,12 +175,14 @@ struct il_private {
 	uint32_t f_locals, f_stackpointer;
 	uint8_t idle_ops[4], begin_ops[4]; /* 3.11, where `roots` is; else 0: struct pye_pylayout */
 	uint32_t f_stack, pad3;
+	uint64_t clock; /* the vdso's clock_gettime(); 0: the time stamp counter. Then `locked` is set, too */
 	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
 	uint64_t locked, lock, room;
 	/* --count */
 	uint64_t funcs; /* address of the table; 0 in a forked child */
 	uint64_t nodes, active_frames, spans; /* 0: calls alone */
 	uint32_t func_last, span_last; /* numbers given so far */
+	uint64_t unplaced; /* frames that run, but have no place in `active_frames` */
 	/* --opcodes */
 	uint64_t turn; /* the thread that `slot` is of, if no lock is needed; else 0 */
 	uint32_t slack; /* IL_SLACK, and what a table of lines needs */
@@ -198,7 +205,7 @@ struct il_private {
 struct il_shared {
 	uint64_t head; /* written by the target */
 	uint64_t pad0[7];
-	uint64_t tail, deadline; /* by pyebpf; deadline in tsc */
+	uint64_t tail, deadline; /* by pyebpf; deadline by the stubs' clock */
 	uint64_t gone; /* of a lane: tid of a thread that has ended, if it was that one's */
 	uint64_t freed; /* how often that was said */
 	uint64_t pad1[4];

@@ -18,6 +18,9 @@
 #define IL_SPAN_BUCKETS 96u /* two for each power of two of ticks */
 #define IL_COUNT_BYTES	(IL_SPANS + 8ull * IL_SPAN_BUCKETS * IL_SPAN_CNT - IL_FUNCS)
 
+/* Of a frame that runs: its number there, or one of the next ones. Frames of a deep stack lie at equal distances: so do these. */
+#define IL_ACTIVE_PLACE(frame) (((frame) >> 3) * 0x9e3779b97f4a7c15ull >> 40 & (IL_ACTIVE_CNT - 1))
+
 /* --count: a code object. In its slot, code >> 5, or one of the next ones. */
 struct il_func {
 	uint64_t code; /* 0: free; IL_FREED: pyebpf has to read the counts, and to free it */
@@ -28,7 +31,7 @@ struct il_func {
 
 #define IL_FREED 1u
 
-/* --time: a function as called from another node. Number 0 is the outermost one. */
+/* --time: a function as called from another node. Number 0 is the outermost one. pyebpf gives back those of freed ones. */
 struct il_node {
 	uint64_t key; /* number of the caller's node << 32 | il_func.id; 0: free */
 	uint64_t calls, resumes;

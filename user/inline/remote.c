@@ -27,18 +27,19 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
+#include "inline/permit.h"
 
-#define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
-#define TOUCH_MAX    512 /* places at once */
-#define STOP_NS	     3000000ull /* for all threads to stand still */
-#define STOP_TRIES   30
-#define STOP_LAST_NS 1000000000ull /* when that never was enough */
-#define PAUSE_NS     10000
-#define THREADS_MAX  65536u
-#define SYSCALL_LEN  2
-#define STACK_BYTES  (64u << 10) /* that is looked through */
-#define USER_CS	     0x33
-#define USER_SS	     0x2b
+#define AROUND_BYTES   65536ull /* what the kernel maps around a fault, unless told otherwise */
+#define TOUCH_MAX      512 /* places at once */
+#define STOP_NS	       3000000ull /* for all threads to stand still */
+#define STOP_TRIES     30
+#define STOP_LAST_NS   1000000000ull /* when that never was enough */
+#define PAUSE_NS       10000
+#define THREADS_MAX    65536u
+#define STACK_BYTES    (64u << 10) /* that is looked through */
+#define USER_CS	       0x33
+#define USER_SS	       0x2b
+#define ERESTARTNOHAND 514 /* said to the kernel itself: once more, unless a handler runs first */
 
 /* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
  * the target gets to where it stops. */
@@ -93,13 +94,8 @@ int remote__open(struct remote *r, pid_t pid, struct err *e)
 	}
 	if (r->mem >= 0)
 		return 0;
-	if (errno == EACCES || errno == EPERM) {
-		err_set(e, -PYE_EPRIV, "process %d may not be written to", pid);
-		err_hint(
-			e,
-			"the inline engine needs what ptrace needs: a process of your own, or root");
-		return -PYE_EPRIV;
-	}
+	if (errno == EACCES || errno == EPERM)
+		return inline_bar(e, pid, "written to");
 	return err_set(e, -PYE_ETARGET, "process %d: %s", pid, strerror(errno));
 }
 
@@ -157,11 +153,21 @@ static bool has_signal(const struct remote *r, pid_t tid)
 	return pending & ~blocked;
 }
 
-/* These answer a mere stop with EINTR, which the kernel never restarts. */
+/* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
 static bool is_interruptible(uint64_t nr)
 {
-	return nr == SYS_epoll_wait || nr == SYS_epoll_pwait || nr == SYS_epoll_pwait2 ||
-	       nr == SYS_semop || nr == SYS_semtimedop || nr == SYS_io_getevents;
+	static const uint16_t calls[] = {
+		SYS_epoll_wait,	  SYS_epoll_pwait,    SYS_epoll_pwait2, SYS_semop,   SYS_semtimedop,
+		SYS_io_getevents, SYS_io_pgetevents,  SYS_recvfrom,	SYS_recvmsg, SYS_recvmmsg,
+		SYS_read,	  SYS_readv,	      SYS_sendto,	SYS_sendmsg, SYS_sendmmsg,
+		SYS_write,	  SYS_writev,	      SYS_accept,	SYS_accept4, SYS_connect,
+		SYS_sendfile,	  SYS_rt_sigtimedwait
+	};
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (nr == calls[i])
+			return true;
+	return false;
 }
 
 static int look(struct remote *r, struct remote_thread *t)
@@ -172,9 +178,7 @@ static int look(struct remote *r, struct remote_thread *t)
 		return -errno;
 	if ((int64_t)regs.rax == -EINTR && is_interruptible(regs.orig_rax) &&
 	    !has_signal(r, t->tid)) {
-		regs.rax = regs.orig_rax;
-		regs.rip -= SYSCALL_LEN;
-		regs.orig_rax = (unsigned long long)-1;
+		regs.rax = (uint64_t)-ERESTARTNOHAND;
 		if (ptrace(PTRACE_SETREGS, t->tid, 0, &regs))
 			return -errno;
 	}
@@ -332,18 +336,22 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 	return 0;
 }
 
-static int stop_held(struct remote *r)
+int remote_stop_thread(struct remote *r, pid_t tid)
 {
+	int err = tid == r->held ? 0 : seize(r, tid);
+
+	if (err)
+		return err;
 	if (!r->threads) {
 		r->threads = calloc(1, sizeof(r->threads[0]));
 		if (!r->threads)
 			return -ENOMEM;
 		r->size = 1;
 	}
-	if (ptrace(PTRACE_INTERRUPT, r->held, 0, 0))
-		return -errno;
-	r->threads[0] = (struct remote_thread){ .tid = r->held };
+	r->threads[0] = (struct remote_thread){ .tid = tid };
 	r->cnt = 1;
+	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
+		return -errno;
 	return await_all(r, 0, now_ns() + STOP_LAST_NS);
 }
 
@@ -353,7 +361,7 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	int err;
 
 	if (r->held)
-		return stop_held(r);
+		return remote_stop_thread(r, r->held);
 	r->cnt = 0;
 	for (;;) {
 		size_t before = r->cnt;

@@ -35,6 +35,10 @@ struct remote {
 	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
+	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
+	bool waits;
+	struct user_regs_struct back;
+	uint64_t back_mask; /* the signals that it blocks by itself; it takes none meanwhile */
 	bool ended; /* it was our child, and waitpid() said here how it ended: */
 	int status;
 	pid_t held; /* our child, which we trace all the time: its one thread; 0 = none */
@@ -50,10 +54,10 @@ struct remote_call {
 	uint64_t nr, args[6];
 };
 
-#define REMOTE_CALLS_MAX 6
+#define REMOTE_CALLS_MAX 7
 /* Memory for the results of so many calls. */
 #define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 16)
-#define REMOTE_SCRATCH_BYTES 176
+#define REMOTE_SCRATCH_BYTES 208
 
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
 int remote__open(struct remote *r, pid_t pid, struct err *e);
@@ -88,11 +92,12 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
 /**
  * remote__call - have a thread make system calls
  * @results: address of REMOTE_RESULTS_BYTES in the target that may be written when the first call has
- *	     been made; 0: not wanted, then this does not wait either
+ *	     been made
  * @values:  what they returned
  *
  * One thread is stopped while its registers are set. It makes the calls whether we live or not, up to the
- * first one that fails.
+ * first one that fails. One that waits in a call of its own takes no signal before it is back there: that would not
+ * end its call any more.
  *
  * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end, or the first one
  * failed; -ESRCH; -EPERM; -EAGAIN.
@@ -127,6 +132,9 @@ int remote__await_calls(struct remote *r, const struct maps *maps);
 void remote_pause(void);
 void remote_end_stop(struct remote *r, uint64_t us);
 void remote_hurry(struct remote *r, bool on);
+
+/* remote_stop_thread - this one alone. As remote__stop(). */
+int remote_stop_thread(struct remote *r, pid_t tid);
 
 /* remote__calls_done - wait until no thread is in the scratch code any more, and leave all stopped.
  * 0; -ETIMEDOUT; -ESRCH; -EPERM. */

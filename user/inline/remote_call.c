@@ -23,7 +23,9 @@
 #define RED_ZONE    128
 #define SYSCALL_LEN 2
 #define PARK_SHIFT \
-	24 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
+	20 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
+#define BACK_LAPS     8u /* for one that waited in a call: 2 to 8 ms */
+#define SET_BYTES     8ul /* of a set of signals */
 #define OUTSIDE_TRIES 1000u
 #define OUTSIDE_US    20u
 
@@ -31,7 +33,7 @@
  * The first one that fails is the last. r13: where the results go when the first call has succeeded, which
  * may make room there; r12: the table, r14: its size. */
 __asm__(".pushsection .rodata\n"
-	".globl pye_chain_start, pye_chain_back, pye_chain_end\n"
+	".globl pye_chain_start, pye_chain_spin, pye_chain_go, pye_chain_back, pye_chain_end\n"
 	"pye_chain_start: cld\n"
 	"rdtsc\n"
 	"mov %eax, %r15d\n"
@@ -63,13 +65,21 @@ __asm__(".pushsection .rodata\n"
 	"movq $1, (%rdi)\n"
 	"2: mov -8(%r12), %ebx\n" /* how long the thread is parked; 0: it is not */
 	"rdtsc\n"
-	"shrd $24, %edx, %eax\n" /* PARK_SHIFT */
+	"shrd $20, %edx, %eax\n" /* PARK_SHIFT */
 	"add %eax, %ebx\n"
+	"pye_chain_spin:\n"
 	"4: pause\n"
 	"rdtsc\n"
-	"shrd $24, %edx, %eax\n"
-	"cmp %ebx, %eax\n"
-	"jb 4b\n"
+	"shrd $20, %edx, %eax\n"
+	"sub %ebx, %eax\n"
+	"js 4b\n"
+	"pye_chain_go:\n"
+	"mov $14, %eax\n" /* rt_sigprocmask: those that it blocks by itself */
+	"mov $2, %edi\n"
+	"lea -16(%r12), %rsi\n"
+	"xor %edx, %edx\n"
+	"lea 8(%rdx), %r10\n"
+	"syscall\n"
 	"lea (%r12,%r14), %rsp\n"
 	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
 	"pop %rdi; pop %rsi; pop %rbp; pop %rbx; pop %rdx; pop %rcx; pop %rax; popfq\n"
@@ -78,26 +88,33 @@ __asm__(".pushsection .rodata\n"
 	"pye_chain_back: .quad 0\n"
 	"pye_chain_end:\n"
 	".popsection\n");
-extern const uint8_t pye_chain_start[], pye_chain_back[], pye_chain_end[];
+extern const uint8_t pye_chain_start[], pye_chain_spin[], pye_chain_go[], pye_chain_back[],
+	pye_chain_end[];
 
-/* What the kernel would do for an interrupted call when the thread goes on: it does not, once the
- * registers were changed. */
+/* What an interrupted call says to the kernel itself: how it is made once more, unless a signal ends it. */
+enum {
+	ERESTARTSYS = 512,
+	ERESTARTNOINTR,
+	ERESTARTNOHAND,
+	ERESTART_RESTARTBLOCK = 516
+};
+
+static bool is_waiting(const struct user_regs_struct *regs)
+{
+	int64_t said = -(int64_t)regs->rax;
+
+	return (int64_t)regs->orig_rax >= 0 &&
+	       (said == ERESTARTSYS || said == ERESTARTNOINTR || said == ERESTARTNOHAND ||
+		said == ERESTART_RESTARTBLOCK);
+}
+
+/* What the kernel would do for it when the thread goes on: it does not, once the registers were changed. */
 static void restart_by_hand(struct user_regs_struct *regs)
 {
-	if ((int64_t)regs->orig_rax < 0)
+	if (!is_waiting(regs))
 		return;
-	switch ((int64_t)regs->rax) {
-	case -512: /* ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND */
-	case -513:
-	case -514:
-		regs->rax = regs->orig_rax;
-		break;
-	case -516: /* ERESTART_RESTARTBLOCK */
-		regs->rax = SYS_restart_syscall;
-		break;
-	default:
-		return;
-	}
+	regs->rax = (int64_t)regs->rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
+								 : regs->orig_rax;
 	regs->rip -= SYSCALL_LEN;
 }
 
@@ -107,17 +124,20 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
 	struct user_regs_struct regs, run;
 	uint8_t code[REMOTE_SCRATCH_BYTES];
-	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at, laps = 0;
+	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at, laps = 0, none = ~0ull;
 	int err;
 
 	if (code_bytes > sizeof(code))
 		return -E2BIG;
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) ||
+	    ptrace(PTRACE_GETSIGMASK, tid, SET_BYTES, &r->back_mask))
 		return -errno;
-	run = regs;
+	run = r->back = regs;
 	if (r->parked) {
 		regs = r->park;
 		laps = r->park_ticks >> PARK_SHIFT;
+	} else if (is_waiting(&regs)) {
+		laps = BACK_LAPS;
 	}
 	restart_by_hand(&regs);
 	memcpy(words, calls, table_bytes);
@@ -133,7 +153,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (!err)
 		err = remote__write(r, at, words, table_bytes + 16UL * 8);
 	if (!err)
-		err = remote__write(r, at - 8, &laps, 8);
+		err = remote__write(r, at - 16, (uint64_t[2]){ r->back_mask, laps }, 16);
 	if (err)
 		return err;
 	run.rip = r->scratch;
@@ -144,7 +164,44 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	run.r14 = table_bytes;
 	run.orig_rax = (unsigned long long)-1;
 	run.eflags &= ~0x500ull; /* direction, trap */
-	return ptrace(PTRACE_SETREGS, tid, 0, &run) ? -errno : 0;
+	if (ptrace(PTRACE_SETREGS, tid, 0, &run))
+		return -errno;
+	/* a signal that comes now has to end the call that the thread waits in */
+	r->waits = !r->parked && laps && !ptrace(PTRACE_SETSIGMASK, tid, SET_BYTES, &none);
+	return 0;
+}
+
+/* Has it made its calls, and taken no signal since? */
+static bool is_spinning(const struct remote *r, uint64_t pc)
+{
+	uint64_t at = pc - r->scratch + (uint64_t)(uintptr_t)pye_chain_start;
+
+	return at >= (uint64_t)(uintptr_t)pye_chain_spin && at < (uint64_t)(uintptr_t)pye_chain_go;
+}
+
+/* Stopped where it spins, or where it went by itself. A call of ours that is on its way when it is stopped ends first. */
+static bool stop_spinning(struct remote *r)
+{
+	for (unsigned int i = 0; i < OUTSIDE_TRIES && !remote_stop_thread(r, r->caller); i++) {
+		if (is_spinning(r, r->threads[0].pc))
+			return true;
+		if (r->threads[0].pc - r->scratch >= REMOTE_SCRATCH_BYTES)
+			return false;
+		remote__resume(r);
+		remote_pause();
+	}
+	return false;
+}
+
+/* It waits in its call again, as if there had been no others. Else it comes there by itself, or did so. */
+static void put_back(struct remote *r)
+{
+	if (!r->waits)
+		return;
+	r->waits = false;
+	if (stop_spinning(r) && !ptrace(PTRACE_SETSIGMASK, r->caller, SET_BYTES, &r->back_mask))
+		ptrace(PTRACE_SETREGS, r->caller, 0, &r->back);
+	remote__resume(r);
 }
 
 /* @us: how long the calls took, by the clock of the thread that made them. */
@@ -206,12 +263,13 @@ static int stop_outside(struct remote *r)
 	return -EAGAIN;
 }
 
-int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
-		 uint64_t results, int64_t *values)
+/* @us: how long that took */
+static int begin_calls(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		       uint64_t results, uint64_t *us)
 {
-	uint64_t us = 0;
 	int err = r->cnt ? 0 : stop_outside(r);
 
+	*us = 0;
 	if (err)
 		return err;
 	if (in_scratch(r))
@@ -221,11 +279,29 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
 		err = set_up(r, r->caller, calls, cnt, results);
 	r->calling = true;
 	remote__resume(r);
+	*us = (now_ns() - r->stopped_at) / 1000;
+	return err;
+}
+
+/* @us: without what is done here */
+static void end_calls(struct remote *r, uint64_t us)
+{
+	uint64_t since = now_ns();
+
+	put_back(r);
 	r->calling = false;
-	us = (now_ns() - r->stopped_at) / 1000;
-	if (!err && results)
+	remote_end_stop(r, us + (now_ns() - since) / 1000);
+}
+
+int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
+		 uint64_t results, int64_t *values)
+{
+	uint64_t us;
+	int err = begin_calls(r, calls, cnt, results, &us);
+
+	if (!err)
 		err = wait_for_results(r, cnt, results, values, &us);
-	remote_end_stop(r, us);
+	end_calls(r, us);
 	return err;
 }
 
@@ -325,16 +401,17 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 		   uint64_t gone)
 {
 	uint8_t byte;
-	uint64_t deadline = now_ns() + CALL_NS;
-	int err = remote__call(r, calls, cnt, 0, NULL);
+	uint64_t us, deadline = now_ns() + CALL_NS;
+	int err = begin_calls(r, calls, cnt, 0, &us);
 
 	while (!err && !remote__read(r, gone, &byte, 1)) {
 		if (now_ns() > deadline)
 			err = -ETIMEDOUT;
 		else if (r->follow && !follow__serve(r->follow, r->caller))
 			err = -ESRCH;
-		usleep(50);
+		remote_pause();
 	}
+	end_calls(r, us);
 	if (!err)
 		err = remote__calls_done(r);
 	if (!err)

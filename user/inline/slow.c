@@ -46,6 +46,12 @@ PART void count_lost(struct il_thread *t)
 	__asm__ volatile("incq %0" : "+m"(t->lost));
 }
 
+/* pyebpf has taken the stubs out, and reads no more: what has no room is none of its events. */
+PART int is_over(const struct il_shared *h)
+{
+	return !__atomic_load_n(&h->deadline, __ATOMIC_RELAXED);
+}
+
 /* 0: the event has no room. */
 PART int make_room(struct il_private *p, struct il_shared *h)
 {
@@ -57,12 +63,14 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 		return 1;
 	if (p->wait) {
 		h->waits++;
-		while (tsc() < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
+		while (now(p) < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
 			call0(NR_yield);
 			if (refill(p, h))
 				return 1;
 		}
 	}
+	if (is_over(h))
+		return 0;
 	/* until pyebpf has read the ring and the stacks anew */
 	p->lost_mode = 1;
 	*limit_of(p) = 0;
@@ -70,15 +78,6 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 	p->turn = 0;
 	h->lost_mode = 1;
 	return 0;
-}
-
-/* This frame or the next one below that is no entry from C: two in a row where a frame that C has called is cleared, and
- * what it held has a finalizer. 0: there is none. */
-PART uint64_t python_frame(const struct il_private *p, uint64_t frame)
-{
-	while (frame && is_from_c(p, frame))
-		frame = AT(uint64_t, frame + p->f_previous);
-	return frame;
 }
 
 /* 0: it is the thread's first one. */
@@ -89,7 +88,7 @@ PART uint64_t caller_frame(const struct il_private *p, uint64_t frame)
 
 PART uint64_t caller_bits(const struct il_private *p, uint64_t frame)
 {
-	return IL_FRAME_HASH(caller_frame(p, frame));
+	return il_frame_hash(caller_frame(p, frame));
 }
 
 /* With --opcodes: where its instructions' lines are. */
@@ -118,7 +117,7 @@ PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 
 	if (*known != code) {
 		/* between the end of what had its address before, and the next one's beginning */
-		put_definition(p, code, slot, p->lane_ring ? tsc_behind() << 16 : time);
+		put_definition(p, code, slot, p->lane_ring ? now_behind(p) << 16 : time);
 		if (p->co_linetable)
 			put_lines(p, code, slot, time);
 		*known = code;
@@ -199,16 +198,6 @@ PART void put_eval_exit(struct il_private *p, uint64_t frame, uint64_t time)
 		    frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN));
 }
 
-/* That of a thread state. The one to be thrown into is not linked to it yet. */
-PART uint64_t running_frame(const struct il_private *p, uint64_t tstate)
-{
-	uint64_t frame = AT(uint64_t, tstate + p->ts_frame);
-
-	if (p->cframe_frame != PYE_NO_FIELD)
-		frame = AT(uint64_t, frame + p->cframe_frame);
-	return python_frame(p, frame);
-}
-
 /* What is no Python frame has no instruction of its own, but the one before has ended. */
 PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, uint64_t instr,
 		     uint32_t kind, uint64_t time)
@@ -222,7 +211,7 @@ PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, 
 		return;
 	}
 	slot = define(p, frame, time);
-	put(p, time | IL_FRAME_HASH(frame),
+	put(p, time | il_frame_hash(frame),
 	    slot << 48 | (uint64_t)(kind >> 8) << IL_OPCODE_SHIFT |
 		    (instr - code_of(p, frame)) << 3 | IL_OPCODE);
 	t->timed = 1;
@@ -290,7 +279,7 @@ PART void put_frame(struct il_private *p, struct il_shared *h, uint64_t time, ui
 /* Behind what another thread can have to do with. */
 PART uint64_t time_behind(const struct il_private *p)
 {
-	return (p->lane_ring ? tsc_behind() : tsc()) << 16;
+	return (p->lane_ring ? now_behind(p) : now(p)) << 16;
 }
 
 /* This one goes on, or 0: a stack of its own begins. */
@@ -426,7 +415,7 @@ PART uint64_t time_of(const struct il_private *p, uint64_t arg, uint32_t kind)
 {
 	int own = kind == INLINE_RETURN || (kind == INLINE_ENTRY && !(arg & p->resume_mask));
 
-	return own ? tsc() << 16 : time_behind(p);
+	return own ? now(p) << 16 : time_behind(p);
 }
 
 PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, uint64_t arg,
@@ -475,7 +464,7 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 		break;
 	case INLINE_THROW:
 		slot = define(p, object, time);
-		put_more(p, time | IL_FRAME_HASH(running_frame(p, arg)),
+		put_more(p, time | il_frame_hash(running_frame(p, arg)),
 			 object | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
 		break;
 	case INLINE_EVAL_EXIT:
@@ -541,7 +530,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	room = make_room(p, h);
 	t = thread_slot(p, self);
 	if (room && p->thread != self) {
-		put_more(p, tsc() << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
+		put_more(p, now(p) << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
 		p->thread = self;
 		p->turn = p->locked ? 0 : self;
 		p->top = 0;
@@ -551,7 +540,8 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 		room = make_room(p, h);
 	}
 	if (!room) {
-		lose(h, t, kind);
+		if (!is_over(h))
+			lose(h, t, kind);
 		return;
 	}
 	put_event(p, t, object, arg, kind);

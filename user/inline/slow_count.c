@@ -13,7 +13,7 @@
 #define ACTIVE_PROBES 4u
 #define DEPTH_MAX \
 	128u /* deeper calls begin a new stack, or the table would be full of recursions */
-#define CALLERS_MAX 3 /* frames of the interpreter's own between one and its caller */
+#define CALLERS_MAX 5 /* frames that are looked at for the caller: some are the interpreter's own */
 
 PART struct il_func *func_at(const struct il_private *p, uint64_t i)
 {
@@ -104,62 +104,65 @@ PART uint32_t find_node(const struct il_private *p, uint32_t caller, uint32_t fu
 {
 	uint64_t key = (uint64_t)caller << 32 | func;
 	uint64_t hash = (key * 0x9e3779b97f4a7c15ull) >> 40;
+	struct il_node *room = 0, *none = node_at(p, 0); /* stands for no caller */
 
 	for (uint32_t i = 0; i < NODE_PROBES; i++) {
 		struct il_node *n = node_at(p, hash + i);
+		uint64_t taken = __atomic_load_n(&n->key, __ATOMIC_ACQUIRE);
 
-		if (n == node_at(p, 0))
-			continue; /* stands for no caller */
-		if (!n->key)
-			n->key = key;
-		if (n->key == key)
-			return (uint32_t)(n - node_at(p, 0));
+		if (taken == key)
+			return (uint32_t)(n - none);
+		if (!taken && !room && n != none) /* pyebpf gives some back */
+			room = n;
+	}
+	if (!room)
+		return 0;
+	room->key = key;
+	return (uint32_t)(room - none);
+}
+
+/* What a frame's place, or one of the next ones, is taken by: itself, or nothing. */
+PART struct il_active *find_active_at(const struct il_private *p, uint64_t frame, uint64_t taken)
+{
+	for (uint32_t i = 0; i < ACTIVE_PROBES; i++) {
+		struct il_active *a = active_at(p, IL_ACTIVE_PLACE(frame) + i);
+
+		if (a->frame == taken)
+			return a;
 	}
 	return 0;
 }
 
 PART struct il_active *find_active(const struct il_private *p, uint64_t frame)
 {
-	for (uint32_t i = 0; i < ACTIVE_PROBES; i++) {
-		struct il_active *a = active_at(p, (frame >> 3) + i);
+	return find_active_at(p, frame, frame);
+}
 
-		if (a->frame == frame)
+/* A place for one more, or 0: then its time is its caller's, and so is that of what it calls when nothing else is in sight. */
+PART struct il_active *new_active(const struct il_private *p, uint64_t frame)
+{
+	struct il_active *a = find_active(p, frame); /* one that ended unseen */
+
+	return a ? a : find_active_at(p, frame, 0);
+}
+
+/* The innermost one, from this frame outwards, that began in sight: a generator that an exception was thrown through did not. */
+PART struct il_active *running_at(const struct il_private *p, uint64_t frame, uint32_t max)
+{
+	for (uint32_t i = 0; frame && i < max; i++) {
+		struct il_active *a = is_hidden(p, frame) ? 0 : find_active(p, frame);
+
+		if (a)
 			return a;
+		frame = AT(uint64_t, frame + p->f_previous);
 	}
 	return 0;
 }
 
-/* A place for one more; the oldest one gives way: most likely it has ended unseen. */
-PART struct il_active *new_active(const struct il_private *p, uint64_t frame)
-{
-	struct il_active *best = find_active(p, frame);
-
-	for (uint32_t i = 0; !best && i < ACTIVE_PROBES; i++)
-		if (!active_at(p, (frame >> 3) + i)->frame)
-			best = active_at(p, (frame >> 3) + i);
-	if (best)
-		return best;
-	best = active_at(p, frame >> 3);
-	for (uint32_t i = 1; i < ACTIVE_PROBES; i++)
-		if (active_at(p, (frame >> 3) + i)->start < best->start)
-			best = active_at(p, (frame >> 3) + i);
-	return best;
-}
-
-PART uint64_t caller_of(const struct il_private *p, uint64_t frame)
-{
-	uint64_t at = AT(uint64_t, frame + p->f_previous);
-
-	for (int i = 0; at && i < CALLERS_MAX && is_hidden(p, at); i++)
-		at = AT(uint64_t, at + p->f_previous);
-	return at;
-}
-
 PART void enter(struct il_private *p, struct il_shared *h, struct il_func *f, uint64_t frame,
-		int resumed)
+		const struct il_active *from, int resumed)
 {
-	uint64_t caller = caller_of(p, frame);
-	struct il_active *from = caller ? find_active(p, caller) : 0, *a;
+	struct il_active *a;
 	uint32_t slot = (uint32_t)(f - func_at(p, 0)), depth = from ? from->depth + 1u : 0, node;
 	int again = from && from->func == slot;
 
@@ -169,34 +172,41 @@ PART void enter(struct il_private *p, struct il_shared *h, struct il_func *f, ui
 		node = find_node(p, from && depth < DEPTH_MAX ? from->node : 0, f->id);
 	if (!node)
 		node = find_node(p, 0, f->id);
-	if (!node) {
+	a = new_active(p, frame);
+	if (a)
+		__atomic_store_n(&a->frame, 0, __ATOMIC_RELEASE);
+	if (!node || (!from && p->unplaced))
+		a = 0;
+	p->unplaced += !a;
+	if (!node)
 		h->lost_other++;
-		return;
-	}
-	if (resumed)
+	else if (resumed)
 		node_at(p, node)->resumes++;
 	else
 		node_at(p, node)->calls++;
-	a = new_active(p, frame);
-	a->caller = from ? caller : 0;
+	if (!a)
+		return;
+	a->caller = from ? from->frame : 0;
 	a->caller_at = from ? (uint32_t)(from - active_at(p, 0)) : 0;
 	a->inner = 0;
 	a->node = node;
 	a->func = slot;
 	a->depth = (uint16_t)(depth < DEPTH_MAX ? depth : 0);
 	a->again = (uint16_t)again;
-	a->start = tsc();
+	a->start = now(p);
 	__atomic_store_n(&a->frame, frame, __ATOMIC_RELEASE);
 }
 
-PART void leave(const struct il_private *p, uint64_t frame)
+PART void leave(struct il_private *p, uint64_t frame)
 {
 	struct il_active *a = find_active(p, frame), *caller;
-	uint64_t ticks = tsc(), inner;
+	uint64_t ticks = now(p), inner;
 	uint32_t span;
 
-	if (!a)
-		return; /* it began before the attach, or never */
+	if (!a) { /* or it began before the attach, or never */
+		p->unplaced -= p->unplaced != 0;
+		return;
+	}
 	ticks -= a->start;
 	inner = a->inner < ticks ? a->inner : ticks;
 	node_at(p, a->node)->self += ticks - inner;
@@ -211,24 +221,35 @@ PART void leave(const struct il_private *p, uint64_t frame)
 	__atomic_store_n(&a->frame, 0, __ATOMIC_RELEASE);
 }
 
-PART int is_resumed(const struct il_private *p, uint64_t frame, uint32_t oparg, uint32_t kind)
+/* Who called or resumed it, or throws into it: then it is not linked to that yet. */
+PART const struct il_active *caller_of(const struct il_private *p, uint64_t frame, uint64_t tstate,
+				       uint32_t kind)
+{
+	if (kind == INLINE_THROW)
+		return running_at(p, running_frame(p, tstate), DEPTH_MAX);
+	return running_at(p, AT(uint64_t, frame + p->f_previous), CALLERS_MAX);
+}
+
+PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, uint32_t kind)
 {
 	if (kind == INLINE_EVAL_ENTRY)
 		return AT(int32_t, frame + p->f_instr) >= 0;
-	return (oparg & p->resume_mask) != 0;
+	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 
-PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame, int resumed)
+PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t arg,
+		      uint32_t kind)
 {
 	uint64_t code = code_of(p, frame);
 	struct il_func *f = find_func(p, code);
+	int resumed = is_resumed(p, frame, arg, kind);
 
 	if (!f)
 		f = new_func(p, h, code);
 	if (!f)
 		h->lost_other++;
 	else if (p->nodes)
-		enter(p, h, f, frame, resumed);
+		enter(p, h, f, frame, caller_of(p, frame, arg, kind), resumed);
 	else if (resumed)
 		__atomic_fetch_add(&f->resumes, 1, __ATOMIC_RELAXED);
 	else
@@ -246,8 +267,8 @@ STUB void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, 
 	h->slow++;
 	if (kind == INLINE_DEALLOC)
 		free_func(p, h, object);
-	else if (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY)
-		count_entry(p, h, object, is_resumed(p, object, (uint32_t)arg, kind));
+	else if (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY || kind == INLINE_THROW)
+		count_entry(p, h, object, arg, kind);
 	else
 		leave(p, object);
 	unlock(p);

@@ -12,22 +12,47 @@
 #define AT(T, a)   (*(T *)(uintptr_t)(a))
 #define NR_yield   24
 #define NR_gettid  186
+#define CLOCK_ID   1 /* CLOCK_MONOTONIC */
 #define CLOSE_OVER 3
 #define SPINS	   64
 
-PART uint64_t tsc(void)
+/*
+ * clock_gettime() of the vdso, on an even stack. The one call that leaves the code page: the kernel's code there
+ * uses general registers only, too, and where it cannot read the clock it asks the kernel.
+ */
+PART uint64_t vdso_ns(uint64_t clock)
+{
+	struct {
+		uint64_t sec, ns;
+	} t = { 0 };
+	uint64_t id = CLOCK_ID, to = (uint64_t)(uintptr_t)&t;
+
+	__asm__ volatile("mov %%rsp, %%rbx\n"
+			 "and $-16, %%rsp\n"
+			 "call *%%rax\n"
+			 "mov %%rbx, %%rsp\n"
+			 : "+a"(clock), "+D"(id), "+S"(to)
+			 :
+			 : "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "cc", "memory");
+	return t.sec * 1000000000u + t.ns;
+}
+
+/* What the stubs' clock says. */
+PART uint64_t now(const struct il_private *p)
 {
 	uint32_t low, high;
 
+	if (p->clock)
+		return vdso_ns(p->clock);
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
 }
 
 /* Not before what this thread has seen of others. */
-PART uint64_t tsc_behind(void)
+PART uint64_t now_behind(const struct il_private *p)
 {
 	__asm__ volatile("lfence" : : : "memory");
-	return tsc();
+	return now(p);
 }
 
 PART long call0(long nr)
@@ -97,6 +122,25 @@ PART uint64_t code_of(const struct il_private *p, uint64_t frame)
 PART int is_from_c(const struct il_private *p, uint64_t frame)
 {
 	return p->f_owner != PYE_NO_FIELD && AT(uint8_t, frame + p->f_owner) >= CLOSE_OVER;
+}
+
+/* This frame or the next one below that is no entry from C: two in a row where a frame that C has called is cleared, and
+ * what it held has a finalizer. 0: there is none. */
+PART uint64_t python_frame(const struct il_private *p, uint64_t frame)
+{
+	while (frame && is_from_c(p, frame))
+		frame = AT(uint64_t, frame + p->f_previous);
+	return frame;
+}
+
+/* That of a thread state. The one to be thrown into is not linked to it yet. */
+PART uint64_t running_frame(const struct il_private *p, uint64_t tstate)
+{
+	uint64_t frame = AT(uint64_t, tstate + p->ts_frame);
+
+	if (p->cframe_frame != PYE_NO_FIELD)
+		frame = AT(uint64_t, frame + p->cframe_frame);
+	return python_frame(p, frame);
 }
 
 PART int is_hidden(const struct il_private *p, uint64_t frame)

@@ -20,7 +20,7 @@ enum stub_opcode {
 struct stub_how {
 	bool count; /* calls, instead of events */
 	bool time; /* with durations */
-	bool locked; /* several threads can run at once */
+	bool locked; /* every event takes the slow path; counters are added to in one instruction */
 	bool switches; /* stacks are exchanged under the interpreter: what is not known is told */
 	const uint8_t
 		*opcodes; /* 256 enum stub_opcode, with events; NULL: no instruction is recorded */
@@ -43,11 +43,12 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
  * stub_opcode_cost - what it takes from one instruction's time stamp to the next one's when there is nothing between them
  * @all: the second one is recorded, too
  * @locked: as in struct stub_how
+ * @vdso: their clock is the kernel's (inline/stub_clock.h)
  * @ticks: median of many, of the real stubs, run here
  *
  * Return: 0; -PYE_EPLAN; a negative errno.
  */
 int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *layout, bool all,
-		     bool locked, double *ticks, struct err *e);
+		     bool locked, bool vdso, double *ticks, struct err *e);
 
 #endif

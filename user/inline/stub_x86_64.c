@@ -140,13 +140,15 @@ static void slow_in_table(struct out *o, const struct frame *f, unsigned int kin
 		pop(o, volatile_regs[i]);
 }
 
-/* rax |= IL_FRAME_HASH() of rdx, which changes */
+/* rax |= il_frame_hash() of rdx, which changes */
 static void add_hash(struct out *o)
 {
 	B(o,
 	  "\x48\xc1\xea\x03" /* shr rdx, 3 */
 	  "\x69\xd2\x01\x00\x01\x00" /* imul edx, edx, 0x10001: the sum of both halves in the upper one */
 	  "\xc1\xea\x10" /* shr edx, 16 */
+	  "\x83\xfa\x01" /* cmp edx, 1 */
+	  "\x83\xd2\x00" /* adc edx, 0: 0 is that of none */
 	  "\x48\x09\xd0" /* or rax, rdx */);
 }
 
@@ -257,18 +259,29 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	back(o, done);
 }
 
+uint32_t emit_leave(struct out *o, const struct pye_pylayout *l, uint8_t frame, unsigned int kind,
+		    uint8_t head, uint8_t other, uint32_t slow[4])
+{
+	uint32_t slow_cnt = 2;
+
+	check_room(o, head, slow);
+	if (o->how.switches) {
+		go_down(o, l, frame, slow + 2);
+		slow_cnt = 4;
+	}
+	LEA(o, other, frame, kind == INLINE_YIELD ? IL_YIELD : IL_RETURN);
+	time_stamp(o);
+	publish(o, head, other);
+	return slow_cnt;
+}
+
 /* A handler that leaves the frame. */
 static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
-	uint32_t slow[4], slow_cnt = o->how.switches ? 4 : 2, done;
+	uint32_t slow[4], slow_cnt, done;
 
 	enter(o, f, false);
-	check_room(o, f->head, slow);
-	if (o->how.switches)
-		go_down(o, f->l, f->frame, slow + 2);
-	LEA(o, f->other, f->frame, kind == INLINE_YIELD ? IL_YIELD : IL_RETURN);
-	time_stamp(o);
-	publish(o, f->head, f->other);
+	slow_cnt = emit_leave(o, f->l, f->frame, kind, f->head, f->other, slow);
 	done = o->at;
 	leave(o, f, n);
 	for (uint32_t i = 0; i < slow_cnt; i++)
@@ -444,14 +457,9 @@ static void slow_in_call(struct out *o, unsigned int kind)
 
 static void return_stub(struct out *o, const struct pye_pylayout *l, uint32_t n)
 {
-	uint32_t slow[4], slow_cnt = o->how.switches ? 4 : 2;
+	uint32_t slow[4], slow_cnt;
 
-	check_room(o, PREG_RCX, slow);
-	if (o->how.switches)
-		go_down(o, l, PREG_RSI, slow + 2);
-	LEA(o, PREG_R8, PREG_RSI, IL_RETURN);
-	time_stamp(o);
-	publish(o, PREG_RCX, PREG_R8);
+	slow_cnt = emit_leave(o, l, PREG_RSI, INLINE_RETURN, PREG_RCX, PREG_R8, slow);
 	jump_original(o, n);
 	for (uint32_t i = 0; i < slow_cnt; i++)
 		land(o, slow[i]);
@@ -654,6 +662,7 @@ static bool is_wanted(const struct stub_how *how, unsigned int kind)
 	case INLINE_EVAL_ENTRY:
 	case INLINE_DEALLOC:
 		return true;
+	case INLINE_THROW: /* its time, and who its callees' caller is */
 	case INLINE_YIELD:
 	case INLINE_RETURN:
 	case INLINE_UNWIND:
@@ -699,9 +708,10 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
 
 		if (!is_wanted(&o.how, d->kind))
 			continue;
-		err = patch_detour(
-			h, d, bias, base,
-			detour_stub(&o, d, bias, base, original(&o, d->at + d->size + bias)), e);
+		err = patch_detour(h, d, bias, base,
+				   detour_stub(&o, layout, d, bias, base,
+					       original(&o, d->at + d->size + bias)),
+				   e);
 	}
 	if (!err && o.full)
 		err = err_set(e, -PYE_EPLAN, "the inline engine's stubs do not fit");

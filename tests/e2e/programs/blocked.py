@@ -1,4 +1,4 @@
-"""usage: blocked.py FLAG: 50 threads wait in system calls of all sorts, with time-outs and without, or work without the GIL, while
+"""usage: blocked.py FLAG: 60 threads wait in system calls of all sorts, with time-outs and without, or work without the GIL, while
 SIGALRM comes 5,000 times a second, until FLAG exists. No call may end early, late with nothing, or with an error: "fine"."""
 import ctypes
 import hashlib
@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
@@ -43,6 +44,15 @@ def semaphore():
     return got == -1 and ctypes.get_errno() == 11
 
 
+def receive_timed():
+    """Its time is measured in ticks of the kernel: the first one may be short."""
+    return LIBC.recv(TIMED_PAIR[0].fileno(), ctypes.create_string_buffer(1), 1, 0) == -1 and ctypes.get_errno() == 11
+
+
+def signal_timed():
+    return LIBC.sigtimedwait(USR1, None, ctypes.byref(Timespec(0, int(WAIT * 1e9)))) == -1 and ctypes.get_errno() == 11
+
+
 def lock():
     return not LOCK.acquire(timeout=WAIT)
 
@@ -66,8 +76,8 @@ def give():
     return True
 
 
-TIMED = (usleep, nanosleep, poll, epoll_wait, semaphore, lock)
-OTHERS = (receive, read_pipe, digest, give)
+TIMED = (usleep, nanosleep, poll, epoll_wait, semaphore, signal_timed, lock)
+OTHERS = (receive_timed, receive, read_pipe, digest, give)
 
 
 def work(call):
@@ -84,6 +94,11 @@ EPOLL = select.epoll()
 LOCK = threading.Lock()
 LOCK.acquire()
 PAIR, PIPE = socket.socketpair(), os.pipe()
+TIMED_PAIR = socket.socketpair()
+TIMED_PAIR[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(WAIT * 1e6)))
+USR1 = ctypes.create_string_buffer(128)
+LIBC.sigemptyset(USR1)
+LIBC.sigaddset(USR1, signal.SIGUSR1)
 SEMAPHORES = LIBC.semget(0, 1, 0o600)
 signal.signal(signal.SIGALRM, lambda *_: ALARMS.append(1))
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # those threads, where C code would see EINTR

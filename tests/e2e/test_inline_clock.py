@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The inline engine where the processor's time stamp counter is not steady: its stubs read the kernel's clock, and all else is as ever."""
+import json
+import pathlib
+import shlex
+import subprocess
+
+import pytest
+
+import lib
+import limits
+import test_inline
+import test_inline_children
+import test_inline_count
+import test_inline_opcodes
+import test_inline_robust
+
+CLOCKS = "/sys/devices/system/clocksource/clocksource0"
+TARGET = "import time\nprint(flush=True)\nwhile 1: time.sleep(0.01)"
+
+
+@pytest.fixture(autouse=True)
+def unsteady(tmp_path, monkeypatch):
+    """pyebpf as it runs where the kernel has struck the counter off its list of clocks."""
+    script = tmp_path / "pyebpf"
+    inside = limits.without(CLOCKS, {"available_clocksource": "kvm-clock acpi_pm\n"})
+    script.write_text("#!/bin/sh\nexec %s \"$@\"\n" % shlex.join([*inside, lib.BINARY]))
+    script.chmod(0o755)
+    monkeypatch.setattr(lib, "BINARY", str(script))
+
+
+@pytest.mark.parametrize("name", lib.families() if lib.LONG else lib.pick("3.8", "3.11", "3.12", "3.13t", "3.15"))
+def test_exact(name, tmp_path):
+    command = test_inline.own(name, tmp_path)
+    for prog in ("generators.py", "threads.py"):
+        path = str(test_inline.ACCEPT / "workloads" / prog)
+        assert lib.trace_exact.check(lib.BINARY, "inline", command, path, str(tmp_path)) > 10, prog
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.13t", "3.15"))
+def test_time_stamps(name, tmp_path):
+    """It is the clock that the program reads: a call is between what it read before and behind it, to the nanosecond."""
+    test_inline.check_time_stamps(name, tmp_path, 0)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13"))
+def test_counting(name, tmp_path):
+    test_inline_count.test_times(name, tmp_path)
+
+
+def test_instructions(tmp_path):
+    test_inline_opcodes.test_sequence(test_inline.ONE, tmp_path)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
+def test_children(name, tmp_path):
+    test_inline_children.test_every_call_of_every_child("both", name, tmp_path)
+
+
+@pytest.mark.parametrize("on_full", ["drop", "wait"])
+def test_a_dead_reader(on_full, tmp_path):
+    test_inline_robust.test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path)
+
+
+def test_what_is_left(tmp_path):
+    """Who reads, and whether somebody does, is told by the same clock."""
+    test_inline_robust.test_detach_after_a_kill(test_inline.ONE, tmp_path)
+
+
+def test_it_is_said(tmp_path):
+    done = lib.sh([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *test_inline.INLINE, "--", *lib.command(test_inline.ONE), "-c", "pass"])
+    assert done.returncode == 0 and "counter is not steady" in lib.text(done.stderr)
+    found = [c for c in json.loads(lib.sh([lib.BINARY, "doctor", "--json"]).stdout)["checks"] if c["name"] == "inline_engine"]
+    assert len(found) == 1 and "by the kernel's clock" in found[0]["text"]
+
+
+def test_another_time_namespace(tmp_path):
+    """There the same clock shows another time."""
+    inside = ["unshare", "--time", "--monotonic", "1000", "--fork", "--kill-child"]
+    with lib.started([*inside, *lib.command(test_inline.ONE), "-c", TARGET], stdout=subprocess.PIPE) as outer:
+        outer.stdout.readline()
+        pid = int(pathlib.Path("/proc/%d/task/%d/children" % (outer.pid, outer.pid)).read_text())
+        done = lib.sh([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *test_inline.INLINE, "-d", "50ms", "-p", pid])
+        assert done.returncode == 5 and "time namespace" in lib.text(done.stderr), lib.text(done.stderr)
+        # calls alone need no clock
+        done = lib.sh([lib.BINARY, "trace", "-o", tmp_path / "t.pstats", *test_inline.INLINE, "--count", "-d", "50ms", "-p", pid])
+        assert done.returncode == 0, lib.text(done.stderr)

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/stub_clock.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "elf/elf_file.h"
+#include "proc/maps.h"
+
+#define CLOCKS	   "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+#define TRIES	   9
+#define VDSO_BYTES 65536u
+#define VDSO_CLOCK "__vdso_clock_gettime"
+
+uint64_t tsc_now(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+/* Of some tries the one that took the least time, its middle: a thread can be kept waiting in any of them. */
+struct clock_pair clock_pair_read(void)
+{
+	struct clock_pair best = { 0 };
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t before = tsc_now(), ns = now_ns(), took = tsc_now() - before;
+
+		if (took >= least)
+			continue;
+		least = took;
+		best = (struct clock_pair){ before + took / 2, ns };
+	}
+	return best;
+}
+
+uint64_t tsc_per_second(void)
+{
+	struct clock_pair from = clock_pair_read(), to;
+
+	usleep(2000);
+	to = clock_pair_read();
+	return (uint64_t)((double)(to.tsc - from.tsc) * 1e9 / (double)(to.ns - from.ns));
+}
+
+/* It strikes the counter off its list when it sees it go astray, or differ between processors. */
+static bool kernel_trusts_tsc(void)
+{
+	char clocks[256] = "";
+	auto_fclose FILE *f = fopen(CLOCKS, "re");
+
+	if (!f || !fgets(clocks, sizeof(clocks), f))
+		return true; /* it does not say: a container without /sys */
+	for (char *rest, *name = strtok_r(clocks, " \n", &rest); name;
+	     name = strtok_r(NULL, " \n", &rest))
+		if (!strcmp(name, "tsc"))
+			return true;
+	return false;
+}
+
+bool tsc_is_steady(void)
+{
+	static int steady = -1; /* capture and engine have to agree */
+	unsigned int a, b, c, d;
+
+	if (steady < 0)
+		steady = __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8 &&
+			 kernel_trusts_tsc();
+	return steady;
+}
+
+/* A file with what the kernel has mapped there. */
+static int copy_vdso(pid_t pid, const struct mapping *m)
+{
+	uint8_t image[VDSO_BYTES];
+	size_t bytes = m->end - m->start;
+	struct iovec here = { image, bytes }, there = { (void *)(uintptr_t)m->start, bytes };
+	auto_close int fd = -1;
+
+	if (bytes > sizeof(image))
+		return -E2BIG;
+	if (process_vm_readv(pid, &here, 1, &there, 1, 0) != (ssize_t)bytes)
+		return -EFAULT;
+	fd = memfd_create("vdso", MFD_CLOEXEC);
+	if (fd < 0 || pwrite(fd, image, bytes, 0) != (ssize_t)bytes)
+		return -errno;
+	return take_fd(&fd);
+}
+
+static const struct mapping *find_vdso(const struct maps *maps)
+{
+	for (size_t i = 0; i < maps->cnt; i++)
+		if (!strcmp(maps->items[i].path, "[vdso]"))
+			return &maps->items[i];
+	return NULL;
+}
+
+int stub_clock_find(pid_t pid, const struct maps *maps, uint64_t *at)
+{
+	const struct mapping *vdso = find_vdso(maps);
+	int fd = vdso ? copy_vdso(pid, vdso) : -ENOENT, err;
+	struct elf_symbol symbol;
+	struct elf_file *elf;
+	struct err e;
+
+	if (fd < 0)
+		return fd;
+	err = elf_file__from_fd(fd, "[vdso]", &elf, &e);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	err = elf_file__symbol(elf, VDSO_CLOCK, &symbol);
+	if (!err &&
+	    (symbol.vaddr >= vdso->end - vdso->start || !elf_file__is_code(elf, symbol.vaddr)))
+		err = -ENOENT;
+	if (!err)
+		*at = vdso->start + symbol.vaddr;
+	elf_file__free(elf);
+	return err;
+}
+
+bool stub_clock_is_shifted(pid_t pid)
+{
+	char path[40];
+	struct stat ours, theirs;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/time", pid);
+	return !stat("/proc/self/ns/time", &ours) && !stat(path, &theirs) &&
+	       ours.st_ino != theirs.st_ino;
+}
