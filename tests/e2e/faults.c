@@ -29,7 +29,7 @@
 
 #define CALL_WORDS   7 /* number and six arguments; user/inline/remote_call.c */
 #define SAVED_BYTES  (16 * 8) /* behind the table of calls */
-#define CALLS_MAX    6
+#define CALLS_MAX    7
 #define NO_SUCH_CALL 0xffff
 #define LATE	     160 /* 2^20 ticks of the time stamp counter each */
 #define STUCK	     16000

@@ -15,7 +15,7 @@ from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end
 from test_inline_robust import SHORT, detach, of_files, quiet
 
 FAULTS = pythons.BUILD / "tests" / "e2e" / "faults.so"
-CALLS = 13  # that the target makes: six, six, and one at the end
+CALLS = 14  # that the target makes: six, seven, and one at the end
 CHILD_CALLS = 6  # of a forked child: two, and four
 
 

@@ -41,7 +41,7 @@ def add_jump(file, vaddr, offset):
 def untraceable(request, tmp_path):
     """A copy of an interpreter with two more jumps to where a probe is. That nobody takes them, no plan can know."""
     command, env = machine.private(request.param, tmp_path)
-    file = next(f for f in [pathlib.Path(command[-1]), *tmp_path.glob("lib-*/libpython3.*")] if place_of_resume(f))
+    file = next(f for f in [pathlib.Path(command[-1]), *tmp_path.glob("copy-*/lib/libpython3.*")] if place_of_resume(f))
     add_jump(file, *place_of_resume(file))  # the probe makes way to the handler's first instruction
     add_jump(file, *place_of_resume(file))
     assert not place_of_resume(file)
