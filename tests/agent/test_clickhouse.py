@@ -171,6 +171,10 @@ def profile_keys(store):
     return keys
 
 
+def windows_of(store, service):
+    return sum(key[0] == service for key in profile_keys(store))
+
+
 def said_written(log):
     return sum(int(n) for n in re.findall(r"window \d+: (\d+) profiles", log.read_text()))
 
@@ -190,7 +194,8 @@ def test_the_agent_killed_at_random_moments(cluster, tmp_path):
             with log.open("w") as out, lib.started(command, stderr=out) as agent:
                 # half of them while they start, at any moment; half when windows are written and sent
                 if n % 2:
-                    lib.until(lambda: said_written(log), "a window", 60)
+                    before = windows_of(store, "agent_killed")
+                    lib.until(lambda: windows_of(store, "agent_killed") > before, "a window", 60)
                 time.sleep(rng.random() * 1.5)
                 agent.send_signal(signal.SIGKILL)
                 agent.wait(30)
