@@ -102,13 +102,16 @@ static void keep_what_runs(struct look *l, const struct il_active *running)
 static int add_path(struct count_dead *d, uint32_t caller, uint32_t func, uint32_t *number)
 {
 	const uint32_t key[2] = { caller ? caller - 1 : INLINE_COUNT_NONE, func };
-	int err = GROW(d->nodes, d->cap, d->cnt);
+	int err;
 
+	if (strpool__find(&d->keys, (const char *)key, sizeof(key), number))
+		return 0;
 	*number = 0;
-	if (err || d->cnt >= NODES_MAX)
-		return err;
-	err = strpool__add(&d->keys, (const char *)key, sizeof(key), number);
-	if (!err && *number > d->cnt)
+	if (d->cnt >= NODES_MAX)
+		return 0;
+	err = GROW(d->nodes, d->cap, d->cnt);
+	err = err ? err : strpool__add(&d->keys, (const char *)key, sizeof(key), number);
+	if (!err)
 		d->nodes[d->cnt++] = (struct inline_count_node){ .caller = key[0], .func = func };
 	return err;
 }
