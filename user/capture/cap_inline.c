@@ -54,6 +54,7 @@ void cap_inline__free(struct cap_inline *c)
 	HASH_ITER(hh, c->threads, t, next)
 	track_free(c, t);
 	codes_free(c);
+	free(c->verdicts.v);
 	lanes_free(c);
 	free(c->out);
 	free(c);
@@ -84,21 +85,28 @@ uint32_t cap_inline__new_thread(struct cap_inline *c)
 	return ++c->ids->thread;
 }
 
-uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
+static struct code_of *code_get(struct cap_inline *c, uint64_t address, bool *is_new)
 {
 	struct code_of *code;
 
 	HASH_FIND(hh, c->codes, &address, sizeof(address), code);
 	*is_new = !code;
 	if (code)
-		return code->id;
+		return code;
 	code = HASH_COUNT(c->codes) < CODES_MAX ? calloc(1, sizeof(*code)) : NULL;
 	if (!code)
-		return 0;
+		return NULL;
 	code->address = address;
 	code->id = ++c->ids->code;
 	HASH_ADD(hh, c->codes, address, sizeof(code->address), code);
-	return code->id;
+	return code;
+}
+
+uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
+{
+	struct code_of *code = code_get(c, address, is_new);
+
+	return code ? code->id : 0;
 }
 
 int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
@@ -368,17 +376,21 @@ static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uin
 {
 	struct inline_def_copy copy;
 	const struct il_def *d = inline_def_copy(in, room, &copy);
+	struct code_of *code;
 	bool is_new;
 	uint32_t id;
 
 	if (!d)
 		return 0;
-	id = cap_inline__code(c, d->code, &is_new);
-	if (!id)
+	code = code_get(c, d->code, &is_new);
+	if (!code)
 		return 0;
+	id = code->id;
 	c->slots[d->slot] = id;
 	if (is_new)
 		send_definition(c, d, id);
+	if (c->e->quiet)
+		quiet_defined(c, code, d->flags);
 	if (c->taker)
 		c->failed = c->taker->code(c->taker->ctx, id, d) ?: c->failed;
 	return d->total;
@@ -569,6 +581,7 @@ static int next(void *self, struct capture_batch *batch)
 		err = c->e->lane_ring ? lanes_read(c) : read_some(c);
 	if (err)
 		return err;
+	quiet_tell(c);
 	*batch = (struct capture_batch){ .data = c->out, .len = c->out_len, .round = ++c->round };
 	c->out_len = 0;
 	return batch->len || c->tail != begun; /* instructions go to their taker */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "abi/filter.h"
 #include "abi/pylayout.h"
 #include "capture/capture.h"
 #include "capture/inline_clock.h"
@@ -113,6 +114,12 @@ void cap_inline__reap(struct cap_inline *c);
 
 /* cap_inline__adjust - the clocks against each other, before what has come until then is read. Every few ms. */
 void cap_inline__adjust(struct cap_inline *c, const struct clock_pair *now);
+
+/* cap_inline__decide - a filter: what the target does with a code object from now on, if it can. */
+void cap_inline__decide(struct cap_inline *c, const struct pye_verdict *verdict);
+
+/* cap_inline__left_out - calls of such code that are in no record. */
+uint64_t cap_inline__left_out(const struct cap_inline *c);
 
 /* cap_inline__lost - events of threads that could not be told apart. */
 uint64_t cap_inline__lost(const struct cap_inline *c);

@@ -54,7 +54,15 @@ struct suspended {
 struct code_of {
 	uint64_t address;
 	uint32_t id;
+	bool quiet; /* it is left out */
+	bool is_function; /* it was defined, and is no generator: its frames begin with a call and end once */
 	UT_hash_handle hh;
+};
+
+/* What is to be said to the target of code that is left out. */
+struct verdicts {
+	struct il_verdict *v; /* owned; those for which there was no room yet */
+	uint32_t cnt, size;
 };
 
 struct cap_inline {
@@ -67,6 +75,7 @@ struct cap_inline {
 	bool at_end; /* tail is where the head was when it was last looked at */
 	struct track *threads, *now; /* now: that of the events to come; NULL at first */
 	struct code_of *codes;
+	struct verdicts verdicts;
 	uint32_t *slots; /* id of the code object in each slot of the target's cache; that of the lane at hand, or common[] */
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
@@ -92,6 +101,10 @@ void lanes_gone(struct cap_inline *c,
 		const struct track *t); /* its thread has ended: another one may have its lane */
 void lanes_forget(struct cap_inline *c, const struct track *t); /* it is freed */
 void lanes_free(struct cap_inline *c);
+
+/* quiet_defined - the target has just defined this code object; quiet_tell - say what there is to be said, if there is room. */
+void quiet_defined(struct cap_inline *c, struct code_of *code, uint32_t flags);
+void quiet_tell(struct cap_inline *c);
 
 struct inline_def_copy {
 	_Alignas(8) uint8_t bytes[sizeof(struct il_def) + 3UL * IL_STR_MAX + 16];

@@ -69,14 +69,15 @@ const struct opt_row filter_rows[] = {
 };
 /* clang-format on */
 
-static bool by_code(const struct filter_opts *o)
+bool filters_by_code(const struct filter_opts *o)
 {
 	return o->include.cnt || o->exclude.cnt;
 }
 
 bool filters_any(const struct filter_opts *o)
 {
-	return by_code(o) || o->root || o->latency || o->thread || o->max_depth || o->min_ns;
+	return filters_by_code(o) || o->root || o->latency || o->thread || o->max_depth ||
+	       o->min_ns;
 }
 
 int filters_check(const struct filter_opts *o, struct err *e)
@@ -88,7 +89,8 @@ int filters_check(const struct filter_opts *o, struct err *e)
 			       PYE_FILTER_NAME - 1);
 	if (o->root && !*o->root)
 		return err_set(e, -PYE_EUSAGE, "--root: want module:qualname");
-	if (o->latency && (!*o->latency || by_code(o) || o->root || o->max_depth || o->min_ns))
+	if (o->latency &&
+	    (!*o->latency || filters_by_code(o) || o->root || o->max_depth || o->min_ns))
 		return err_set(
 			e, -PYE_EUSAGE,
 			"--latency wants module:qualname, and no other filter than --thread");
@@ -113,7 +115,7 @@ struct bpf_filter filters_kernel(const struct filter_opts *o)
 {
 	struct bpf_filter f = { .thread = o->thread };
 
-	if (by_code(o))
+	if (filters_by_code(o))
 		f.by |= PYE_FILTER_CODE;
 	if (o->thread)
 		f.by |= PYE_FILTER_THREAD;
@@ -122,7 +124,7 @@ struct bpf_filter filters_kernel(const struct filter_opts *o)
 	if (o->latency)
 		function(&f, PYE_FILTER_CODE | PYE_FILTER_ONLY, o->latency);
 	/* the programs count all frames, so only where all are shown */
-	if (o->max_depth && !by_code(o) && !o->root) {
+	if (o->max_depth && !filters_by_code(o) && !o->root) {
 		f.by |= PYE_FILTER_DEPTH;
 		f.max_depth = (uint32_t)o->max_depth;
 	}
@@ -172,7 +174,7 @@ static void say_nothing_kept(const struct filter_opts *o, const struct assembler
 	else if (o->root && !seen->functions)
 		log_warn("no function that ran is called %s",
 			 text_escape(shown, sizeof(shown), o->root, strlen(o->root)));
-	else if (by_code(o) && !seen->codes)
+	else if (filters_by_code(o) && !seen->codes)
 		log_warn("no code that ran is what --include and --exclude leave");
 }
 
@@ -183,7 +185,7 @@ void filters_report(const struct filter_opts *o, const struct assembler *as, uin
 	char took[16];
 
 	assembler__filtered(as, &seen);
-	if (by_code(o) || o->root || o->max_depth)
+	if (filters_by_code(o) || o->root || o->max_depth)
 		fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n",
 			held_back + seen.calls);
 	say_nothing_kept(o, &seen);

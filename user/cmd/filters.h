@@ -33,6 +33,9 @@ extern const struct opt_row filter_rows[];
 /* filters_any - is anything left out? */
 bool filters_any(const struct filter_opts *o);
 
+/* filters_by_code - is some code left out as such? */
+bool filters_by_code(const struct filter_opts *o);
+
 /* filters_check - what cannot be. 0 or -PYE_EUSAGE with a sentence. */
 int filters_check(const struct filter_opts *o, struct err *e);
 

@@ -224,6 +224,7 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 				     .opcodes = r->opcodes ? r->chosen : NULL,
 				     .count = r->counts != NULL,
 				     .time = r->counts && r->counts->time,
+				     .quiet = filters_by_code(&o->filter),
 				     .stopped = r->counts ? NULL : take_stacks,
 				     .ctx = m,
 				     .follow = r->follow };
@@ -358,6 +359,7 @@ static void end_events(struct inline_member *m, uint64_t now)
 	settle(r);
 	r->lost += cap_inline__lost(m->cap);
 	r->unmatched += cap_inline__unmatched(m->cap);
+	r->left_out += cap_inline__left_out(m->cap);
 }
 
 void inline_member__end(struct inline_member *m, uint64_t now)

@@ -24,6 +24,15 @@
 #define SECOND_NS      1000000000ull
 #define ADJUST_NS      2000000ull
 
+static void decide(void *ctx, const struct pye_verdict *verdict)
+{
+	const struct inline_run *r = ctx;
+
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		if (m->pix == verdict->pix && m->cap)
+			cap_inline__decide(m->cap, verdict);
+}
+
 static int open_capture(struct inline_run *r, int fd)
 {
 	struct assembler_filter filter;
@@ -52,6 +61,8 @@ static int open_capture(struct inline_run *r, int fd)
 	if (err || !filters_any(&r->t.opts->filter))
 		return err;
 	filters_assembler(&r->t.opts->filter, &filter);
+	filter.decide = decide;
+	filter.ctx = r;
 	return assembler__filter(r->as, &filter);
 }
 
@@ -311,6 +322,16 @@ static void finish_members(struct inline_run *r, int err)
 		inline_member__finals(m, err);
 }
 
+/* All processes, those that are gone, too. */
+static uint64_t left_out(const struct inline_run *r)
+{
+	uint64_t calls = r->left_out;
+
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		calls += m->cap ? cap_inline__left_out(m->cap) : 0;
+	return calls;
+}
+
 static int finish(struct inline_run *r, int err)
 {
 	struct session_result *result = r->t.result;
@@ -345,7 +366,7 @@ static int finish(struct inline_run *r, int err)
 	inline_target__say_stops(&r->t);
 	limits_report(&r->kept);
 	if (!r->t.opts->quiet)
-		filters_report(&r->t.opts->filter, r->as, 0);
+		filters_report(&r->t.opts->filter, r->as, left_out(r));
 	if (err == -EILSEQ)
 		log_warn(
 			"the ring was damaged, by the target itself or by two interpreters that ran "
@@ -368,9 +389,10 @@ static void report_oddities(const struct inline_run *r)
 			"%llu ends of frames did not fit the stacks, as when a kernel probe of others hides some: they count as lost, and are shown as gaps",
 			(unsigned long long)unmatched);
 	if (r->t.engine.shared)
-		log_debug("slow path %llu times, waited %llu times",
+		log_debug("slow path %llu times, waited %llu times, %llu calls left out",
 			  (unsigned long long)r->t.engine.shared->slow,
-			  (unsigned long long)r->t.engine.shared->waits);
+			  (unsigned long long)r->t.engine.shared->waits,
+			  (unsigned long long)r->t.engine.shared->quiet);
 }
 
 static int check_options(const struct session_opts *o, struct err *e)

@@ -53,6 +53,7 @@ struct inline_run {
 	int64_t start_unix_ns;
 	uint64_t lost; /* of members that are gone: events of threads that could not be told apart */
 	uint64_t unmatched; /* of the same: ends of frames that were on no stack */
+	uint64_t left_out; /* of the same: calls of code that is not recorded */
 	const struct session_opcodes *opcodes; /* NULL: none */
 	struct inline_opcodes *instructions;
 	uint8_t chosen[OPCODE_CNT];

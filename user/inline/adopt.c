@@ -134,6 +134,7 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->timed = from->timed;
 	e->counted = from->counted;
 	e->switches = from->switches;
+	e->quiet = from->quiet;
 	e->lazy = true;
 	e->remote.scratch = from->header->scratch;
 	e->remote.follow = opts->follow;

@@ -75,6 +75,12 @@ void inline_describe_roots(const struct pye_pylayout *l, uint64_t base, struct i
 	p->f_stack = l->f_stack;
 }
 
+void inline_describe_quiet(uint64_t base, struct il_private *p)
+{
+	p->quiet = base + IL_QUIET;
+	p->retired = base + IL_RETIRED;
+}
+
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
 {
 	p->funcs = base + IL_FUNCS;

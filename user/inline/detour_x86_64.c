@@ -72,7 +72,7 @@ uint32_t detour_stub(struct out *o, const struct pye_pylayout *l, const struct i
 		     uint64_t bias, uint64_t base, uint32_t n)
 {
 	bool fast = d->kind == INLINE_RETURN && !o->how.count;
-	uint32_t start, thrown, done, slow[4], slow_cnt = 0;
+	uint32_t start, thrown, done, slow[EMIT_SLOW_MAX], slow_cnt = 0;
 
 	while (o->at % 16)
 		byte(o, 0xcc);

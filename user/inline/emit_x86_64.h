@@ -78,6 +78,18 @@ static inline void region(struct out *o, const char *op, size_t n, uint8_t reg, 
 	imm32(o, (uint32_t)(offset - (o->at + 4)));
 }
 
+/* op reg, [rax + rdx * 8 + disp] */
+static inline void with_element(struct out *o, uint8_t op, uint8_t reg, uint8_t disp)
+{
+	uint8_t n = numbers[reg];
+
+	byte(o, 0x48u | (n >> 3) << 2);
+	byte(o, op);
+	byte(o, 0x44u | (n & 7u) << 3);
+	byte(o, 0xd0);
+	byte(o, disp);
+}
+
 /* op dst, src between registers */
 static inline void both(struct out *o, const char *op, size_t n, uint8_t reg, uint8_t rm)
 {
@@ -133,6 +145,7 @@ static inline uint32_t jump(struct out *o, unsigned int cond)
 }
 
 #define JAE 3
+#define JA  7
 #define JE  4
 #define JNE 5
 #define JB  2
@@ -143,6 +156,14 @@ static inline void land(struct out *o, uint32_t from)
 
 	if (!o->full)
 		memcpy(o->image + from - 4, &distance, 4);
+}
+
+/* The same without a condition. */
+static inline uint32_t jump_on(struct out *o)
+{
+	byte(o, 0xe9);
+	imm32(o, 0);
+	return o->at;
 }
 
 static inline void back(struct out *o, uint32_t to)
@@ -171,8 +192,9 @@ struct pye_pylayout;
 /* emit_leave - the record of a frame that returns or yields, without the slow path
  * @frame, @head, @other: registers; the latter two, rax and rdx are changed
  * @slow: jumps to where it is taken; only flags, rax, rdx and @head are changed there. How many. */
+#define EMIT_SLOW_MAX 5
 uint32_t emit_leave(struct out *o, const struct pye_pylayout *l, uint8_t frame, unsigned int kind,
-		    uint8_t head, uint8_t other, uint32_t slow[4]);
+		    uint8_t head, uint8_t other, uint32_t slow[EMIT_SLOW_MAX]);
 
 /* detour_stub - the stub of a detour: event, then the instructions that gave way, then back
  * @n: its number among the originals, which says where it goes on. Its offset in the image. */

@@ -192,8 +192,8 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 		return err;
 	*empty = inline_empty_string(&maps);
 	/* to 3.10 frames lie anywhere: the hash of a caller says too little of its stack, and every event takes the slow path. In 3.11
-	 * a trace function's caller can be a generator that has not shown itself. */
-	e->switches = !e->counted && e->in->layout.minor <= 11;
+	 * a trace function's caller can be a generator that has not shown itself. What is left out has to be on the stack that runs. */
+	e->switches = !e->counted && (e->in->layout.minor <= 11 || e->quiet);
 	for (size_t i = 0; i < maps.cnt; i++) {
 		const struct mapping *m = &maps.items[i];
 		uint64_t want = e->region_bytes + 0x200000, at;
@@ -401,7 +401,11 @@ void inline__touch_lane(const struct inline_engine *e, uint32_t i)
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
-	struct stub_how how = { e->counted, e->timed, e->locked, false, opts->opcodes };
+	struct stub_how how = { .count = e->counted,
+				.time = e->timed,
+				.locked = e->locked,
+				.quiet = e->quiet,
+				.opcodes = opts->opcodes };
 	auto_close int code = -1, ring = -1;
 	uint64_t empty;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
@@ -475,6 +479,7 @@ static void plan_region(struct inline_engine *e, const struct inline_opts *opts)
 		ring *= 2;
 	e->counted = opts->count;
 	e->timed = opts->time;
+	e->quiet = opts->quiet && !opts->count && !opts->opcodes && !e->locked;
 	/* the instructions of all threads are numbered in their order: they share one ring; and lanes are put in order by
 	 * their time stamps, for which the kernel's clock may be too coarse */
 	if (e->locked && !opts->count && !opts->opcodes && !e->clock) {
@@ -571,6 +576,8 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 		inline_describe_lanes(e->base, e->ring_bytes, e->lane_ring, &private);
 	if (e->switches)
 		inline_describe_roots(l, e->base, &private);
+	if (e->quiet)
+		inline_describe_quiet(e->base, &private);
 	if (e->counted)
 		inline_describe_tables(e->base, e->timed, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;

@@ -39,6 +39,7 @@ struct inline_engine {
 	bool counted; /* no events: calls are counted */
 	bool timed;
 	bool switches; /* stacks are exchanged under the interpreter */
+	bool quiet; /* code can be left out: IL_VERDICTS */
 	uint32_t slack; /* bytes of the ring that are kept for one long record */
 	double opcode_cost; /* ticks between two instructions that are the probe's */
 	bool reserved; /* the region is ours, in part or all of it */
@@ -54,6 +55,7 @@ struct inline_opts {
 	size_t ring_bytes; /* rounded up to a power of two; where there are lanes, the sum of two */
 	bool wait; /* a full ring makes the target wait */
 	bool count, time; /* no events: calls are counted, with durations */
+	bool quiet; /* code will be left out */
 	const uint8_t *opcodes; /* 256 enum stub_opcode: with events; NULL: none */
 	const struct held *held; /* our child, at its entry point; it is let go; NULL: none */
 	struct follow *
@@ -165,6 +167,9 @@ void inline_describe_lanes(uint64_t base, size_t ring_bytes, size_t lane_ring,
 
 /* inline_describe_roots - the same where stacks are exchanged under the interpreter, and those that pyebpf cannot know are told. */
 void inline_describe_roots(const struct pye_pylayout *l, uint64_t base, struct il_private *p);
+
+/* inline_describe_quiet - the same where code can be left out. */
+void inline_describe_quiet(uint64_t base, struct il_private *p);
 
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);

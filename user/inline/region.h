@@ -3,7 +3,8 @@
  * What the inline engine maps into a target, in one reservation near its interpreter:
  *
  *   IL_CODE     stubs and slow path; read and execute, a private mapping of a sealed memfd
- *   IL_PRIVATE  struct il_private, then the cache of known code objects and that of known stacks; wiped in a forked child
+ *   IL_PRIVATE  struct il_private, then the cache of known code objects, that of known stacks, and what filters need; wiped in a
+ *               forked child
  *   IL_SHARED   struct il_shared, then the threads' counters: shared with pyebpf
  *   IL_RING     the ring, shared, mapped twice in a row so that no record wraps
  *   lanes       where threads run at once: for each of the first ones all of it anew, shared, behind the ring
@@ -17,7 +18,9 @@
 
 #include <stdint.h>
 
-#define IL_MAGIC       0x35304c4e49455950ull /* "PYEINL05" */
+#include "inline/record.h"
+
+#define IL_MAGIC       0x36304c4e49455950ull /* "PYEINL06" */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x20000ull
 #define IL_PRIVATE     0x20000ull
@@ -25,11 +28,24 @@
 #define IL_CACHE_CNT   65536u
 #define IL_ROOTS       (IL_CACHE + 8ull * IL_CACHE_CNT)
 #define IL_ROOT_CNT    4096u
-#define IL_SHARED      (IL_ROOTS + 8ull * IL_ROOT_CNT)
+#define IL_RETIRED     (IL_ROOTS + 8ull * IL_ROOT_CNT)
+#define IL_RETIRED_CNT 512u
+#define IL_QUIET       (IL_RETIRED + 8ull * IL_RETIRED_CNT)
+#define IL_QUIET_WORDS 128u
+#define IL_SHARED      (IL_QUIET + 0x1000)
 #define IL_THREADS     (IL_SHARED + 0x1000)
 #define IL_THREAD_CNT  4096u
 #define IL_RING	       (IL_THREADS + 32ull * IL_THREAD_CNT)
 #define IL_SHARED_HEAD (IL_RING - IL_SHARED) /* bytes of the shared memory before the ring */
+
+/* Code objects that are not recorded (--include, --exclude): in the first page of the shared memory, behind struct il_shared.
+ * Written by pyebpf, taken over by the slow path, so that no cache is written to by two. */
+#define IL_VERDICTS    0x400ull
+#define IL_VERDICT_CNT 128u
+struct il_verdict {
+	uint64_t code; /* its address */
+	uint64_t read_to; /* in the ring: if it was freed before that, pyebpf knows */
+};
 
 /*
  * A lane: what a thread has for itself where several run at once, so that they need not wait for each other. It is never mapped
@@ -68,94 +84,18 @@ enum il_first_call {
 #define IL_STR_MAX   4096u /* bytes of one text that travel */
 #define IL_RING_MIN  (1u << 18)
 
-/* kind, in the low 3 bits of the second word of a record */
-enum il_kind {
-	IL_CALL = 0,
-	IL_RESUME = 1,
-	IL_RETURN = 2,
-	IL_YIELD = 3,
-	IL_CAUGHT = 4, /* an exception handler of this frame begins */
-	IL_OPCODE =
-		5, /* --opcodes: an instruction begins; time: bits of its frame; what: IL_OPCODE_* */
-	IL_OPCODE_END = 6, /* the one before has ended: one that is not asked for begins */
-	IL_MORE = 7, /* bits 48 and up say what it is, two more words follow */
-};
-
-enum il_more {
-	IL_SWITCH = 1, /* another thread goes on: w2 pthread_self(), w3 gettid() */
-	IL_DEF = 2, /* struct il_def */
-	IL_UNWIND =
-		3, /* w2: slot of the code | IL_GENERATOR; w3: its instruction, bytes from the code object; 0: not told */
-	IL_CLOSE =
-		4, /* w2: slot of the code; w3: the stack pointer if an IL_CLOSED follows, else 0 */
-	IL_RETIRE = 5, /* w2: address of a code object that is freed */
-	IL_THROW = 6, /* w2: slot of the code; a frame begins with an exception */
-	IL_LINES = 7, /* struct il_lines, behind a definition, with --opcodes */
-	IL_CLOSED = 8, /* w2: the stack pointer; more of them come than are announced */
-	IL_FRAME = 9, /* w2: slot of the code | IL_FRAME_*; of the running stack, innermost first */
-};
-
-#define IL_GENERATOR   (1ull << 32) /* the frame is a generator's */
-#define IL_FRAME_FIRST (1ull << 33)
-#define IL_FRAME_LAST  (1ull << 34)
-#define IL_FRAME_KNOWN \
-	(1ull          \
-	 << 35) /* its stack is known, or runs already, and goes on, or 0: one begins; no code, and no frames follow */
-
-/* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
-#define IL_OPCODE_SHIFT	       40
-#define IL_OPCODE_OFFSET(what) ((what) >> 3 & 0x1fffffffffull)
-
-/* Of a frame's address; 0: there is none. The upper half keeps stacks apart that lie at the same place of their chunks, as those
- * of greenlets do: chunks of 16 KB, and 64 K words make 32 of them. Frames near each other differ as their addresses in words do,
- * but for one where these pass a multiple of 64 K, or where that makes 0. */
-__attribute__((always_inline)) static inline uint32_t il_frame_hash(uint64_t frame)
-{
-	uint32_t hash = (uint32_t)((frame >> 3) + (frame >> 19)) & 0xffff;
-
-	return hash || !frame ? hash : 1;
-}
+/* In the cache: it is not recorded. */
+#define IL_CODE_QUIET  1ull
+#define IL_FRAME_MASK  0xffffffffffffull
 
 #define IL_ROOT(frame) (il_frame_hash(frame) & (IL_ROOT_CNT - 1))
-
-/* time: tsc, or ns of CLOCK_MONOTONIC, << 16 | il_frame_hash() of the caller's frame; what: slot of the code << 48 |
- * address of the frame | kind */
-struct il_rec {
-	uint64_t time, what;
-};
-
-struct il_more_rec {
-	struct il_rec head;
-	uint64_t w2, w3;
-};
-
-struct il_str {
-	uint64_t addr, length;
-	uint32_t state, bytes, status, pad; /* status: enum pye_str_status */
-};
-
-struct il_def {
-	struct il_rec head;
-	uint64_t code;
-	uint32_t slot, total; /* bytes of the record, data included, a multiple of 16 */
-	uint32_t line, flags;
-	struct il_str str[3]; /* enum pye_str_which */
-	uint8_t data[]; /* of the three, one after the other */
-};
-
-/* --opcodes: co_linetable of the code object that was defined before. */
-struct il_lines {
-	struct il_rec head;
-	uint32_t slot, total; /* bytes of the record, data included, a multiple of 16 */
-	uint32_t bytes, pad; /* of the table; 0: there was no room for it */
-	uint64_t pad1;
-	uint8_t data[];
-};
 
 struct il_private {
 	/* read by the stubs */
 	uint64_t head, limit, thread, mask, ring;
 	uint64_t top; /* where `roots` is: innermost frame after the last event; 0: another thread's, or none */
+	uint64_t run,
+		quiet_at; /* where `quiet` is: innermost frame, of those in IL_QUIET, too; words that these take */
 	/* read by the slow path */
 	uint64_t active; /* 0 in a wiped page */
 	uint64_t size, wait, lost_mode;
@@ -199,18 +139,30 @@ struct il_private {
 	uint64_t roots;
 	uint64_t unseen, below; /* the last such frame; the one below it that events are of */
 	uint64_t wipe; /* in a lane: its cache is to be emptied, when there is room again */
+	/*
+	 * Calls of code that is not recorded. Their frames are kept in IL_QUIET and not in the ring, until one of them calls what
+	 * is recorded: most end before that.
+	 *
+	 * Two words each, outermost first: the record's second one; `run` before it, and from bit 48 on the hash of the caller if that
+	 * is another one, the shim of an `__init__`.
+	 */
+	uint64_t quiet; /* its address; 0: no filter */
+	uint64_t retired; /* address of IL_RETIRED: where in the ring code objects with this hash were freed last */
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };
 
 struct il_shared {
 	uint64_t head; /* written by the target */
-	uint64_t pad0[7];
+	uint64_t quiet; /* by the target: calls that were left out */
+	uint64_t pad0[6];
 	uint64_t tail, deadline; /* by pyebpf; deadline by the stubs' clock */
 	uint64_t gone; /* of a lane: tid of a thread that has ended, if it was that one's */
 	uint64_t freed; /* how often that was said */
-	uint64_t pad1[4];
+	uint64_t verdict_head; /* of IL_VERDICTS, by pyebpf; it counts on */
+	uint64_t pad1[3];
 	uint64_t lost_mode, retire_lost, lost_other, slow, waits; /* by the target, rarely */
-	uint64_t pad2[3];
+	uint64_t verdict_tail; /* by the target */
+	uint64_t pad2[2];
 };
 
 /* A thread's losses since its stack was last known; timed: an instruction's end is waited for. */
@@ -237,7 +189,9 @@ struct il_header {
 };
 
 _Static_assert(sizeof(struct il_private) <= IL_RESULTS - IL_PRIVATE, "layout");
-_Static_assert(sizeof(struct il_shared) <= 0x1000, "layout");
+_Static_assert(sizeof(struct il_shared) <= IL_VERDICTS, "layout");
+_Static_assert(IL_VERDICTS + sizeof(struct il_verdict) * IL_VERDICT_CNT <= 0x1000, "layout");
+_Static_assert(8 * IL_QUIET_WORDS <= 0x1000, "layout");
 _Static_assert(sizeof(struct il_shared) <= IL_LANE_THREAD - IL_LANE_SHARED, "layout");
 _Static_assert(sizeof(struct il_thread) == 32, "layout");
 _Static_assert(sizeof(struct il_def) + 3UL * IL_STR_MAX + 256 < IL_SLACK, "fits");

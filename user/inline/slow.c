@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "inline/slow_parts.h"
+#include "inline/slow_quiet.h"
 
 #define GLIBC_TID     0x2d0 /* of struct pthread */
 #define MUSL_TID      0x30
@@ -18,67 +18,6 @@
 #define STACKREF_TAGS 3 /* low bits of a reference in a frame */
 #define NEAR	      4 /* frames; shims, and those that are linked before they begin */
 #define TOLD_PART     4 /* of the ring at most: a loss would have it told anew, without end */
-
-PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
-{
-	struct il_shared *h = (void *)(uintptr_t)p->shared;
-	struct il_thread *t;
-	uint64_t tid;
-
-	if (p->slot_self == self)
-		return (void *)(uintptr_t)p->slot;
-	tid = (uint64_t)call0(NR_gettid);
-	t = (struct il_thread *)(uintptr_t)p->threads + (tid & p->thread_mask);
-	if (t->tid != tid) {
-		h->lost_other += t->lost;
-		t->lost = 0;
-	}
-	t->tid = tid;
-	t->self = self;
-	p->slot = (uint64_t)(uintptr_t)t;
-	p->slot_self = self;
-	return t;
-}
-
-/* In one instruction: pyebpf sets it to 0 while this thread may be stopped here. */
-PART void count_lost(struct il_thread *t)
-{
-	__asm__ volatile("incq %0" : "+m"(t->lost));
-}
-
-/* pyebpf has taken the stubs out, and reads no more: what has no room is none of its events. */
-PART int is_over(const struct il_shared *h)
-{
-	return !__atomic_load_n(&h->deadline, __ATOMIC_RELAXED);
-}
-
-/* 0: the event has no room. */
-PART int make_room(struct il_private *p, struct il_shared *h)
-{
-	if (p->head < *limit_of(p))
-		return 1;
-	if (p->lost_mode)
-		return 0;
-	if (refill(p, h))
-		return 1;
-	if (p->wait) {
-		h->waits++;
-		while (now(p) < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
-			call0(NR_yield);
-			if (refill(p, h))
-				return 1;
-		}
-	}
-	if (is_over(h))
-		return 0;
-	/* until pyebpf has read the ring and the stacks anew */
-	p->lost_mode = 1;
-	*limit_of(p) = 0;
-	p->thread = 0;
-	p->turn = 0;
-	h->lost_mode = 1;
-	return 0;
-}
 
 /* 0: it is the thread's first one. */
 PART uint64_t caller_frame(const struct il_private *p, uint64_t frame)
@@ -115,7 +54,7 @@ PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 	uint64_t code = code_of(p, frame), slot = code >> 5 & (IL_CACHE_CNT - 1);
 	uint64_t *known = (uint64_t *)(uintptr_t)p->cache + slot;
 
-	if (*known != code) {
+	if ((*known & ~IL_CODE_QUIET) != code) {
 		/* between the end of what had its address before, and the next one's beginning */
 		put_definition(p, code, slot, p->lane_ring ? now_behind(p) << 16 : time);
 		if (p->co_linetable)
@@ -123,15 +62,6 @@ PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 		*known = code;
 	}
 	return slot;
-}
-
-PART void put(struct il_private *p, uint64_t time, uint64_t what)
-{
-	struct il_rec *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
-
-	r->time = time;
-	r->what = what;
-	p->head += sizeof(*r);
 }
 
 /* gen_close() clears frames that never started, too: no event. */
@@ -374,6 +304,38 @@ PART int goes_on(struct il_private *p, uint64_t object, uint32_t kind)
 	return 1;
 }
 
+/* --- what is not recorded --- */
+
+/* Does it begin as a call? To 3.10 an entry can be anything. */
+PART int is_call(const struct il_private *p, uint64_t frame, uint64_t arg, uint32_t kind)
+{
+	if (kind == INLINE_ENTRY)
+		return !(arg & p->resume_mask);
+	return kind == INLINE_EVAL_ENTRY && AT(int32_t, frame + p->f_instr) < 0 && !is_raising(p);
+}
+
+/* 1: of this event there is nothing to record. Else what was not recorded so far is, for it depends on that. */
+PART int is_quiet(struct il_private *p, struct il_shared *h, uint64_t self, uint64_t object,
+		  uint64_t arg, uint32_t kind)
+{
+	int inner = p->quiet_at && p->thread == self && object == p->run;
+
+	take_verdicts(p, h);
+	if (p->thread == self && is_call(p, object, arg, kind) &&
+	    begin_quiet(p, h, object, shown_frame(p, AT(uint64_t, object + p->f_previous)),
+			caller_bits(p, object)))
+		return 1;
+	if (inner && kind == INLINE_CAUGHT)
+		return 1;
+	if (inner && (kind == INLINE_RETURN || kind == INLINE_UNWIND || kind == INLINE_EVAL_EXIT)) {
+		end_quiet(p);
+		return 1;
+	}
+	if (p->quiet_at && (kind != INLINE_DEALLOC || p->thread != self || p->head >= *limit_of(p)))
+		tell_quiet(p, h);
+	return 0;
+}
+
 /* What an event needs to be known is told before it. */
 PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 	       uint32_t kind)
@@ -479,9 +441,10 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 PART void forget_in(uint64_t cache, uint64_t code)
 {
 	uint64_t *known = (uint64_t *)(uintptr_t)cache + (code >> 5 & (IL_CACHE_CNT - 1)),
-		 was = code;
+		 was = __atomic_load_n(known, __ATOMIC_RELAXED);
 
-	__atomic_compare_exchange_n(known, &was, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	if ((was & ~IL_CODE_QUIET) == code)
+		__atomic_compare_exchange_n(known, &was, 0, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 /* A thread can have the memory, and so the pthread_self(), of the one that wrote last: that shows in its first frame. */
@@ -527,13 +490,15 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	if (may_be_another(p, object, kind))
 		p->thread = p->slot_self = 0;
 	__asm__("mov %%fs:0, %0" : "=r"(self));
+	if (p->quiet && is_quiet(p, h, self, object, arg, kind))
+		return;
 	room = make_room(p, h);
 	t = thread_slot(p, self);
 	if (room && p->thread != self) {
 		put_more(p, now(p) << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
 		p->thread = self;
 		p->turn = p->locked ? 0 : self;
-		p->top = 0;
+		p->top = p->run = 0;
 	}
 	if (room && p->roots && !goes_on(p, object, kind)) {
 		tell(p, h, object, arg, kind);
@@ -546,6 +511,8 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	}
 	put_event(p, t, object, arg, kind);
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+	if (!p->quiet_at)
+		p->run = p->top;
 }
 
 /* --- lanes --- */
@@ -698,6 +665,8 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, u
 	if (!q && p->lanes)
 		check_turn(p);
 	event(q ? q : p, (void *)(uintptr_t)(q ? q->shared : p->shared), object, arg, kind);
+	if (p->quiet && kind == INLINE_DEALLOC)
+		retire_verdict(p, (const void *)(uintptr_t)p->shared, object);
 	if (!q)
 		unlock(p);
 }

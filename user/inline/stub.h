@@ -22,6 +22,7 @@ struct stub_how {
 	bool time; /* with durations */
 	bool locked; /* every event takes the slow path; counters are added to in one instruction */
 	bool switches; /* stacks are exchanged under the interpreter: what is not known is told */
+	bool quiet; /* with switches: code can be left out */
 	const uint8_t
 		*opcodes; /* 256 enum stub_opcode, with events; NULL: no instruction is recorded */
 };

@@ -177,24 +177,71 @@ static void go_down(struct out *o, const struct pye_pylayout *l, uint8_t frame, 
 	slow[0] = jump(o, JNE);
 	slow[1] = caller_frame(o, l, frame);
 	PUT(o, PRIVATE(top), PREG_RDX);
+	if (o->how.quiet)
+		PUT(o, PRIVATE(run), PREG_RDX);
 }
 
 /* other = code, rdx = its slot; changes rax */
 static uint32_t find_code(struct out *o, const struct frame *f)
 {
-	uint8_t n = numbers[f->other];
-
 	LOAD(o, f->other, f->frame, f->l->f_code);
 	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
 	MOVE(o, PREG_RDX, f->other);
 	B(o, "\xc1\xea\x05" /* shr edx, 5 */
 	     "\x0f\xb7\xd2" /* movzx edx, dx */);
 	region(o, "\x8d", 1, PREG_RAX, IL_CACHE);
-	byte(o, 0x48u | (n >> 3) << 2); /* cmp other, [rax + rdx * 8] */
-	byte(o, 0x3b);
-	byte(o, 0x04u | (n & 7u) << 3);
-	byte(o, 0xd0);
+	with_element(o, 0x3b, f->other, 0); /* cmp */
 	return jump(o, JNE);
+}
+
+/*
+ * Behind find_code(), where that jumps: one that is left out? Then its frame goes to IL_QUIET, if its caller is what ran last. An
+ * exception handler of one that is there is no event either. Changes rax, rdx, other.
+ */
+static void begin_quiet(struct out *o, const struct frame *f, unsigned int kind, uint32_t done,
+			uint32_t slow[4])
+{
+	one(o, 0x83, 0, f->other, IL_CODE_QUIET); /* add */
+	with_element(o, 0x3b, f->other, 0);
+	slow[0] = jump(o, JNE);
+	if (kind == INLINE_CAUGHT) {
+		COMPARE(o, f->frame, PRIVATE(run));
+		slow[1] = slow[2] = slow[3] = jump(o, JNE);
+		back(o, done);
+		return;
+	}
+	MOVE(o, f->other, PREG_RDX);
+	one(o, 0xc1, 4, f->other, 48); /* shl */
+	both(o, "\x03", 1, f->other, f->frame); /* add */
+	slow[1] = caller_frame(o, f->l, f->frame);
+	COMPARE(o, PREG_RDX, PRIVATE(run));
+	slow[2] = jump(o, JNE);
+	GET(o, PREG_RDX, PRIVATE(quiet_at));
+	B(o, "\x83\xfa"); /* cmp edx, last */
+	byte(o, IL_QUIET_WORDS - 2);
+	slow[3] = jump(o, JA);
+	region(o, "\x8d", 1, PREG_RAX, IL_QUIET); /* lea */
+	with_element(o, 0x89, f->other, 0); /* mov: the record's second word */
+	GET(o, f->other, PRIVATE(run));
+	with_element(o, 0x89, f->other, 8);
+	one(o, 0x83, 0, PREG_RDX, 2); /* add */
+	PUT(o, PRIVATE(quiet_at), PREG_RDX);
+	PUT(o, PRIVATE(run), f->frame);
+	region(o, "\xff", 1, PREG_RAX /* /0: inc */, SHARED(quiet));
+	back(o, done);
+}
+
+/* Of one in IL_QUIET: the one before it runs. Changes rax, rdx. */
+static void end_quiet(struct out *o)
+{
+	GET(o, PREG_RDX, PRIVATE(quiet_at));
+	one(o, 0x83, 5, PREG_RDX, 2); /* sub */
+	PUT(o, PRIVATE(quiet_at), PREG_RDX);
+	region(o, "\x8d", 1, PREG_RAX, IL_QUIET); /* lea */
+	with_element(o, 0x8b, PREG_RDX, 8); /* mov */
+	one(o, 0xc1, 4, PREG_RDX, 16); /* shl */
+	one(o, 0xc1, 5, PREG_RDX, 16); /* shr */
+	PUT(o, PRIVATE(run), PREG_RDX);
 }
 
 /* other = slot of the code << 48 | frame; changes rax, rdx */
@@ -211,7 +258,7 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
 	const struct pye_pylayout *l = f->l;
-	uint32_t slow[2], unknown, first, other = 0, skip = 0, done;
+	uint32_t slow[2], quiet[4], unknown, first, pending = 0, other = 0, skip = 0, done;
 	bool entry = kind == INLINE_ENTRY;
 
 	enter(o, f, entry);
@@ -238,20 +285,32 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	}
 	time_stamp(o);
 	first = caller_frame(o, l, f->frame);
+	if (o->how.quiet) {
+		COMPARE(o, entry ? PREG_RDX : f->frame, PRIVATE(run));
+		pending = jump(o, JNE);
+	}
 	if (o->how.switches) {
 		COMPARE(o, entry ? PREG_RDX : f->frame, PRIVATE(top));
 		other = jump(o, JNE);
 		PUT(o, PRIVATE(top), f->frame);
 	}
+	if (o->how.quiet)
+		PUT(o, PRIVATE(run), f->frame);
 	add_hash(o);
 	publish(o, f->head, f->other);
 	done = o->at;
 	if (skip)
 		land(o, skip);
 	leave(o, f, n);
+	land(o, unknown);
+	if (o->how.quiet) {
+		begin_quiet(o, f, kind, done, quiet);
+		for (int i = 0; i < 4; i++)
+			land(o, quiet[i]);
+		land(o, pending);
+	}
 	land(o, slow[0]);
 	land(o, slow[1]);
-	land(o, unknown);
 	land(o, first);
 	if (other)
 		land(o, other);
@@ -260,25 +319,36 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 }
 
 uint32_t emit_leave(struct out *o, const struct pye_pylayout *l, uint8_t frame, unsigned int kind,
-		    uint8_t head, uint8_t other, uint32_t slow[4])
+		    uint8_t head, uint8_t other, uint32_t slow[EMIT_SLOW_MAX])
 {
-	uint32_t slow_cnt = 2;
+	uint32_t slow_cnt = 2, recorded, done = 0;
 
 	check_room(o, head, slow);
+	if (o->how.quiet) {
+		COMPARE(o, frame, PRIVATE(run));
+		slow[slow_cnt++] = jump(o, JNE);
+		COMPARE(o, frame, PRIVATE(top));
+		recorded = jump(o, JE);
+		end_quiet(o);
+		done = jump_on(o);
+		land(o, recorded);
+	}
 	if (o->how.switches) {
-		go_down(o, l, frame, slow + 2);
-		slow_cnt = 4;
+		go_down(o, l, frame, slow + slow_cnt);
+		slow_cnt += 2;
 	}
 	LEA(o, other, frame, kind == INLINE_YIELD ? IL_YIELD : IL_RETURN);
 	time_stamp(o);
 	publish(o, head, other);
+	if (done)
+		land(o, done);
 	return slow_cnt;
 }
 
 /* A handler that leaves the frame. */
 static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
-	uint32_t slow[4], slow_cnt, done;
+	uint32_t slow[EMIT_SLOW_MAX], slow_cnt, done;
 
 	enter(o, f, false);
 	slow_cnt = emit_leave(o, f->l, f->frame, kind, f->head, f->other, slow);
@@ -457,7 +527,7 @@ static void slow_in_call(struct out *o, unsigned int kind)
 
 static void return_stub(struct out *o, const struct pye_pylayout *l, uint32_t n)
 {
-	uint32_t slow[4], slow_cnt;
+	uint32_t slow[EMIT_SLOW_MAX], slow_cnt;
 
 	slow_cnt = emit_leave(o, l, PREG_RSI, INLINE_RETURN, PREG_RCX, PREG_R8, slow);
 	jump_original(o, n);

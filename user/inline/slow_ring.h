@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Of slow.c: who writes, whether there is room, and a record. It runs in the target. */
+#ifndef PYEBPF_INLINE_SLOW_RING_H
+#define PYEBPF_INLINE_SLOW_RING_H
+
+#include "inline/slow_parts.h"
+
+PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
+{
+	struct il_shared *h = (void *)(uintptr_t)p->shared;
+	struct il_thread *t;
+	uint64_t tid;
+
+	if (p->slot_self == self)
+		return (void *)(uintptr_t)p->slot;
+	tid = (uint64_t)call0(NR_gettid);
+	t = (struct il_thread *)(uintptr_t)p->threads + (tid & p->thread_mask);
+	if (t->tid != tid) {
+		h->lost_other += t->lost;
+		t->lost = 0;
+	}
+	t->tid = tid;
+	t->self = self;
+	p->slot = (uint64_t)(uintptr_t)t;
+	p->slot_self = self;
+	return t;
+}
+
+/* In one instruction: pyebpf sets it to 0 while this thread may be stopped here. */
+PART void count_lost(struct il_thread *t)
+{
+	__asm__ volatile("incq %0" : "+m"(t->lost));
+}
+
+/* pyebpf has taken the stubs out, and reads no more: what has no room is none of its events. */
+PART int is_over(const struct il_shared *h)
+{
+	return !__atomic_load_n(&h->deadline, __ATOMIC_RELAXED);
+}
+
+/* 0: the event has no room. */
+PART int make_room(struct il_private *p, struct il_shared *h)
+{
+	if (p->head < *limit_of(p))
+		return 1;
+	if (p->lost_mode)
+		return 0;
+	if (refill(p, h))
+		return 1;
+	if (p->wait) {
+		h->waits++;
+		while (now(p) < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
+			call0(NR_yield);
+			if (refill(p, h))
+				return 1;
+		}
+	}
+	if (is_over(h))
+		return 0;
+	/* until pyebpf has read the ring and the stacks anew */
+	p->lost_mode = 1;
+	*limit_of(p) = 0;
+	p->thread = 0;
+	p->turn = 0;
+	h->lost_mode = 1;
+	return 0;
+}
+
+PART void put(struct il_private *p, uint64_t time, uint64_t what)
+{
+	struct il_rec *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
+
+	r->time = time;
+	r->what = what;
+	p->head += sizeof(*r);
+}
+
+#endif
