@@ -130,6 +130,40 @@ def test_links_lead_somewhere(path):
             assert (folder / target).exists(), target
 
 
+# That the target is left alone: true of the default engines.
+HARMLESS = re.compile(r"\bnever (?:write|stop)|\bno ptrace|\bneither (?:be )?(?:stop|write)|\bnot (?:be )?stop(?:ped|s)?\b|"
+                      r"\bnor (?:writes?|written)\b|\bnothing (?:is )?written(?! to the disk)|\bwrites? nothing into|"
+                      r"\bwithout (?:stopping|ptrace)|\b(?:leaves? nothing|nothing (?:\w+,? )*(?:left|stays)) behind", re.I)
+SAYS_SO = re.compile(r"\binline\b")
+
+
+def paragraphs(text):
+    """An item of a list and a row of a table are some, too; a figure belongs to what stands right above it."""
+    return [" ".join(p.split()) for p in re.split(r"\n\s*\n|\n(?=[|#] ?|[-*] |\d+\. )", text)]
+
+
+def unqualified(text):
+    return [p for p in paragraphs(text) if HARMLESS.search(p) and not SAYS_SO.search(p)]
+
+
+# inline.md is about that engine alone; the other commands' manuals are about commands that have it not.
+@pytest.mark.parametrize("path", [p for p in DOCUMENTS + source.files("SECURITY.md", "docs/man/pyebpf.1.scd", "docs/man/pyebpf-trace.1.scd")
+                                  if p.name != "inline.md"], ids=str)
+def test_harmless_words_name_the_inline_engine(path):
+    assert unqualified(source.text(path)) == []
+
+
+def test_harmless_words_in_the_help_of_trace():
+    help = said("trace", "--help").split("\nTargets:")[0]
+    assert HARMLESS.search(" ".join(help.split())) and unqualified(help) == []
+
+
+@pytest.mark.parametrize("text", ["It never writes to a target.\n\nNot so the inline engine.", "- Never stops it.\n- inline", "No ptrace.",
+                                  "the process is neither stopped\nnor written to", "| x | not stopped |\n| inline | |"])
+def test_harmless_words_are_found(text):
+    assert len(unqualified(text)) == 1
+
+
 def test_counters_are_in_the_documents():
     text = source.text("docs/abi.md")
     for name, number, meaning in re.findall(r'^PYE_COUNTER\((\w+), (\d+), "(.+)"\)$',

@@ -80,15 +80,18 @@ static const struct opt_row target_rows[] = {
 };
 static const struct opt_row capture_rows[] = {
 	{ 0, "engine", "NAME", OPT_CUSTOM, AT(engine), "auto",
-	  "auto, uprobe or usdt: where the probes sit; inline: as said above", false, parse_engine },
+	  "auto, uprobe or usdt: where the probes sit; inline: stops the target for moments and writes "
+	  "into it, as said above", false, parse_engine },
 	{ 0, "on-full", "WHAT", OPT_CUSTOM, AT(wait), "drop",
-	  "inline engine, when the ring is full: drop (and count), or wait", false, parse_full },
+	  "inline engine, when the ring is full: drop (and count), or wait (for 1 s at most when nobody "
+	  "reads)", false, parse_full },
 	{ 0, "count", NULL, OPT_FLAG, AT(count), NULL,
 	  "inline engine: no events, calls are counted; SIGUSR1 has the sums written", false, NULL },
 	{ 0, "time", NULL, OPT_FLAG, AT(time), NULL,
 	  "with --count: how long calls take, too, and who made them", false, NULL },
 	{ 0, "opcodes", "NAME[,NAME]", OPT_STRING, AT(opcodes), NULL,
-	  "inline engine: count and time these opcodes, or all of them, with their lines", false, NULL },
+	  "inline engine, Python 3.11 on: count and time these opcodes, or all of them, with their lines",
+	  false, NULL },
 	{ 'd', "duration", "TIME", OPT_PERIOD, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), NULL,
@@ -135,14 +138,15 @@ static const struct opt_command command = {
 		"first call to its last, through eBPF: nothing is written to the target and it is "
 		"never stopped by ptrace. With -a and the like, processes that start later are traced "
 		"from their first call. Without -o the output is a file for profiler.firefox.com. "
-		"Not so --engine inline (CPython 3.6 to 3.15, one process): that one stops the "
-		"target for moments and writes into its memory, for calls at a few ns each, and "
-		"needs neither eBPF nor privilege for a process of your own.",
+		"Not so --engine inline (CPython 3.6 to 3.15; one process, with -s what it starts, "
+		"too): that one stops the target for moments and writes into its memory, for calls "
+		"at a few ns each, and needs neither eBPF nor privilege for a process of your own.",
 	.groups = groups,
 	.examples = "  sudo pyebpf trace --pid 1234 -d 10s\n"
 		    "  sudo pyebpf trace -o app.pb.gz -- python3 app.py   # for go tool pprof\n"
 		    "  sudo pyebpf trace -s -o all.pyebpf -- ./run-tests  # only the capture\n"
-		    "  sudo pyebpf trace -d 10s --container 3f2a\n",
+		    "  sudo pyebpf trace -d 10s --container 3f2a\n"
+		    "  pyebpf trace --engine inline -d 10s -p 1234        # stops it for moments\n",
 };
 
 /* The files of a run. */
