@@ -207,6 +207,10 @@ def test_detach_after_a_kill(name, tmp_path):
         assert b"pyebpf detach %d" % target.pid in listed
         assert json.loads(lib.sh([lib.BINARY, "list", "--json", target.pid]).stdout)[0]["inline_engine"] == "left behind"
         assert b"pyebpf detach %d" % target.pid in lib.sh([lib.BINARY, "doctor"]).stdout
+        if not os.geteuid():  # another engine goes on where none of its places was changed
+            other = lib.sh([lib.BINARY, "trace", "-d", "50ms", "-o", tmp_path / "other.pyebpf", "-p", target.pid])
+            refused = other.returncode == 5 and "pyebpf detach %d" % target.pid in lib.text(other.stderr)
+            assert refused or other.returncode == 0 and lib.Trace(tmp_path / "other.pyebpf").whole().events, lib.text(other.stderr)
         code, said = detach(target.pid)
         assert code == 0 and "as it was before" in said, said
         assert maps(target.pid) == before

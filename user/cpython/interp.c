@@ -267,7 +267,10 @@ static int check_code(const struct search *s, struct err *e)
 				"(0x%" PRIx64 ")",
 				site->name, site->vaddr + c->bias);
 			err_hint(e,
-				 "restart the program, so that it runs the file that is there now");
+				 "restart the program, so that it runs the file that is there now; "
+				 "or, if a `trace --engine inline` of it was killed, pyebpf detach "
+				 "%d",
+				 s->pid);
 			return -PYE_EPLAN;
 		}
 	}
