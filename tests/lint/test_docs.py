@@ -131,7 +131,7 @@ def test_links_lead_somewhere(path):
 
 
 # That the target is left alone: true of the default engines.
-HARMLESS = re.compile(r"\bnever (?:write|stop)|\bno ptrace|\bneither (?:be )?(?:stop|write)|\bnot (?:be )?stop(?:ped|s)?\b|"
+HARMLESS = re.compile(r"\bnever (?:write|stop)|\bno ptrace|\bneither (?:be )?(?:stop|write)|(?<!may )\bnot (?:be )?stop(?:ped|s)?\b|"
                       r"\bnor (?:writes?|written)\b|\bnothing (?:is )?written(?! to the disk)|\bwrites? nothing into|"
                       r"\bwithout (?:stopping|ptrace)|\b(?:leaves? nothing|nothing (?:\w+,? )*(?:left|stays)) behind", re.I)
 SAYS_SO = re.compile(r"\binline\b")
