@@ -23,6 +23,7 @@
 #define ROOMY_BYTES    (4u << 20) /* more than is written in POLL_MS */
 #define SECOND_NS      1000000000ull
 #define ADJUST_NS      2000000ull
+#define PROGRAM_NS     10000000ull /* between two looks whether it is still the same */
 
 static void decide(void *ctx, const struct pye_verdict *verdict)
 {
@@ -192,6 +193,20 @@ static void adjust(struct inline_run *r, uint64_t now)
 	r->adjust_ns = pair.ns + ADJUST_NS;
 }
 
+/* Without -s nobody tells us that the target has executed something: there is nothing to be taken out any more. */
+static void look_for_exec(struct inline_run *r)
+{
+	struct inline_member *m = r->members;
+
+	if (r->follow || !m || !inline__has_executed(m->engine) || !proc_pid__alive(&r->t.pid))
+		return;
+	log_info(
+		"process %d has executed another program, where the capture ends: -s would follow it",
+		r->t.pid.given);
+	r->executed = true;
+	inline_member__end(m, now_ns());
+}
+
 /* -EILSEQ: what a ring holds cannot be trusted any more. */
 static int every_second(struct inline_run *r, uint64_t now)
 {
@@ -282,11 +297,18 @@ static int pause_ms(const struct inline_run *r, bool any)
 
 static int loop(struct inline_run *r)
 {
-	uint64_t next = r->start_ns + SECOND_NS;
+	uint64_t next = r->start_ns + SECOND_NS, program = 0;
 
 	while (!r->t.ended) {
 		uint64_t now = now_ns();
 		int err = inline_family__look(r), any;
+
+		if (now >= program) {
+			look_for_exec(r);
+			program = now + PROGRAM_NS;
+		}
+		if (r->executed)
+			break;
 
 		for (struct inline_member *m = r->members; m; m = m->next)
 			inline__alive(m->engine);
@@ -315,6 +337,7 @@ static void finish_members(struct inline_run *r, int err)
 
 	if (!err)
 		inline_family__look(r);
+	look_for_exec(r);
 	for (m = r->members; m; m = m->next)
 		inline_member__detach(m);
 	inline_family__release(r);

@@ -49,6 +49,7 @@ struct inline_run {
 	uint32_t last_pix, round;
 	struct limits_run kept;
 	uint64_t flushed_ns, adjust_ns;
+	bool executed; /* the target, another program, without -s: it has no members any more */
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;
 	uint64_t lost; /* of members that are gone: events of threads that could not be told apart */

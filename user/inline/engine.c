@@ -592,6 +592,8 @@ static int give_up(struct inline_engine *e, int ret, const struct inline_opts *o
 	pid_t pid = e->remote.pid;
 	int left;
 
+	if (ret > -PYE_ENOTPYTHON && remote__has_executed(&e->remote, e->remote.scratch))
+		ret = -ESRCH;
 	ret = inline_failed(pid, ret, err);
 	if (opts->held || opts->parked)
 		return ret;
@@ -645,6 +647,10 @@ int inline__stop_outside(struct inline_engine *e)
 		size_t inside = 0;
 		int err = remote__stop(&e->remote);
 
+		if (!err && !remote__runs(&e->remote, e->base)) {
+			remote__resume(&e->remote);
+			err = -ESRCH;
+		}
 		if (err)
 			return err;
 		for (size_t k = 0; k < e->remote.cnt; k++)
@@ -733,6 +739,11 @@ int inline__detach(struct inline_engine *e)
 	e->left_mapped &= err != -ESRCH;
 	e->reserved = false;
 	return err;
+}
+
+bool inline__has_executed(const struct inline_engine *e)
+{
+	return e->mapped && remote__has_executed(&e->remote, e->base);
 }
 
 void inline__gone(struct inline_engine *e)

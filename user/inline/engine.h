@@ -91,14 +91,17 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 /* inline__is_copy - is a process that was just born forked from one that @from, or its parent, is attached to? */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from);
 
+/* inline__has_executed - the process runs another program by now. One that is followed says so by itself. */
+bool inline__has_executed(const struct inline_engine *e);
+
 /* inline__gone - its program is no more: nothing is left to be taken out. What the ring holds stays readable. */
 void inline__gone(struct inline_engine *e);
 
 /* inline__detach - restore every word that is still ours, unmap when no thread is inside; what the ring
- * holds stays readable. 0; -ESRCH: it has ended, which is as good. */
+ * holds stays readable. 0; -ESRCH: it has ended, or executed something, which is as good. */
 int inline__detach(struct inline_engine *e);
 
-/* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(). */
+/* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(); -ESRCH: it has executed something, too. */
 int inline__stop_outside(struct inline_engine *e);
 
 /* inline__is_shared - several interpreters with a GIL each (3.12 on) run at once, and the stubs take no turns:

@@ -169,6 +169,10 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	r->scratch = h->scratch;
 	if (!r->cnt)
 		err = remote__stop(r);
+	if (!err && !remote__runs(r, base)) {
+		remote__resume(r);
+		err = -ESRCH;
+	}
 	if (err)
 		return err;
 	err = restore(r, h);
@@ -325,7 +329,8 @@ int inline_failed(pid_t pid, int err, struct err *e)
 	if (err == -EPERM || err == -EACCES)
 		return inline_bar(e, pid, "stopped");
 	if (err == -ESRCH)
-		return err_set(e, -PYE_ETARGET, "process %d has ended", pid);
+		return err_set(e, -PYE_ETARGET, "process %d has %s", pid,
+			       is_ending(pid) ? "ended" : "executed another program meanwhile");
 	return err_set(e, -PYE_EPLAN, "process %d could not be changed by the inline engine: %s",
 		       pid, strerror(-err));
 }

@@ -120,6 +120,31 @@ int remote__write(const struct remote *r, uint64_t at, const void *from, size_t 
 	return pwrite(r->mem, from, size, (off_t)at) == (ssize_t)size ? 0 : -EFAULT;
 }
 
+/* Somebody else, a child of vfork(), may still have the memory of a program that is gone. */
+bool remote__has_executed(const struct remote *r, uint64_t at)
+{
+	uint64_t ours, theirs;
+	struct iovec here = { &theirs, 8 }, there = { (void *)(uintptr_t)at, 8 };
+	bool gone = remote__read(r, at, &ours, 8) != 0;
+
+	if (!gone && process_vm_readv(r->pid, &here, 1, &there, 1, 0) == 8)
+		return ours != theirs;
+	if (!gone && errno != EFAULT)
+		return false;
+	/* memory is given back before a process is seen to have ended */
+	return inline_status_number(r->pid, "VmSize") != 0;
+}
+
+bool remote__runs(const struct remote *r, uint64_t at)
+{
+	uint64_t ours;
+	long theirs;
+
+	errno = 0;
+	theirs = ptrace(PTRACE_PEEKDATA, r->threads[0].tid, at, 0);
+	return !errno && !remote__read(r, at, &ours, 8) && ours == (uint64_t)theirs;
+}
+
 void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes)
 {
 	struct iovec places[TOUCH_MAX];

@@ -73,6 +73,14 @@ int remote__write(const struct remote *r, uint64_t at, const void *from, size_t 
 /* remote__touch - pages of shared memory that exist are put into the target's page tables, which saves it the faults */
 void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes);
 
+/* remote__has_executed - does the process live, but not the program whose memory was opened? @at: of eight bytes that
+ * were there. Nothing has to stand still for it. */
+bool remote__has_executed(const struct remote *r, uint64_t at);
+
+/* remote__runs - is the program that threads stand still in the one whose memory was opened? @at: of eight bytes that
+ * no other program has there. */
+bool remote__runs(const struct remote *r, uint64_t at);
+
 /**
  * remote__stop - stop all threads; those born meanwhile, too
  *

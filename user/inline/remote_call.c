@@ -154,6 +154,8 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 		err = remote__write(r, at, words, table_bytes + 16UL * 8);
 	if (!err)
 		err = remote__write(r, at - 16, (uint64_t[2]){ r->back_mask, laps }, 16);
+	if (!err && !remote__runs(r, r->scratch))
+		err = -ESRCH; /* it has executed something */
 	if (err)
 		return err;
 	run.rip = r->scratch;
@@ -220,7 +222,8 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 		if (r->follow && !follow__serve(r->follow, r->caller))
 			return -ESRCH;
 		err = remote__read(r, results, words, 56UL * cnt + 16);
-		if (err && remote__is_dead(r->pid, r->caller))
+		if (err &&
+		    (remote__is_dead(r->pid, r->caller) || remote__has_executed(r, r->scratch)))
 			return -ESRCH;
 	} while (err || words[flag] != 1);
 	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
