@@ -140,17 +140,43 @@ def test_killed_at_any_moment(name, tmp_path):
     assert left, "none was killed while it was attached"
 
 
+def words(pid, offset):
+    """As word(), each by itself."""
+    with open("/proc/%d/mem" % pid, "rb") as f:
+        return [int.from_bytes(os.pread(f.fileno(), 8, at + offset), "little") for at in shared(pid)]
+
+
+def give_up(pid, since, filled):
+    """Until each ring that was filled so far is given up, and one is: how many seconds that took, at most, from the moment when it was
+    full, or from `since`, without the longest time that we did not look."""
+    full, late, unseen, last = {}, 0, 0, since
+    while True:
+        now = time.monotonic()
+        unseen, last = max(unseen, now - last), now
+        heads, lost = words(pid, 0), words(pid, LOST_MODE)
+        for i, head in enumerate(heads):
+            if full.get(i, (0, 0))[0] != head:
+                full[i] = head, max(now, since)
+        late = max([late] + [now - full[i][1] for i in full if filled(heads[i]) and not lost[i]])
+        if any(lost) and not [i for i in full if filled(heads[i]) and not lost[i]]:
+            return late - unseen
+        assert now < since + 60, "the stubs did not give up"
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("on_full", ["drop", "wait"])
-def test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path):
-    """Its ring fills up; the target, also one that waits for room, sees that nobody reads, and goes on."""
-    with busy(ONE, tmp_path) as target:
+@pytest.mark.parametrize("name", [ONE] + [n for n in lib.pick("3.8", "3.13t") if n != ONE])
+def test_a_dead_reader_does_not_stop_the_target(name, on_full, tmp_path):
+    """Its ring fills up; the target, also one that waits for room, sees within a second that nobody reads, and goes on."""
+    with busy(name, tmp_path) as target:
         assert target.stdout.readline() == b"up\n"
         killed(target.pid, tmp_path / "t.pyebpf", *SHORT, "--on-full", on_full)
-        lib.until(lambda: word(target.pid, LOST_MODE), "the stubs to give up")
-        written = word(target.pid, 0)
+        late = give_up(target.pid, time.monotonic(), lambda head: head > 128 << 10)
+        assert late < 1.5 + 1  # a machine that is busy gives it the CPU late
         assert (word(target.pid, WAITS) > 0) == (on_full == "wait")
+        written = words(target.pid, 0), words(target.pid, LOST_MODE)
         time.sleep(0.1)
-        assert word(target.pid, 0) == written
+        assert all(now == then for now, then, lost in zip(words(target.pid, 0), *written) if lost)
         end_well(target, tmp_path)
 
 
