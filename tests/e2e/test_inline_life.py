@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inline engine and the target's life: what it executes, how it dies, what interrupts it, is as without it."""
 import os
+import pathlib
 import re
+import resource
+import signal
+import threading
+import time
 
 import pytest
 
@@ -116,3 +121,60 @@ def test_what_was_counted_before_an_exec(options, want, tmp_path):
             assert target.wait(60) == 7
     assert tracer.returncode == 0 and "executed another program" in said and "stay mapped" not in said, said
     assert re.search(want, out, re.M), out
+
+
+# --- it dies ---
+
+CRASHES = """import ctypes, faulthandler, os, sys
+faulthandler.enable()
+def die(how):
+    if how == 'null': ctypes.string_at(0)
+    else: os.abort()
+def inner(n, how): return inner(n - 1, how) if n else die(how)
+def outer(how):
+    try: inner(3, how)
+    finally: print('unreachable')
+print('up', flush=True)
+sys.stdin.readline()
+outer(sys.argv[1])
+"""
+
+
+def no_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def told(err):
+    """What faulthandler said, but for what is another number each time; and all numbers."""
+    return re.sub(r"0x[0-9a-f]+", "0x", lib.text(err)), [int(n, 16) for n in re.findall(r"0x([0-9a-f]+)", lib.text(err))]
+
+
+def region(pid):
+    """The addresses of what pyebpf has mapped."""
+    ours = [line.split()[0].split("-") for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines() if "/memfd:" in line]
+    return range(min(int(start, 16) for start, _ in ours), max(int(end, 16) for _, end in ours))
+
+
+@pytest.mark.parametrize("how, number", [("null", signal.SIGSEGV), ("abort", signal.SIGABRT)])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12", "3.13t", "3.14"))
+def test_a_crash_is_its_own(name, how, number, tmp_path):
+    prog, capture = tmp_path / "crashes.py", tmp_path / "t.pyebpf"
+    prog.write_text(CRASHES)
+    command = lib.command(name) + [prog, how]
+    alone = lib.sh(command, preexec_fn=no_core)
+    assert alone.returncode == -number and b"in inner" in alone.stderr
+    with lib.started(command, stdin=-1, stderr=-1, preexec_fn=no_core) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-o", capture, *WAIT, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            ours = region(target.pid)
+            err = target.communicate(b"\n", timeout=60)[1]
+            said = lib.finish(tracer)
+    assert target.returncode == -number
+    text, numbers = told(err)
+    assert text == told(alone.stderr)[0] and not [n for n in numbers if n in ours], lib.text(err)
+    assert "stay mapped" not in said and "warning: " not in said, said
+    seen = lib.Trace(capture).whole()
+    last = [e["name"] for e in seen.of(prog) if e["ev"] == "call"]
+    assert last == ["outer"] + 4 * ["inner"] + ["die"]
+    assert not seen.count(prog, lib.LEAVE - {"trunc"})
