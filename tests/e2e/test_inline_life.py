@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inline engine and the target's life: what it executes, how it dies, what interrupts it, is as without it."""
+import json
 import os
 import pathlib
 import re
@@ -11,7 +12,7 @@ import time
 import pytest
 
 import lib
-from test_inline import INLINE, ONE, memfds, redirected
+from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
 from test_inline_robust import of_files
 
 WAIT = [*INLINE, "--on-full", "wait"]
@@ -178,3 +179,40 @@ def test_a_crash_is_its_own(name, how, number, tmp_path):
     last = [e["name"] for e in seen.of(prog) if e["ev"] == "call"]
     assert last == ["outer"] + 4 * ["inner"] + ["die"]
     assert not seen.count(prog, lib.LEAVE - {"trunc"})
+
+
+# --- when an exception takes frames with it ---
+
+LEFT = """import json, sys, time
+seen = []
+def raises():
+    before.append(time.monotonic_ns())
+    raise ValueError
+def middle():
+    raises()
+def generate():
+    yield 1
+    raises()
+def consume():
+    list(generate())
+for what in (raises, middle, consume):
+    for _ in range(60):
+        before = []
+        try: what()
+        except ValueError: behind = time.monotonic_ns(); time.sleep(0.01)
+        seen.append((before[0], behind))
+json.dump(seen, open(sys.argv[1], 'w'))
+"""
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if lib.family(n) != "3.6"])  # monotonic_ns() is new in 3.7
+def test_a_frame_that_an_exception_leaves_ends_there(name, tmp_path):
+    """Nothing is called for 10 ms behind it, but its end is not where the next event is. The clocks may be some ns apart."""
+    prog, out = tmp_path / "left.py", tmp_path / "out"
+    prog.write_text(LEFT)
+    seen, _ = lib.run_program(name, prog, tmp_path, out, options=WAIT)
+    ends = [e for e in seen.whole().of(prog) if e["ev"] == "unwind"]
+    moments = [moment for i, moment in enumerate(json.loads(out.read_text())) for _ in range(1 + i // 60)]
+    assert len(ends) == len(moments) == 60 * (1 + 2 + 3)
+    off = [max(before - e["ts_ns"], e["ts_ns"] - behind) for (before, behind), e in zip(moments, ends)]
+    assert max(off) <= 1000, sorted(off)[-5:]
