@@ -6,14 +6,18 @@ import pathlib
 import re
 import resource
 import signal
+import subprocess
 import threading
 import time
 
 import pytest
 
 import lib
-from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
-from test_inline_robust import of_files
+import machine
+import test_attach_detach
+from test_attach_detach import is_fine
+from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfds, redirected
+from test_inline_robust import detach, killed, of_files
 
 WAIT = [*INLINE, "--on-full", "wait"]
 
@@ -179,6 +183,118 @@ def test_a_crash_is_its_own(name, how, number, tmp_path):
     last = [e["name"] for e in seen.of(prog) if e["ev"] == "call"]
     assert last == ["outer"] + 4 * ["inner"] + ["die"]
     assert not seen.count(prog, lib.LEAVE - {"trunc"})
+
+
+# --- what goes on in it ---
+
+ROUNDS = 100 if lib.LONG else 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", test_attach_detach.WITH_TESTS)
+def test_while_tests_of_the_library_pass(name, tmp_path):
+    """As with the other engines: the same tests pass in each run, and nothing stays."""
+    command, env = machine.private(name, tmp_path)
+    flag, capture, runs = tmp_path / "flag", tmp_path / "t.pyebpf", []
+    with lib.started(command + [lib.PROGRAMS / "stdlib_tests.py", flag], env=env, stderr=subprocess.PIPE) as target:
+        target.stdout.readline()
+        reader = threading.Thread(target=test_attach_detach.read_runs, args=(target, runs))
+        reader.start()
+        lib.until(lambda: is_fine(target) and runs, "a whole run without a tracer", 120)
+        events, before = [], of_files(target.pid)
+        for _ in range(ROUNDS):
+            done = attach_for(target.pid, capture, "-d", "50ms")
+            assert is_fine(target) and done.returncode == 0 and not done.stderr, lib.text(done.stderr)
+            # an old address on a stack can look like a thread in a stub: then the stubs stay until it is gone
+            lib.until(lambda: not memfds(target.pid) or detach(target.pid)[0], "the end of the stubs")
+            stats = lib.text(lib.sh([lib.BINARY, "stats", capture]).stdout)  # cheaper than to look at each event
+            events.append(int(re.search(r"^events +(\d+)", stats, re.M).group(1)))
+        check_sums(lib.Trace(capture))
+        traced = len(runs)
+        lib.until(lambda: is_fine(target) and len(runs) > traced, "a whole run after them", 120)
+        assert of_files(target.pid) == before
+        flag.touch()
+        assert target.wait(120) == 0, lib.text(target.stderr.read())
+        reader.join()
+    assert len(set(runs)) == 1 and runs[0] > 150, "not the same tests each time"
+    assert sum(n > 0 for n in events) > ROUNDS / 4, "mostly nothing was traced"
+
+
+INTERRUPTED = """import json, signal, sys
+hits, rounds = [], 0
+def handler(*_): hits.append(0)  # in one step: the next signal can come in the middle of it
+def leaf(n): return n
+def numbers(n):
+    for i in range(n): yield i
+def fail(n): raise ValueError
+def all(n):
+    for i in range(1000): leaf(i)
+    for i in range(100): sum(numbers(3))
+    for i in range(100):
+        try: fail(i)
+        except ValueError: pass
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+while rounds < 100 or len(hits) <= 200 and rounds < 3000:
+    all(0)
+    rounds += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+for i in range(1000): leaf(i)  # a signal that came before is handled here
+json.dump((rounds, len(hits)), open(sys.argv[1], 'w'))
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12", "3.13t"))
+def test_calls_are_exact_under_signals(name, tmp_path):
+    """5,000 signals a second, whose handler makes a call: many come in the middle of a stub."""
+    prog, out = tmp_path / "interrupted.py", tmp_path / "out"
+    prog.write_text(INTERRUPTED)
+    seen, _ = lib.run_program(name, prog, tmp_path, out, options=WAIT)
+    rounds, hits = json.loads(out.read_text())
+    assert rounds >= 100 and hits > 100
+    want = {"<module>": 1, "all": rounds, "leaf": 1000 * (rounds + 1), "handler": hits}
+    assert seen.whole().count(prog, "return") == {**want, "numbers": 100 * rounds}
+    assert seen.count(prog, "call") == {**want, "numbers": 100 * rounds, "fail": 100 * rounds}
+    assert seen.count(prog, "unwind") == {"fail": 100 * rounds}
+    assert seen.count(prog, "yield") == seen.count(prog, "resume") == {"numbers": 300 * rounds}
+
+
+class Watch(threading.Thread):
+    """Reads what a process has mapped as fast as it can."""
+
+    def __init__(self, pid):
+        super().__init__()
+        self.path, self.bad, self.looks, self.mapped, self.over = "/proc/%d/maps" % pid, set(), 0, 0, False
+
+    def run(self):
+        while not self.over:
+            text = pathlib.Path(self.path).read_text()
+            self.bad.update(re.findall(r"^\S+ .wx. .*", text, re.M))
+            self.looks += 1
+            self.mapped += "/memfd:" in text
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.join()
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_no_page_is_writable_and_executable(name, tmp_path):
+    """Not for a moment while it is attached to, traced, let go, or rid of what a killed one left."""
+    with busy(name, tmp_path) as target:
+        assert target.stdout.readline() == b"up\n"
+        with Watch(target.pid) as watch:
+            for _ in range(30 if lib.LONG else 2):
+                done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms")
+                assert done.returncode == 0, lib.text(done.stderr)
+            killed(target.pid, tmp_path / "t.pyebpf")
+            lib.until(lambda: detach(target.pid)[0] == 0 and not memfds(target.pid), "the end of the stubs")
+        assert watch.looks > 100 and watch.mapped and not watch.bad, (watch.looks, watch.mapped, watch.bad)
+        end_well(target, tmp_path)
 
 
 # --- when an exception takes frames with it ---
