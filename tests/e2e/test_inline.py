@@ -421,12 +421,25 @@ def test_interrupted_system_calls_come_back(tmp_path):
 
 # --- refusals: with the reason, and nothing is written ---
 
-def refused(pid, reason, code=5):
-    before = pathlib.Path("/proc/%d/maps" % pid).read_text().count("\n")
+def memory(pid):
+    """The mappings of a process that waits, and what is in those of files: code, tables, data."""
+    lines = pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines()
+    held = {}
+    with open("/proc/%d/mem" % pid, "rb", 0) as mem:
+        for line in lines:
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            if line.split()[1][0] == "r" and line.split()[4] != "0":
+                held[line] = os.pread(mem.fileno(), end - start, start)
+    return lines, held
+
+
+def refused(pid, reason, *options, code=5):
+    lib.until(lambda: lib.status_field(pid, "State")[0] in "STt", "the target to wait")
+    before = memory(pid)
     with tempfile.TemporaryDirectory() as folder:
-        done = attach_for(pid, os.path.join(folder, "t.pyebpf"), "-d", "1s")
+        done = attach_for(pid, os.path.join(folder, "t.txt" if options else "t.pyebpf"), "-d", "1s", *options)
     assert done.returncode == code and re.search(reason, lib.text(done.stderr)), lib.text(done.stderr)
-    assert pathlib.Path("/proc/%d/maps" % pid).read_text().count("\n") == before
+    assert memory(pid) == before and any("python" in line for line in before[1])
     assert memfds(pid) == 0
 
 
@@ -462,6 +475,61 @@ def test_a_stopped_process_is_refused():
         target.send_signal(signal.SIGSTOP)
         lib.until(lambda: lib.status_field(target.pid, "State").startswith("T"), "the stop")
         refused(target.pid, "stopped")
+
+
+def jit_builds():
+    return [n for n in lib.every() if n in ("3.14-sid", "3.15-sid")]
+
+
+@pytest.mark.parametrize("name", jit_builds())
+def test_an_active_jit_is_refused(name, tmp_path):
+    """Its traces run past the words."""
+    command = ["env", "PYTHON_JIT=1", *lib.command(name)]
+    with lib.started(command + WAITING) as target:
+        target.stdout.readline()
+        refused(target.pid, "its JIT is active")
+    done = lib.trace([*INLINE, "--", *command, "-c", "print(1)"], tmp_path / "t.pyebpf")
+    assert done.returncode == 125 and b"its JIT is active" in done.stderr and not os.listdir(tmp_path), lib.text(done.stderr)
+
+
+def table_at(name, pid):
+    """Where a process has its dispatch table, and the numbers of its opcodes."""
+    said = lib.text(lib.sh([lib.BINARY, "list", "--probes", pid]).stdout)
+    table = int(re.search(r"dispatch table 0x([0-9a-f]+)", said).group(1), 16)
+    vaddr, offset = (int(n, 16) for n in re.search(r"^ +0x([0-9a-f]+) +0x([0-9a-f]+) +resume", said, re.M).groups())
+    bias = next(start + offset - at - vaddr for start, end, at, _ in lib.mapped_code(pid) if at <= offset < at + end - start)
+    numbers = json.loads(lib.sh(lib.command(name) + ["-c", "import json, opcode; print(json.dumps(opcode.opmap))"]).stdout)
+    return table + bias, numbers
+
+
+def change(pid, at, by):
+    """Puts what is in one word of a process into another one."""
+    with open("/proc/%d/mem" % pid, "r+b", 0) as mem:
+        word = os.pread(mem.fileno(), 8, by)
+        assert os.pread(mem.fileno(), 8, at) != word != bytes(8)
+        os.pwrite(mem.fileno(), word, at)
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if lib.family(n) in ("3.11", "3.12", "3.13t", "3.14")])
+def test_a_table_that_somebody_else_has_changed_is_refused(name, tmp_path):
+    """Of other words only --opcodes has need."""
+    with lib.started(lib.command(name) + WAITING) as target:
+        target.stdout.readline()
+        table, numbers = table_at(name, target.pid)
+        change(target.pid, table + 8 * numbers["LIST_APPEND"], table + 8 * numbers["NOP"])
+        refused(target.pid, "its dispatch table is not as its file says", "--opcodes", "all")
+        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms").returncode == 0
+        change(target.pid, table + 8 * numbers["RESUME"], table + 8 * numbers["NOP"])
+        refused(target.pid, "its interpreter is not as its file says")
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_deallocator_that_somebody_else_has_changed_is_refused(name):
+    code = "import time\nprint(id(type(compile('1', '', 'eval'))), id(type(compile)), flush=True)\ntime.sleep(100)"
+    with lib.started(lib.command(name) + ["-c", code]) as target:
+        of_code, of_other = (int(word) + (64 if lib.family(name) == "3.13t" else 48) for word in target.stdout.readline().split())
+        change(target.pid, of_code, of_other)
+        refused(target.pid, "its interpreter is not as its file says")
 
 
 def test_two_at_once_are_refused(tmp_path):

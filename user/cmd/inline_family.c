@@ -188,9 +188,9 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 	if (err == -PYE_EVERSION)
 		err_set(&q->e, err,
 			"--opcodes shows one version of Python, and this is another one");
-	if (err) {
+	if (err && !first) {
 		follow__go(r->follow, k->pid, 0);
-	} else {
+	} else if (!err) {
 		inline_member__opts(m, &opts);
 		opts.parked = true;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
@@ -204,7 +204,8 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		return 0;
 	}
 	if (first) { /* a command that cannot be traced must not run */
-		*r->t.e = q->e;
+		if (q->e.what[0]) /* else it is said there */
+			*r->t.e = q->e;
 		inline_member__forget(m);
 		return err;
 	}

@@ -126,7 +126,9 @@ int inline_target__never_python(struct inline_target *t)
 /* Our child, up to the entry point of the interpreter. */
 static int start_command(struct inline_target *t)
 {
-	int err = launch__fork(&t->launch, t->opts->command, t->opts->as_root, t->e);
+	int status = 0, err;
+
+	err = launch__fork(&t->launch, t->opts->command, t->opts->as_root, t->e);
 
 	if (!err)
 		err = proc_pid__open(t->launch.pid, &t->pid, t->e);
@@ -138,8 +140,11 @@ static int start_command(struct inline_target *t)
 	launch__go(&t->launch);
 	if (t->follow)
 		return 0;
-	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &t->child_status);
-	return err == -ECHILD ? inline_target__never_python(t) : err;
+	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &status);
+	if (err != -ECHILD)
+		return err;
+	t->child_status = status;
+	return inline_target__never_python(t);
 }
 
 static int start_process(struct inline_target *t)
@@ -157,13 +162,13 @@ static int start_process(struct inline_target *t)
 	return interp__find(t->pid.pid, "uprobe", &t->in, t->e);
 }
 
-/* A command that cannot be traced must not run. */
+/* A command that cannot be traced must not run. That we end it is no status of its own. */
 void inline_target__abandon(struct inline_target *t)
 {
 	if (!t->opts->command || t->launch.pid <= 0 || t->child_reaped)
 		return;
 	kill(t->launch.pid, SIGKILL);
-	waitpid(t->launch.pid, &t->child_status, __WALL);
+	waitpid(t->launch.pid, NULL, __WALL);
 	t->child_reaped = true;
 }
 
