@@ -187,10 +187,11 @@ def durations(seen):
     return out
 
 
-@pytest.mark.parametrize("name", lib.families())
-def test_short_calls_are_folded_and_counted(name, tmp_path):
-    plain, _ = lib.traced(lib.command(name) + [NAMED], tmp_path, "--include", "named.py")
-    seen, done = lib.traced(lib.command(name) + [NAMED], tmp_path, "--include", "named.py", "--min-duration", "2000")
+@pytest.mark.parametrize("name, engine", [(n, "auto") for n in lib.families()] + [(n, "inline") for n in lib.pick("3.8", "3.12", "3.13t")])
+def test_short_calls_are_folded_and_counted(name, engine, tmp_path):
+    options = ["--engine", engine, "--include", "named.py"]
+    plain, _ = lib.traced(lib.command(name) + [NAMED], tmp_path, *options)
+    seen, done = lib.traced(lib.command(name) + [NAMED], tmp_path, *options, "--min-duration", "2000")
     seen.whole()
     shown = durations(seen)
     assert shown and min(ns for _, ns in shown) >= 2000000
