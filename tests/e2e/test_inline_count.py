@@ -189,6 +189,43 @@ def test_pairs_of_code_that_is_gone_give_their_places_back(tmp_path):
     assert lost < rounds, "the machine gave pyebpf no time?"
 
 
+CHURN = ("import sys, types\n"
+         "def f(): pass\n"
+         "def churn(rounds):\n"
+         "    for i in range(rounds): types.FunctionType(f.__code__.replace(co_name='made%d' % (i % 9)), {})()\n"
+         "for rounds in 20000, 100000, 100000:\n"
+         "    churn(rounds)\n"
+         "    print('done', flush=True)\n"
+         "    sys.stdin.readline()\n")
+
+
+@pytest.mark.parametrize("name, options", [(n, o) for n in lib.pick("3.8", "3.12") for o in ((), ("--time",))])
+def test_code_that_comes_and_goes_takes_no_memory(name, options, tmp_path):
+    """Of pyebpf: 200,000 more of nine functions."""
+    def memory():
+        assert target.stdout.readline() == b"done\n"
+        tracer.send_signal(signal.SIGUSR1)  # what the sums take is part of it
+        shown.append(tmp_path / ("t-%d.txt" % (len(shown) + 1)))
+        lib.until(shown[-1].exists, "the sums")
+        grown.append(int(lib.status_field(tracer.pid, "RssAnon").split()[0]))
+        target.stdin.write(b"\n")
+        target.stdin.flush()
+
+    grown, shown = [], []
+    with lib.started(lib.command(name) + ["-c", "input()\n" + CHURN], stdin=-1) as target:
+        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.txt", *COUNT, *options, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            for _ in range(3):
+                memory()
+            lib.finish(tracer)
+    table, lost = table_of(tmp_path / "t.txt")
+    made = sum(n for f, n in table.items() if "made" in f or f.endswith("(f)"))
+    assert made + lost == 220000 and lost < 200000, (made, lost)
+    assert max(grown) - grown[0] < 6144, grown
+
+
 def test_no_more_than_the_table_holds(tmp_path):
     """What finds no room is counted, and the rest is right."""
     path, prog = tmp_path / "t.txt", tmp_path / "many.py"

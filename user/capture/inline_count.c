@@ -13,7 +13,7 @@
 #include "cpython/pystr.h"
 
 #define FUNCS_MAX (1u << 20) /* of different names; what comes then is one more */
-#define DEAD_MAX  (1u << 20) /* numbers of code objects that are kept after their end */
+#define DEAD_MAX  (1u << 16) /* numbers of code objects that are kept after their end */
 
 struct inline_count {
 	struct inline_engine *e;
