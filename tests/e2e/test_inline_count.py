@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`trace --engine inline --count`: calls per function without events, against what the program counted itself."""
+import collections
 import json
 import marshal
 import os
@@ -11,7 +12,7 @@ import pytest
 
 import lib
 import pythons
-from test_inline import FAMILIES, INLINE, ONE, memfds, redirected
+from test_inline import FAMILIES, INLINE, INTERPRETERS, ONE, memfds, redirected
 
 COUNTED = lib.PROGRAMS / "every_call.py"
 COUNT = [*INLINE, "--count"]
@@ -349,6 +350,47 @@ def test_other_formats(form, tmp_path):
 def test_what_does_not_go_together(options, reason):
     done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)
+
+
+@pytest.mark.parametrize("name, options", [(n, o) for n in FAMILIES if pythons.version(n) >= (3, 12) for o in ((), ("--time",))])
+def test_several_gils(name, options, tmp_path):
+    """Interpreters that run at the same time take turns in the tables, where they were there at the attach."""
+    flag, path = tmp_path / "flag", tmp_path / "t.pstats"
+    code = (INTERPRETERS + "import threading\n"
+            "CODE = \"\"\"import os, time\n"
+            "def own_leaf(n): return n\n"
+            "def own_each(n):\n"
+            "    for i in range(n): yield own_leaf(i)\n"
+            "while not os.path.exists('%s'): time.sleep(0.001)\n"
+            "for i in range(20000): own_leaf(i)\n"
+            "for i in range(300): sum(own_each(10)), exec('def own_made(): pass\\\\nown_made()', {})\n"
+            "\"\"\"\n"
+            "threads = [threading.Thread(target=s.run_string, args=(i, CODE)) for i in [create(True) for _ in range(3)]]\n"
+            "for t in threads: t.start()\n"
+            "print(flush=True)\n"
+            "for t in threads: t.join()\n" % flag)
+    with lib.started(lib.command(name) + ["-c", code]) as target:
+        assert target.stdout.readline() == b"\n"
+        with lib.started([lib.BINARY, "trace", "-o", path, *COUNT, *options, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            flag.touch()
+            lib.finish(tracer)
+        assert target.wait(20) == 0
+    got = collections.Counter()  # what they call their file is not the same in all versions
+    for (_, _, function), figures in marshal.loads(path.read_bytes()).items():
+        got[function] += figures[1]
+    assert (got["own_leaf"], got["own_each"], got["own_made"]) == (3 * 23000, 3 * 300, 3 * 300)
+
+
+@pytest.mark.parametrize("options", [(), ("--time",)])
+def test_a_gil_that_comes_later(options, tmp_path):
+    """They take no turns then: there are no sums, and why is said."""
+    code = (INTERPRETERS + "def f(): pass\n"
+            "f()\nkept = create(True)\nend = time.monotonic() + 60\n"
+            "while time.monotonic() < end and '/memfd:' in open('/proc/self/maps').read(): f()\nprint('fine')\n")
+    done = count(lib.command(ONE) + ["-c", code], tmp_path / "t.pstats", *options)
+    assert done.returncode == 125 and b"two interpreters" in done.stderr and done.stdout == b"fine\n", lib.text(done.stderr)
+    assert not os.listdir(tmp_path)
 
 
 def test_a_killed_pyebpf_leaves_it_running(tmp_path):
