@@ -54,6 +54,11 @@ def every():
     return pythons.names()
 
 
+def builds():
+    """The other interpreters of these families: of other compilers, with a shared library, by tail calls, for debugging."""
+    return [n for n in every() if n not in families() and family(n) in map(family, families())]
+
+
 def pick(*wanted):
     """The interpreters of these families that are there; all families in the long form."""
     if LONG:

@@ -197,7 +197,7 @@ def test_time_stamps(name, tmp_path):
     check_time_stamps(name, tmp_path, 1000)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES + lib.builds())
 def test_attach(name, tmp_path):
     """As trace_attach.py, which gives the tracer three seconds: millions of events with this engine."""
     flag, capture = tmp_path / "flag", tmp_path / "t.pyebpf"

@@ -69,7 +69,7 @@ def test_every_call_is_counted(name, tmp_path):
     assert all(figures[2] == figures[3] == 0 for figures in sums(path).values())
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES + lib.builds())
 def test_times(name, tmp_path):
     """How long nap() took is more than it saw itself, and less than its caller saw; a caller's total has it."""
     out, path = tmp_path / "out", tmp_path / "t.pstats"

@@ -92,15 +92,15 @@ def of_files(pid):
 
 # --- in and out, again and again ---
 
-@pytest.mark.parametrize("name", SOME)
-def test_rounds_under_load(name, tmp_path):
+@pytest.mark.parametrize("name, rounds", [(n, 10) for n in SOME] + [(n, 3) for n in lib.builds()])
+def test_rounds_under_load(name, rounds, tmp_path):
     """Threads, exceptions, generators, new and dying code objects; the program checks all its results."""
     with busy(name, tmp_path) as target:
         assert target.stdout.readline() == b"up\n"
         lib.until(lambda: len(os.listdir("/proc/%d/task" % target.pid)) == 5, "its threads")
         attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
         before = of_files(target.pid)
-        for _ in range(1000 if lib.LONG else 10):
+        for _ in range(1000 if lib.LONG else rounds):
             done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
             assert done.returncode == 0 and not done.stderr, lib.text(done.stderr)
             # an old address on a stack can look like a thread in a stub: then the stubs stay until it is gone
