@@ -24,130 +24,19 @@
 #include "inline/slow.h"
 #include "inline/stub.h"
 #include "inline/stub_clock.h"
+#include "inline_run.h"
 #include "proc/maps.h"
 
-#define RING_BYTES ((size_t)IL_RING_MIN)
-#define STACK_SIZE 65536u
-#define RED_ZONE   128u
-
-struct cpu {
-	uint64_t regs[16]; /* enum probe_reg */
-	uint64_t flags;
-	uint8_t vectors[512] __attribute__((aligned(16)));
-};
-
-/* Names of the code below. */
-struct cpu cpu_in, cpu_out;
-uint64_t cpu_stub, cpu_stack;
-void cpu_run(void); /* from cpu_in at cpu_stub, until it gets to cpu_land: cpu_out */
-void cpu_land(void);
-
-/* clang-format off */
-#define EACH_REG(X) \
-	X(rax, PREG_RAX) X(rbx, PREG_RBX) X(rcx, PREG_RCX) X(rdx, PREG_RDX) \
-	X(rsi, PREG_RSI) X(rdi, PREG_RDI) X(rbp, PREG_RBP) X(rsp, PREG_RSP) \
-	X(r8, PREG_R8)   X(r9, PREG_R9)   X(r10, PREG_R10) X(r11, PREG_R11) \
-	X(r12, PREG_R12) X(r13, PREG_R13) X(r14, PREG_R14) X(r15, PREG_R15)
-/* clang-format on */
-#define LOAD_REG(name, number) "mov cpu_in+8*%c[" #number "](%%rip), %%" #name "\n"
-#define SAVE_REG(name, number) "mov %%" #name ", cpu_out+8*%c[" #number "](%%rip)\n"
-#define NUMBER(name, number)   [number] "i"(number),
-
-__attribute__((used, noinline)) static void cpu_code(void)
-{
-	__asm__ volatile(
-		".globl cpu_run, cpu_land\n"
-		"jmp 1f\n"
-		"cpu_run: push %%rbx; push %%rbp; push %%r12; push %%r13; push %%r14; push %%r15\n"
-		"fxrstor64 cpu_in+%c[vectors](%%rip)\n"
-		"mov %%rsp, cpu_stack(%%rip)\n"
-		"pushq cpu_in+%c[flags](%%rip)\n"
-		"popfq\n" EACH_REG(
-			LOAD_REG) "jmp *cpu_stub(%%rip)\n"
-				  "cpu_land: endbr64\n" EACH_REG(
-					  SAVE_REG) "mov cpu_stack(%%rip), %%rsp\n"
-						    "pushfq\n"
-						    "popq cpu_out+%c[flags](%%rip)\n"
-						    "fxsave64 cpu_out+%c[vectors](%%rip)\n"
-						    "pop %%r15; pop %%r14; pop %%r13; pop %%r12; pop %%rbp; pop %%rbx\n"
-						    "ret\n"
-						    "1:\n"
-		:
-		: EACH_REG(NUMBER)[flags] "i"(offsetof(struct cpu, flags)), [vectors] "i"(offsetof(
-										    struct cpu,
-										    vectors)));
-}
-
-/* --- a region, and Python objects as the stubs see them --- */
-
-static struct {
-	uint8_t *base;
-	struct il_private *private;
-	struct il_shared *shared;
-	struct inline_plan plan;
-	struct pye_pylayout layout;
-	uint8_t stack[STACK_SIZE] __attribute__((aligned(64))), before[STACK_SIZE];
-	uint64_t slot; /* a variable of the interpreter that holds its frame */
-	uint8_t frame[256] __attribute__((aligned(16))), caller[256] __attribute__((aligned(16)));
-	uint8_t entry[256] __attribute__((aligned(16))), code[512] __attribute__((aligned(32)));
-	uint8_t texts[3][256] __attribute__((aligned(16)));
-	uint8_t instr[4];
-	uint8_t kinds[IL_PATCH_MAX]; /* of the patches */
-} t;
-
-#define REGION_BYTES (IL_FUNCS + IL_COUNT_BYTES)
-
-static uint64_t address(const void *p)
-{
-	return (uint64_t)(uintptr_t)p;
-}
-
-static void set64(uint8_t *object, unsigned int at, uint64_t v)
-{
-	memcpy(object + at, &v, 8);
-}
-
-static void make_text(uint8_t *object, const char *text)
-{
-	const struct pye_pylayout *l = &t.layout;
-	uint32_t state = l->str_compact_mask | l->str_ascii_mask |
-			 (1u << __builtin_ctz(l->str_kind_mask));
-
-	set64(object, l->str_length, strlen(text));
-	memcpy(object + l->str_state, &state, 4);
-	memcpy(object + l->str_ascii_data, text, strlen(text) + 1);
-}
-
-static void make_objects(void)
-{
-	const struct pye_pylayout *l = &t.layout;
-
-	set64(t.frame, l->f_code, address(t.code));
-	set64(t.frame, l->f_previous, address(t.entry));
-	set64(t.frame, l->f_instr, address(t.instr));
-	if (l->f_stackpointer) /* it holds nothing */
-		set64(t.frame, l->f_stackpointer, address(t.frame) + l->f_locals);
-	t.frame[l->f_owner] = 0;
-	set64(t.entry, l->f_previous, address(t.caller)); /* a call that came through C */
-	t.entry[l->f_owner] = 3;
-	t.caller[l->f_owner] = 0;
-	make_text(t.texts[0], "/a/file.py");
-	make_text(t.texts[1], "name");
-	make_text(t.texts[2], "Class.name");
-	set64(t.code, l->co_filename, address(t.texts[0]));
-	set64(t.code, l->co_name, address(t.texts[1]));
-	set64(t.code, l->co_qualname, address(t.texts[2]));
-	t.code[l->co_firstlineno] = 7;
-}
+static uint8_t patch_kinds[IL_PATCH_MAX]; /* of the patches */
 
 static int set_up(void **state)
 {
+	uint8_t *base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
 	(void)state;
-	t.base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		      0);
-	assert_true(t.base != MAP_FAILED);
-	t.private = (void *)(t.base + IL_PRIVATE);
-	t.shared = (void *)(t.base + IL_SHARED);
+	assert_true(base != MAP_FAILED);
+	region_at(base);
 	return 0;
 }
 
@@ -181,24 +70,15 @@ static const struct il_header *build_how(const struct inline_plan *plan, const s
 	assert_int_equal(stub_image(p, &t.layout, 0, address(t.base), how, t.base, &e), 0);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
 	for (uint32_t n = 0; n < h->patch_cnt; n++)
-		t.kinds[n] = h->patches[n].size == 8
-				     ? table_kinds[h->patches[n].at / 8]
-				     : call_kinds[(h->patches[n].at - p->calls[0].at) / 16];
+		patch_kinds[n] = h->patches[n].size == 8
+					 ? table_kinds[h->patches[n].at / 8]
+					 : call_kinds[(h->patches[n].at - p->calls[0].at) / 16];
 	return h;
 }
 
 static const struct il_header *build(const struct inline_plan *plan)
 {
 	return build_how(plan, NULL);
-}
-
-static void fresh(void)
-{
-	inline_describe(&t.layout, address(t.base), RING_BYTES, false, t.private);
-	memset(t.base + IL_CACHE, 0, 8UL * IL_CACHE_CNT);
-	memset(t.base + IL_SHARED, 0, IL_RING - IL_SHARED);
-	memset(t.base + IL_RING, 0, 4096);
-	t.shared->deadline = 1;
 }
 
 static uint64_t lost_by_all(void)
@@ -220,7 +100,7 @@ static uint64_t stub_of(const struct il_header *h, uint32_t n)
 
 static uint8_t kind_of(uint32_t n)
 {
-	return t.kinds[n];
+	return patch_kinds[n];
 }
 
 static bool is_call(uint8_t kind)
@@ -228,63 +108,14 @@ static bool is_call(uint8_t kind)
 	return memchr(call_kinds, kind, sizeof(call_kinds)) != NULL;
 }
 
-static void put_registers(uint8_t kind)
-{
-	const struct inline_plan *p = &t.plan;
-	uint64_t *regs = cpu_in.regs, sp = address(t.stack) + STACK_SIZE / 2;
-
-	for (unsigned int i = 0; i < 16; i++)
-		regs[i] = 0x1111111111111111ull * (i + 1) ^ 0x5a5a;
-	for (size_t i = 0; i < STACK_SIZE; i++)
-		t.stack[i] = (uint8_t)(i * 37 + i / 256);
-	for (unsigned int i = 0; i < 256; i++)
-		cpu_in.vectors[160 + i] = (uint8_t)(i ^ 0xa5);
-	memcpy(cpu_in.vectors, &(uint16_t){ 0x37f }, 2); /* no exceptions, as everywhere */
-	memcpy(cpu_in.vectors + 24, &(uint32_t){ 0x1f80 }, 4);
-	regs[PREG_RSP] = is_call(kind) ? sp - 8 : sp;
-	if (is_call(kind)) {
-		regs[PREG_RDI] = kind == INLINE_DEALLOC ? address(t.code) : address(t.frame);
-		regs[PREG_RSI] = address(t.frame);
-	} else {
-		t.slot = address(t.frame);
-		regs[p->instr_reg] = address(t.instr) - (uint64_t)(int64_t)p->instr_disp;
-		if (!p->frame_in_slot)
-			regs[p->frame_reg] = address(t.frame) - (uint64_t)(int64_t)p->frame_disp;
-		else if (p->frame_reg == PREG_RSP)
-			memcpy(t.stack + STACK_SIZE / 2 + p->frame_disp, &t.slot, 8);
-		else
-			regs[p->frame_reg] = address(&t.slot) - (uint64_t)(int64_t)p->frame_disp;
-	}
-	memcpy(t.before, t.stack, STACK_SIZE);
-}
-
-/* One event; what is live has to be as before. */
 static void run(const struct il_header *h, uint32_t n)
 {
-	static const uint8_t kept_by_calls[] = { PREG_RDI, PREG_RSI, PREG_RBX, PREG_RBP, PREG_RSP,
-						 PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
-	uint8_t kind = kind_of(n);
-	size_t live = STACK_SIZE / 2 - (is_call(kind) ? 8 : RED_ZONE);
-
-	put_registers(kind);
-	cpu_stub = stub_of(h, n);
-	cpu_run();
-	for (uint8_t i = 0; i < 16; i++)
-		if (!is_call(kind) || memchr(kept_by_calls, i, sizeof(kept_by_calls)))
-			assert_int_equal(cpu_out.regs[i], cpu_in.regs[i]);
-	assert_memory_equal(t.stack + live, t.before + live, STACK_SIZE - live);
-	assert_memory_equal(cpu_out.vectors + 160, cpu_in.vectors + 160, 256);
-	assert_false(cpu_out.flags & 0x400); /* direction; no other flag is live anywhere */
+	run_stub(stub_of(h, n), kind_of(n), is_call(kind_of(n)));
 }
 
 static const void *at(uint64_t offset)
 {
 	return t.base + IL_RING + offset;
-}
-
-static uint64_t slot_of_code(void)
-{
-	return address(t.code) >> 5 & (IL_CACHE_CNT - 1);
 }
 
 static void expect_event(const struct il_more_rec *r, uint8_t kind, uint8_t oparg)
@@ -809,7 +640,7 @@ static const struct il_header *build_opcodes(const struct inline_plan *plan)
 	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), &how, t.base, &e), 0);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
 	assert_int_equal(h->patch_cnt, 3);
-	memset(t.kinds, INLINE_YIELD, sizeof(t.kinds));
+	memset(patch_kinds, INLINE_YIELD, sizeof(patch_kinds));
 	return h;
 }
 
@@ -1112,15 +943,6 @@ static void test_count__times(void **state)
 
 /* --- threads that run at once --- */
 
-static struct inline_lane lane_no(uint32_t i)
-{
-	const struct inline_engine e = { .ring = t.base + IL_RING,
-					 .ring_bytes = RING_BYTES,
-					 .lane_ring = RING_BYTES };
-
-	return inline__lane(&e, i);
-}
-
 /* The only one that has been written to since it was cleared. */
 static struct inline_lane only_lane(void)
 {
@@ -1136,21 +958,11 @@ static struct inline_lane only_lane(void)
 	return found;
 }
 
-static void fresh_lanes(void)
+static void begin_lanes(void)
 {
-	assert_true(IL_RING + 2 * RING_BYTES + IL_LANE_CNT * IL_LANE_BYTES(RING_BYTES) <=
-		    REGION_BYTES);
 	t.layout = layout_find(13, true)->py;
 	make_objects();
-	fresh();
-	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
-		memset(t.base + IL_RING + 2 * RING_BYTES + i * IL_LANE_BYTES(RING_BYTES), 0,
-		       IL_LANE_BYTES(RING_BYTES));
-		lane_no(i).shared->deadline = 1;
-	}
-	inline_describe_lanes(address(t.base), RING_BYTES, RING_BYTES, t.private);
-	t.private->locked = 1;
-	t.private->limit = 0;
+	fresh_lanes();
 	t.instr[1] = 0;
 }
 
@@ -1176,7 +988,7 @@ static void test_lanes__one_for_each_thread(void **state)
 	uint64_t head;
 
 	(void)state;
-	fresh_lanes();
+	begin_lanes();
 	enter(NULL);
 	mine = only_lane();
 	d = (const void *)(mine.ring + 32);
@@ -1212,7 +1024,7 @@ static void test_lanes__a_code_object_that_is_freed(void **state)
 	uint64_t head;
 
 	(void)state;
-	fresh_lanes();
+	begin_lanes();
 	enter_in_a_thread();
 	other = only_lane();
 	head = other.shared->head;
@@ -1235,7 +1047,7 @@ static void test_lanes__none_is_free(void **state)
 	uint64_t head;
 
 	(void)state;
-	fresh_lanes();
+	begin_lanes();
 	t.private->tid_at = 0x2d0;
 	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
 		t.private->selves[i] = 1 + i;
@@ -1272,7 +1084,7 @@ static void test_lanes__losses(void **state)
 	struct inline_lane mine;
 
 	(void)state;
-	fresh_lanes();
+	begin_lanes();
 	enter(NULL);
 	mine = only_lane();
 	mine.state->head = mine.state->limit = RING_BYTES;
@@ -1372,7 +1184,7 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 		const struct il_patch *p =
 			&((const struct il_header *)(const void *)t.base)->patches[0];
 
-		put_registers(INLINE_YIELD);
+		put_registers(INLINE_YIELD, false);
 		cpu_in.flags = 2 | flags;
 		assert_int_equal(p->size, 5);
 		assert_int_equal(p->new & 0xff, 0xe9);
@@ -1380,10 +1192,9 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 		cpu_run();
 		assert_memory_equal(cpu_out.regs, cpu_in.regs, sizeof(cpu_in.regs));
 		assert_int_equal(cpu_out.flags & ALL_FLAGS, flags);
-		assert_memory_equal(t.stack + STACK_SIZE / 2 - RED_ZONE,
-				    t.before + STACK_SIZE / 2 - RED_ZONE,
-				    STACK_SIZE / 2 + RED_ZONE);
-		assert_memory_equal(cpu_out.vectors + 160, cpu_in.vectors + 160, 256);
+		assert_memory_equal(t.stack + STACK_AT - RED_ZONE, t.before + STACK_AT - RED_ZONE,
+				    STACK_SIZE - STACK_AT + RED_ZONE);
+		expect_vectors();
 		r = at(before);
 	}
 	assert_int_equal(r->what & 0xfffffffffff8ull, address(t.frame));
