@@ -17,6 +17,7 @@ import pytest
 import plan_probes
 import plan_workload
 from plan_probes import ROOT, Plan, Uprobes
+from pythons import BUILD
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKLOAD = os.path.join(HERE, "plan_workload.py")
@@ -150,6 +151,14 @@ def test_recursion_limit(interpreter):
                                for k in ("eval-entry", "eval-exit", "eval-refused"))
     assert entries == exits + refused
     assert refused == 50
+
+
+def test_stubs_of_the_inline_engine(interpreter):
+    """Each stub of its plan is run, in every way in which they are made: tests/unit/test_inline_plans.c."""
+    done = subprocess.run([BUILD / "tests" / "unit" / "test_inline_plans", interpreter.elf], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=300, encoding="utf-8")
+    assert done.returncode == 0, done.stdout
+    assert "%s: 3.%d" % (interpreter.elf, interpreter.minor) in done.stdout
 
 
 def test_no_needless_single_step(interpreter):
