@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "code_walk.h"
 #include "cpython/inline_plan.h"
 #include "inline/stub_clock.h"
 #include "inline_run.h"
@@ -33,6 +34,9 @@
 #define NATIVE_AT  0x3000u /* in the pads' memory: the instructions that gave way */
 #define LANDED_AT  0x3ff0u
 #define SCRATCH	   4096u
+
+/* inline/remote_call.c */
+extern const uint8_t pye_chain_start[], pye_chain_back[];
 
 enum {
 	ROOTS = 1,
@@ -73,6 +77,7 @@ static struct {
 	uint8_t state[512], cframe[256], lines[64] __attribute__((aligned(16)));
 	uint64_t scratch[16][SCRATCH / 8]; /* what registers point to */
 	uint64_t runs;
+	uint32_t indirect; /* jumps and calls */
 } w;
 
 /* A stub, and what it stands for. */
@@ -337,6 +342,79 @@ static void expect_counted(const struct place *p, uint64_t cnt)
 	assert_int_equal(f->calls, p->kind == INLINE_DEALLOC ? 0 : cnt);
 }
 
+static struct place place_of(const struct il_patch *patch)
+{
+	const struct inline_plan *plan = &t.plan;
+	uint64_t at = patch->at - w.bias, entry = at - plan->table;
+	struct place p = { .kind = INLINE_OPCODE, .opcode = 256 };
+
+	if (patch->size == 8) {
+		p.stub = patch->new;
+		p.goal = patch->old;
+		p.opcode = plan->table && entry < 8UL * 256 ? (unsigned int)entry / 8 : 256;
+		for (uint32_t i = 0; i < plan->word_cnt; i++)
+			if (plan->words[i].at == at)
+				p.kind = plan->words[i].kind;
+		p.call = p.kind == INLINE_DEALLOC;
+		return p;
+	}
+	if (patch->size == 4) {
+		p.stub = patch->at + 4 + (uint64_t)(int64_t)(int32_t)patch->new;
+		p.goal = patch->at + 4 + (uint64_t)(int64_t)(int32_t)patch->old;
+		p.call = true;
+		for (uint32_t i = 0; i < plan->call_cnt; i++)
+			if (plan->calls[i].at + 1 == at)
+				p.kind = plan->calls[i].kind;
+		assert_int_not_equal(p.kind, INLINE_OPCODE);
+		return p;
+	}
+	assert_int_equal(patch->size, 5);
+	assert_int_equal(patch->new & 0xff, 0xe9);
+	p.stub = patch->at + 5 + (uint64_t)(int64_t)(int32_t)(uint32_t)(patch->new >> 8);
+	for (uint32_t i = 0; i < plan->detour_cnt; i++) {
+		const struct inline_detour *d = &plan->detours[i];
+
+		if (d->at != at)
+			continue;
+		p.detour = d;
+		p.kind = d->kind;
+		p.goal = patch->at + d->size;
+	}
+	assert_non_null(p.detour);
+	return p;
+}
+
+/*
+ * A processor that looks where indirect jumps lead (IBT): to a stub one leads, or a call that might be one; from a
+ * stub they lead to the middle of functions, which only notrack may.
+ */
+static void expect_notrack(const struct insn *insn)
+{
+	bool leaves = insn->flow == FLOW_JUMP || insn->flow == FLOW_CALL;
+
+	if (leaves && !insn->target)
+		assert_int_equal(insn->bytes[0], 0x3e);
+	w.indirect += leaves && !insn->target;
+}
+
+static void expect_landing_places(const struct il_header *h)
+{
+	size_t start = (sizeof(*h) + 63) & ~63ul, end = IL_CODE_BYTES;
+
+	while (t.base[end - 1] == 0xcc)
+		end--;
+	for (uint32_t i = 0; i < h->patch_cnt; i++) {
+		const struct place p = place_of(&h->patches[i]);
+
+		assert_in_range(p.stub - address(t.base), start, end);
+		if (!p.detour) /* that is jumped to directly */
+			assert_memory_equal((const void *)(uintptr_t)p.stub, "\xf3\x0f\x1e\xfa", 4);
+	}
+	w.indirect = 0;
+	walk_code(t.base + start, end - start, expect_notrack);
+	assert_true(w.indirect >= h->patch_cnt);
+}
+
 /* --- stubs run --- */
 
 static void run_plain(const struct place *p)
@@ -480,48 +558,6 @@ static void run_all(const struct place *p, uint64_t flags, bool event)
 	assert_int_equal(lane.shared->head, head);
 }
 
-static struct place place_of(const struct il_patch *patch)
-{
-	const struct inline_plan *plan = &t.plan;
-	uint64_t at = patch->at - w.bias, entry = at - plan->table;
-	struct place p = { .kind = INLINE_OPCODE, .opcode = 256 };
-
-	if (patch->size == 8) {
-		p.stub = patch->new;
-		p.goal = patch->old;
-		p.opcode = plan->table && entry < 8UL * 256 ? (unsigned int)entry / 8 : 256;
-		for (uint32_t i = 0; i < plan->word_cnt; i++)
-			if (plan->words[i].at == at)
-				p.kind = plan->words[i].kind;
-		p.call = p.kind == INLINE_DEALLOC;
-		return p;
-	}
-	if (patch->size == 4) {
-		p.stub = patch->at + 4 + (uint64_t)(int64_t)(int32_t)patch->new;
-		p.goal = patch->at + 4 + (uint64_t)(int64_t)(int32_t)patch->old;
-		p.call = true;
-		for (uint32_t i = 0; i < plan->call_cnt; i++)
-			if (plan->calls[i].at + 1 == at)
-				p.kind = plan->calls[i].kind;
-		assert_int_not_equal(p.kind, INLINE_OPCODE);
-		return p;
-	}
-	assert_int_equal(patch->size, 5);
-	assert_int_equal(patch->new & 0xff, 0xe9);
-	p.stub = patch->at + 5 + (uint64_t)(int64_t)(int32_t)(uint32_t)(patch->new >> 8);
-	for (uint32_t i = 0; i < plan->detour_cnt; i++) {
-		const struct inline_detour *d = &plan->detours[i];
-
-		if (d->at != at)
-			continue;
-		p.detour = d;
-		p.kind = d->kind;
-		p.goal = patch->at + d->size;
-	}
-	assert_non_null(p.detour);
-	return p;
-}
-
 static void run_patch(const struct il_patch *patch)
 {
 	static const uint64_t flags[] = { 0, ALL_FLAGS, 0x801, 0x0d4, 0x040, 0x880 };
@@ -564,6 +600,7 @@ static void run_plan(const struct inline_plan *plan)
 		make_stubs();
 		h = (const void *)t.base;
 		expect_all_there(h);
+		expect_landing_places(h);
 		for (w.patch = 0; w.patch < h->patch_cnt; w.patch++)
 			run_patch(&h->patches[w.patch]);
 	}
@@ -691,6 +728,15 @@ static void test_plans__of_files(void **state)
 	}
 }
 
+/* The code of the calls in the target goes on anywhere, too. */
+static void test_calls__landing_places(void **state)
+{
+	(void)state;
+	w.indirect = 0;
+	walk_code(pye_chain_start, (size_t)(pye_chain_back - pye_chain_start), expect_notrack);
+	assert_int_equal(w.indirect, 1);
+}
+
 static int set_up(void **state)
 {
 	struct maps maps;
@@ -723,7 +769,8 @@ static int tear_down(void **state)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest made_up[] = { cmocka_unit_test(test_plans__made_up) };
+	const struct CMUnitTest made_up[] = { cmocka_unit_test(test_plans__made_up),
+					      cmocka_unit_test(test_calls__landing_places) };
 	const struct CMUnitTest of_files[] = { cmocka_unit_test(test_plans__of_files) };
 
 	file_cnt = argc - 1;

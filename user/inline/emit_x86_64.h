@@ -178,11 +178,12 @@ static inline void call_slow(struct out *o)
 	imm32(o, o->slow - (o->at + 4));
 }
 
+/* Where it goes on need not be a place that indirect jumps may go to: notrack, for a processor that looks (IBT). */
 static inline void jump_original(struct out *o, uint32_t n)
 {
 	uint64_t at = __builtin_offsetof(struct il_header, originals) + 8ull * n;
 
-	B(o, "\xff\x25");
+	B(o, "\x3e\xff\x25");
 	imm32(o, (uint32_t)(at - (o->at + 4)));
 }
 

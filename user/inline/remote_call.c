@@ -84,7 +84,7 @@ __asm__(".pushsection .rodata\n"
 	"pop %r15; pop %r14; pop %r13; pop %r12; pop %r11; pop %r10; pop %r9; pop %r8\n"
 	"pop %rdi; pop %rsi; pop %rbp; pop %rbx; pop %rdx; pop %rcx; pop %rax; popfq\n"
 	"lea 128(%rsp), %rsp\n"
-	"jmp *pye_chain_back(%rip)\n"
+	"notrack jmp *pye_chain_back(%rip)\n" /* to anywhere: no place for indirect jumps */
 	"pye_chain_back: .quad 0\n"
 	"pye_chain_end:\n"
 	".popsection\n");

@@ -29,7 +29,7 @@ PART uint64_t vdso_ns(uint64_t clock)
 
 	__asm__ volatile("mov %%rsp, %%rbx\n"
 			 "and $-16, %%rsp\n"
-			 "call *%%rax\n"
+			 "notrack call *%%rax\n"
 			 "mov %%rbx, %%rsp\n"
 			 : "+a"(clock), "+D"(id), "+S"(to)
 			 :
