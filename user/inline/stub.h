@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The code page of the inline engine. All knowledge of the machine is in stub_x86_64.c. */
+/*
+ * The code page of the inline engine. What the stubs are made of is known to *_x86_64.c and emit_x86_64.h alone;
+ * docs/adding.md has what else here is bound to the machine.
+ */
 #ifndef PYEBPF_INLINE_STUB_H
 #define PYEBPF_INLINE_STUB_H
 
