@@ -270,15 +270,18 @@ def bench_program(build, name, arguments):
 
 
 def ring(build, work, repeats):
-    """bench/ring_bench.c; the best of some runs, since noise only takes away."""
+    """bench/ring_bench.c and bench/inline_bench.c by turns; the best of some runs, since noise only takes away."""
     result = {}
     for threads in (1, 4):
         for name, path in (("null", "/dev/null"), ("file", os.path.join(work, "ring.pyebpf"))):
-            runs = [bench_program(build, "ring_bench", ["-j", "-n", "5000000", "-t", str(threads), "-o", path])
-                    for _ in range(repeats)]
-            best = max(runs, key=lambda r: r["events_per_s"])
-            best["events_per_s_median"] = median([r["events_per_s"] for r in runs])
-            result["%d threads, %s" % (threads, name)] = best
+            runs = {"": [], ", inline": []}
+            for _ in range(repeats):
+                for how, program in (("", "ring_bench"), (", inline", "inline_bench")):
+                    runs[how].append(bench_program(build, program, ["-j", "-n", "5000000", "-t", str(threads), "-o", path]))
+            for how, each in runs.items():
+                best = max(each, key=lambda r: r["events_per_s"])
+                best["events_per_s_median"] = median([r["events_per_s"] for r in each])
+                result["%d threads, %s%s" % (threads, name, how)] = best
     return result
 
 
