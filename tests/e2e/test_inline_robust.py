@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inline engine when things go wrong: what a killed pyebpf leaves is found and taken out, whatever fails the target goes on."""
+import collections
 import contextlib
 import json
 import os
@@ -207,6 +208,28 @@ def test_a_target_whose_memory_is_locked(tmp_path):
         assert len(mapped) == 2 and sum(int(size) for size, _ in mapped) > 1 << 15, mapped
         assert sum(int(there) for _, there in mapped) < 0.6 * sum(int(size) for size, _ in mapped), "a part is made ready from outside"
         assert target.poll() is None
+
+
+DEEP = {"threads": [30] * 50, "900": [900], "10000": [10000]}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("what", DEEP)
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_short_stops(name, what, tmp_path):
+    """Many threads, deep stacks: all are read while they stand still, which takes 5 ms at most."""
+    longest = []
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "deep.py", *DEEP[what]]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(5):
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "30ms", "-p", target.pid])
+            assert done.returncode == 0, lib.text(done.stderr)
+            longest.append(float(re.search(r"stopped \d+ times, for at most (\S+) ms", lib.text(done.stderr))[1]))
+    print("longest stops, ms:", longest)
+    assert min(longest) <= 5, longest
+    # each stack is whole: a frame that was open is shown so
+    shown = collections.Counter(e["name"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "open")
+    assert shown["recurse"] == sum(DEEP[what]), shown
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -132,6 +132,8 @@ static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline
 		inline_member__opts(m, &opts);
 		err = inline__adopt(m->engine, m->pid, from->engine, &opts, &e);
 		m->engine->in = m->in;
+		if (!err)
+			err = inline_member__tell(m);
 	} else {
 		follow__go(r->follow, k->pid, 0);
 	}
@@ -194,6 +196,8 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		inline_member__opts(m, &opts);
 		opts.parked = true;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
+		if (!err)
+			err = inline_member__tell(m);
 	}
 	if (!err && r->instructions)
 		inline_opcodes__measured(r->instructions, m->engine);

@@ -13,7 +13,6 @@
 #include "cmd/naming.h"
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
-#include "cpython/walk_outside.h"
 
 #define RING_BYTES    ((size_t)16 << 20)
 #define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
@@ -91,30 +90,31 @@ int inline_member__open(struct inline_member *m)
 	return m->run->opcodes ? inline_run__opcodes(m->run, m) : 0;
 }
 
-/* The number of a code object on a stack; all threads are stopped, so it can be read. 0: the interpreter's own,
- * which shows no frame. */
-static uint32_t define(struct inline_member *m, uint64_t address, struct code_names *names)
+/* The number of a code object on a stack. 0: the interpreter's own, which shows no frame. */
+static uint32_t number_of(const struct inline_member *m, uint64_t address, bool *is_new)
+{
+	*is_new = false;
+	return address == m->shim ? 0 : cap_inline__code(m->cap, address, is_new);
+}
+
+/* Its names, once; all threads are stopped, so it can be read. */
+static void define(struct inline_member *m, uint64_t address, struct code_names *names)
 {
 	struct trace_func func = { .process = m->pix };
 	bool is_new;
 
-	if (address == m->shim)
-		return 0;
-	func.id = cap_inline__code(m->cap, address, &is_new);
-	if (!is_new || !func.id)
-		return func.id;
-	if (code_read(&m->mem, &m->in->layout, address, names))
-		return func.id; /* shown as unreadable */
+	func.id = number_of(m, address, &is_new);
+	if (!is_new || !func.id || code_read(&m->mem, &m->in->layout, address, names))
+		return; /* known, or shown as unreadable */
 	if (names->flags & m->in->layout.co_hidden) {
 		m->shim = address; /* there is one: that of `__init__` */
-		return 0;
+		return;
 	}
 	func.line = (uint32_t)names->firstlineno;
 	func.name = names->name;
 	func.qualname = names->qualname;
 	func.file = names->filename;
 	assembler__func(m->run->as, &func);
-	return func.id;
 }
 
 static pid_t tid_of(const struct inline_engine *e, uint64_t self)
@@ -132,27 +132,24 @@ static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
 	f = fopen(path, "re");
-	out[0] = 0;
 	if (f && fgets(out, (int)size, f))
 		out[strcspn(out, "\n")] = 0;
 }
 
-static int take_thread(struct inline_member *m, const struct outside_thread *t,
-		       struct code_names *names)
+static int tell_thread(struct inline_member *m, const struct outside_thread *t)
 {
 	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
 	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
-	pid_t tid = tid_of(m->engine, t->thread_id);
+	pid_t tid = t->native_id;
 	uint32_t cnt = 0;
-	char comm[32];
+	char comm[sizeof(m->run->info.comm)];
 	int err;
 
 	if (!frames || !shown)
 		return -ENOMEM;
-	if (!tid)
-		return 0; /* made, but its thread has not begun, or has ended */
 	for (uint32_t i = t->frame_cnt; i-- > 0;) {
-		uint32_t code = define(m, t->frames[i].code, names);
+		bool is_new;
+		uint32_t code = number_of(m, t->frames[i].code, &is_new);
 
 		if (!code) {
 			if (cnt)
@@ -166,13 +163,14 @@ static int take_thread(struct inline_member *m, const struct outside_thread *t,
 	err = cap_inline__stack(m->cap, t->thread_id, tid, frames, cnt);
 	if (err || m->attached || m->forked || !cnt)
 		return err;
+	memcpy(comm, m->run->info.comm, sizeof(comm)); /* should it have ended by now */
 	read_comm(m->pid, tid, comm, sizeof(comm));
 	return assembler__idle(m->run->as,
 			       &(struct assembler_idle){ .id = cap_inline__new_thread(m->cap),
 							 .pix = m->pix,
 							 .tid = (uint32_t)tid,
 							 .comm = comm,
-							 .ts_ns = now_ns(),
+							 .ts_ns = m->stood_ns,
 							 .frames = shown,
 							 .frame_cnt = cnt });
 }
@@ -187,7 +185,17 @@ static bool is_torn(const struct inline_member *m, const struct outside_stacks *
 	return false;
 }
 
-/* All threads stand still: their stacks, as they are. -EAGAIN: not here. */
+/* Of a thread that runs; of others, which have not begun, or have ended, nothing is told. */
+static void look_at_thread(struct inline_member *m, struct outside_thread *t,
+			   struct code_names *names)
+{
+	t->native_id = tid_of(m->engine, t->thread_id);
+	for (uint32_t i = t->native_id ? t->frame_cnt : 0; i-- > 0;)
+		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
+			define(m, t->frames[i].code, names);
+}
+
+/* All threads stand still: their stacks, as they are. What is told of them waits until they go on. -EAGAIN: not here. */
 static int take_stacks(void *ctx, struct inline_engine *e)
 {
 	auto_free struct code_names *names = malloc(sizeof(*names));
@@ -196,18 +204,32 @@ static int take_stacks(void *ctx, struct inline_engine *e)
 	int err;
 
 	(void)e;
+	outside_stacks__done(&m->stacks);
 	if (!names)
 		return -ENOMEM;
-	err = walk_outside(&m->mem, m->in, &stacks);
+	err = walk_outside_held(&m->mem, m->in, &stacks);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
-	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES)
-		err = -EAGAIN;
-	else
-		m->torn = 0;
-	for (size_t i = 0; !err && i < stacks.cnt; i++)
-		err = take_thread(m, &stacks.threads[i], names);
-	outside_stacks__done(&stacks);
+	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES) {
+		outside_stacks__done(&stacks);
+		return -EAGAIN;
+	}
+	m->torn = 0;
+	for (size_t i = 0; i < stacks.cnt; i++)
+		look_at_thread(m, &stacks.threads[i], names);
+	m->stacks = stacks;
+	m->stood_ns = now_ns();
+	return 0;
+}
+
+int inline_member__tell(struct inline_member *m)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < m->stacks.cnt; i++)
+		if (m->stacks.threads[i].native_id)
+			err = tell_thread(m, &m->stacks.threads[i]);
+	outside_stacks__done(&m->stacks);
 	return err;
 }
 
@@ -290,7 +312,7 @@ static int recover_from_loss(struct inline_member *m)
 		if (err == -EAGAIN)
 			usleep(TORN_US);
 	} while (err == -EAGAIN);
-	return err;
+	return err ? err : inline_member__tell(m);
 }
 
 /* A command is found before its start-up, so it is looked at again, once, when it runs: a JIT's traces pass by the
@@ -421,6 +443,7 @@ void inline_member__forget(struct inline_member *m)
 		*at = m->next;
 	cap_inline__free(m->cap);
 	inline_count__free(m->count);
+	outside_stacks__done(&m->stacks);
 	if (m->mem_open)
 		proc_mem__close(&m->mem);
 	if (m->engine == &m->own_engine) {

@@ -495,6 +495,8 @@ static int attach(struct inline_run *r)
 		return err;
 	inline_member__opts(m, &opts);
 	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
+	if (!err)
+		err = inline_member__tell(m);
 	m->attached = !err;
 	if (!err && r->instructions)
 		inline_opcodes__measured(r->instructions, m->engine);

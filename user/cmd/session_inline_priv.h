@@ -8,6 +8,7 @@
 #include "capture/inline_count_sum.h"
 #include "cmd/inline_target.h"
 #include "cmd/session_inline.h"
+#include "cpython/walk_outside.h"
 #include "inline/follow.h"
 #include "proc/mem.h"
 
@@ -31,6 +32,8 @@ struct inline_member {
 	bool jit_checked;
 	bool read; /* to its end, in this round */
 	unsigned int torn;
+	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
+	uint64_t stood_ns;
 	uint64_t naming_ns; /* when threads are looked at next for their names */
 	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
 	struct inline_member *next;
@@ -82,6 +85,10 @@ int inline_member__open(struct inline_member *m);
 
 /* inline_member__opts - how its engine is attached */
 void inline_member__opts(struct inline_member *m, struct inline_opts *out);
+
+/* inline_member__tell - what its threads' stacks were when they stood still, now that they go on, and before anything that came
+ * since is drained. 0 or -ENOMEM. */
+int inline_member__tell(struct inline_member *m);
 
 /* inline_member__drain - at most so many batches; 1: there was something, 0: it is read to its end; or an error */
 int inline_member__drain(struct inline_member *m, unsigned int batches);

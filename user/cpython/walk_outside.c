@@ -16,13 +16,16 @@
 #define ONE_THREADS 16u
 #define ONE_FRAMES  8192u
 
-/* Frames from 3.11 on lie side by side, so memory is read by pages; a walk sees each at one moment. */
-#define PAGE_BYTES 4096u
-#define PAGE_CNT   4u
+/* Frames from 3.11 on lie side by side, so memory is read by pages; a walk sees each at one moment. Where the threads stand
+ * still so many around it come along: those to 3.10 have neighbours, too, and a call costs as much as ten pages. */
+#define PAGE_BYTES  4096u
+#define BLOCK_BYTES 16384u
+#define PAGE_CNT    4u
 
 struct page {
-	uint64_t addr; /* 1: empty */
-	uint8_t data[PAGE_BYTES];
+	uint64_t addr;
+	size_t size; /* 0: empty */
+	uint8_t data[BLOCK_BYTES];
 };
 
 struct reader {
@@ -30,7 +33,7 @@ struct reader {
 	const struct pye_pylayout *l;
 	uint32_t next; /* page to be replaced next */
 	uint32_t budget; /* frames */
-	bool all;
+	bool all, still;
 	uint32_t tries; /* else: threads to look at until one stands still */
 	struct page pages[PAGE_CNT];
 };
@@ -49,8 +52,28 @@ struct stack {
 
 static void forget_pages(struct reader *r)
 {
-	for (uint32_t i = 0; i < PAGE_CNT; i++)
-		r->pages[i].addr = 1;
+	for (uint32_t i = 0; i < PAGE_CNT && !r->still; i++)
+		r->pages[i].size = 0;
+}
+
+/* The page at @addr, and what comes along. */
+static int fill(const struct reader *r, struct page *page, uint64_t addr)
+{
+	ssize_t n = 0;
+	int err;
+
+	page->size = 0;
+	page->addr = addr & ~(BLOCK_BYTES - 1ull);
+	if (r->still)
+		n = proc_mem__read_held(r->mem, page->addr, page->data, BLOCK_BYTES);
+	if (n >= (ssize_t)(addr - page->addr + PAGE_BYTES)) {
+		page->size = (size_t)n;
+		return 0;
+	}
+	page->addr = addr;
+	err = proc_mem__read(r->mem, addr, page->data, PAGE_BYTES);
+	page->size = err ? 0 : PAGE_BYTES;
+	return err;
 }
 
 static int get_page(struct reader *r, uint64_t addr, const struct page **out)
@@ -59,18 +82,16 @@ static int get_page(struct reader *r, uint64_t addr, const struct page **out)
 	int err;
 
 	for (uint32_t i = 0; i < PAGE_CNT; i++) {
-		if (r->pages[i].addr == addr) {
+		if (addr - r->pages[i].addr < r->pages[i].size) {
 			*out = &r->pages[i];
 			return 0;
 		}
 	}
 	page = &r->pages[r->next];
-	page->addr = 1;
-	err = proc_mem__read(r->mem, addr, page->data, PAGE_BYTES);
+	err = fill(r, page, addr);
 	if (err)
 		return err;
 	r->next = (r->next + 1) % PAGE_CNT;
-	page->addr = addr;
 	*out = page;
 	return 0;
 }
@@ -87,7 +108,7 @@ static int read_paged(struct reader *r, uint64_t addr, void *buf, size_t size)
 
 		if (err)
 			return err;
-		memcpy(to, page->data + in_page, n);
+		memcpy(to, page->data + (addr - page->addr), n);
 		to += n;
 		addr += n;
 		size -= n;
@@ -237,14 +258,14 @@ static int walk_thread(struct reader *r, struct outside_thread *t)
 	int err;
 
 	err = walk_once(r, t->tstate, &first);
-	if (!err)
+	if (!err && !r->still)
 		err = walk_once(r, t->tstate, &second);
-	if (!err)
+	if (!err && !r->still)
 		err = read_thread(r, t->tstate, &again, &next);
 	err = status_of(err, &t->status);
 	if (!err && t->status == OUTSIDE_AGREED) {
-		if (same_stack(&first, &second) && again.thread_id == t->thread_id &&
-		    again.interp == t->interp) {
+		if (r->still || (same_stack(&first, &second) && again.thread_id == t->thread_id &&
+				 again.interp == t->interp)) {
 			t->frames = take_ptr(first.frames);
 			t->frame_cnt = first.cnt;
 			t->truncated = first.truncated;
@@ -329,7 +350,8 @@ static int walk_all(struct reader *r, uint64_t head, struct outside_stacks *out)
 	return err;
 }
 
-static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tries,
+/* @tries: 0: all threads, which @still stand still */
+static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tries, bool still,
 		uint32_t budget, struct outside_stacks *out)
 {
 	auto_fn(outside_stacks__done) struct outside_stacks s = { 0 };
@@ -344,6 +366,7 @@ static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tr
 	r->l = &in->layout;
 	r->budget = budget;
 	r->all = !tries;
+	r->still = still;
 	r->tries = tries;
 	err = walk_all(r, in->interpreters, &s);
 	if (err)
@@ -355,13 +378,19 @@ static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tr
 
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out)
 {
-	return walk(mem, in, 0, OUTSIDE_FRAMES_ALL, out);
+	return walk(mem, in, 0, false, OUTSIDE_FRAMES_ALL, out);
+}
+
+int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
+		      struct outside_stacks *out)
+{
+	return walk(mem, in, 0, true, OUTSIDE_FRAMES_ALL, out);
 }
 
 int walk_outside_one(const struct proc_mem *mem, const struct interp *in,
 		     struct outside_stacks *out)
 {
-	return walk(mem, in, ONE_THREADS, ONE_FRAMES, out);
+	return walk(mem, in, ONE_THREADS, false, ONE_FRAMES, out);
 }
 
 void outside_stacks__done(struct outside_stacks *s)

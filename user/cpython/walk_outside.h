@@ -61,6 +61,10 @@ struct outside_stacks {
  */
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out);
 
+/* walk_outside_held - of a process whose threads we keep from running: one read is enough, in large pieces. As above */
+int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
+		      struct outside_stacks *out);
+
 /**
  * walk_outside_one - read one stack that stands still
  * @out: one thread, OUTSIDE_AGREED and with frames, or none: nobody stood still, or runs Python. As above

@@ -22,7 +22,7 @@ static bool is_between(const struct inline_plan *plan, uint64_t vaddr)
 static bool is_thread_between(const struct remote *r, const struct remote_thread *t,
 			      const struct inline_plan *plan, uint64_t bias, uint64_t *words)
 {
-	ssize_t got = pread(r->mem, words, STACK_BYTES, (off_t)(t->sp & ~7ull));
+	ssize_t got = remote__read_some(r, t->sp & ~7ull, words, STACK_BYTES);
 
 	if (is_between(plan, t->pc - bias))
 		return true;

@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
+#include "proc/mem.h"
 
 #define AROUND_BYTES   65536ull /* what the kernel maps around a fault, unless told otherwise */
 #define TOUCH_MAX      512 /* places at once */
@@ -113,6 +114,13 @@ void remote__close(struct remote *r)
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size)
 {
 	return pread(r->mem, to, size, (off_t)at) == (ssize_t)size ? 0 : -EFAULT;
+}
+
+ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t size)
+{
+	struct proc_mem mem = { .fd = r->mem, .pid = r->pid };
+
+	return proc_mem__read_held(&mem, at, to, size);
 }
 
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size)
@@ -515,7 +523,7 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
 	if (t->pc - start < bytes)
 		return true;
 	/* in one piece: all stand still, and with many threads the calls are what takes the time */
-	got = pread(r->mem, words, sizeof(words), (off_t)(t->sp & ~7ull));
+	got = remote__read_some(r, t->sp & ~7ull, words, sizeof(words));
 	for (ssize_t i = 16; i + 2 < got / 8; i++)
 		if (is_signal_frame(words + i, start, bytes))
 			return true;

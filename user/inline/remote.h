@@ -68,6 +68,8 @@ void remote__close(struct remote *r);
 bool remote__is_dead(pid_t pid, pid_t tid);
 
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size); /* 0 or -EFAULT */
+/* remote__read_some - while it is stopped: as many bytes as there are, or a negative errno */
+ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t size);
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size);
 
 /* remote__touch - pages of shared memory that exist are put into the target's page tables, which saves it the faults */

@@ -72,6 +72,13 @@ ssize_t proc_mem__read_some(const struct proc_mem *m, uint64_t addr, void *buf, 
 	return errno == EIO ? -EFAULT : -errno;
 }
 
+ssize_t proc_mem__read_held(const struct proc_mem *m, uint64_t addr, void *buf, size_t size)
+{
+	ssize_t n = read_by_pid(m->pid, addr, buf, size);
+
+	return n > 0 ? n : proc_mem__read_some(m, addr, buf, size);
+}
+
 int proc_mem__read(const struct proc_mem *m, uint64_t addr, void *buf, size_t size)
 {
 	size_t at = 0;

@@ -39,6 +39,12 @@ int proc_mem__read(const struct proc_mem *m, uint64_t addr, void *buf, size_t si
 /* proc_mem__read_some - as many as can be read: the number (> 0), or a negative errno. */
 ssize_t proc_mem__read_some(const struct proc_mem *m, uint64_t addr, void *buf, size_t size);
 
+/*
+ * proc_mem__read_held - the same of a process that we hold, so that it is still the one of the pid: many pages by one look,
+ * which takes a fifth of the time
+ */
+ssize_t proc_mem__read_held(const struct proc_mem *m, uint64_t addr, void *buf, size_t size);
+
 /* proc_mem__word - a pointer or another 8 bytes; as proc_mem__read(). */
 int proc_mem__word(const struct proc_mem *m, uint64_t addr, uint64_t *out);
 
