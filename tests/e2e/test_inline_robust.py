@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import select
 import signal
 import subprocess
 import time
@@ -194,6 +195,19 @@ def test_waiting_in_all_sorts_of_calls(name, tmp_path):
         end_well(target, tmp_path)
     print("stops:", stops)
     assert all(int(n) >= 4 for n, _ in stops) and len(stops) >= 6
+
+
+@pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
+def test_waits_that_the_kernel_counts(name, tmp_path):
+    """What waits for so long, or for somebody, waits no longer for having been stopped all the time."""
+    rounds = 0
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "kernel_counts.py", tmp_path]) as target:
+        assert target.stdout.readline() == b"up\n"
+        while target.poll() is None and not select.select([target.stdout], [], [], 0)[0]:
+            attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms", "--ring", "256K")
+            rounds += 1
+        assert target.communicate(timeout=60)[0] == b"fine\n" and target.returncode == 0
+    assert rounds > 1
 
 
 @lib.needs_root

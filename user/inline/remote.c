@@ -189,13 +189,15 @@ static bool has_signal(const struct remote *r, pid_t tid)
 /* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
 static bool is_interruptible(uint64_t nr)
 {
-	static const uint16_t calls[] = {
-		SYS_epoll_wait,	  SYS_epoll_pwait,    SYS_epoll_pwait2, SYS_semop,   SYS_semtimedop,
-		SYS_io_getevents, SYS_io_pgetevents,  SYS_recvfrom,	SYS_recvmsg, SYS_recvmmsg,
-		SYS_read,	  SYS_readv,	      SYS_sendto,	SYS_sendmsg, SYS_sendmmsg,
-		SYS_write,	  SYS_writev,	      SYS_accept,	SYS_accept4, SYS_connect,
-		SYS_sendfile,	  SYS_rt_sigtimedwait
-	};
+	static const uint16_t calls[] = { SYS_epoll_wait,      SYS_epoll_pwait,	  SYS_epoll_pwait2,
+					  SYS_semop,	       SYS_semtimedop,	  SYS_io_getevents,
+					  SYS_io_pgetevents,   SYS_recvfrom,	  SYS_recvmsg,
+					  SYS_recvmmsg,	       SYS_read,	  SYS_readv,
+					  SYS_sendto,	       SYS_sendmsg,	  SYS_sendmmsg,
+					  SYS_write,	       SYS_writev,	  SYS_accept,
+					  SYS_accept4,	       SYS_connect,	  SYS_sendfile,
+					  SYS_rt_sigtimedwait, SYS_splice,	  SYS_preadv2,
+					  SYS_pwritev2,	       SYS_io_uring_enter };
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
 		if (nr == calls[i])
