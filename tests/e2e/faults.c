@@ -6,7 +6,9 @@
  *   FAULT_AT    which one; 0: none
  *   FAULT_WHAT  fail: it fails; die: we are killed; kill: the target is; signal: the target gets a SIGUSR1;
  *               call: the FAULT_AT-th system call that the target makes for us fails
+ *               deny: so it does with EPERM
  *               late: so it does, and the thread that made it needs some milliseconds until it goes on; stuck: seconds
+ *               force: whatever is written where the target may not write itself fails
  *   FAULT_PID   the target
  *   FAULT_CHILD set: counted from the flock() on that is for another process, a child of that one; it is the target then
  *   FAULT_LOG   file for the number of calls that were counted
@@ -24,6 +26,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -83,7 +86,7 @@ static bool is_late(void)
 
 static bool of_target(void)
 {
-	return !strcmp(f.what, "call") || is_late();
+	return !strcmp(f.what, "call") || !strcmp(f.what, "deny") || is_late();
 }
 
 /* True: this call fails. */
@@ -147,6 +150,24 @@ ssize_t pread(int fd, void *to, size_t size, off_t at)
 	return fault() ? -1 : NEXT(pread)(fd, to, size, at);
 }
 
+/* May the target write there? */
+static bool is_writable(uint64_t at)
+{
+	char path[40], line[512], may[5] = "";
+	unsigned long long start, end;
+	bool found = false;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", f.target);
+	maps = fopen(path, "r");
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = sscanf(line, "%llx-%llx %4s", &start, &end, may) == 3 && at >= start &&
+			at < end;
+	if (maps)
+		fclose(maps);
+	return found && may[1] == 'w';
+}
+
 /* A table of calls? */
 static int calls_in(size_t size)
 {
@@ -163,6 +184,10 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 
 	if (fault())
 		return -1;
+	if (!strcmp(f.what, "force") && process_of(fd) == f.target && !is_writable((uint64_t)at)) {
+		errno = EIO;
+		return -1;
+	}
 	if (f.late && at == f.late && size == PARK_BYTES) {
 		memcpy(copy, from, size);
 		copy[1] = strcmp(f.what, "late") ? STUCK : LATE;
@@ -175,6 +200,11 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 	for (int i = 0; i < calls; i++)
 		if (++f.calls == f.at && of_target()) {
 			copy[CALL_WORDS * i] = NO_SUCH_CALL;
+			if (!strcmp(f.what, "deny")) { /* nobody traces himself */
+				copy[CALL_WORDS * i] = SYS_ptrace;
+				copy[CALL_WORDS * i + 1] = PTRACE_ATTACH;
+				copy[CALL_WORDS * i + 2] = (uint64_t)f.target;
+			}
 			f.late = is_late() ? at - PARK_BYTES : 0;
 		}
 	return NEXT(pwrite)(fd, copy, size, at);

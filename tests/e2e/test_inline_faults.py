@@ -80,6 +80,30 @@ def test_any_call_of_the_target(what, name, tmp_path):
         end_well(target, tmp_path)
 
 
+def test_the_target_is_denied_a_call(tmp_path):
+    """By a policy of the system, as it may be for code in memory: that is said, not that we may not trace it."""
+    with busy(ONE, tmp_path) as target:
+        before, _ = undisturbed(target, tmp_path)
+        for at in (5, 8):  # memfd_create(), mmap() of code
+            code, said, _ = run(target.pid, tmp_path, "deny", at)
+            assert code == 5 and "a security policy" in said and "ptrace" not in said, (at, code, said)
+            goes_on(target, before)
+        end_well(target, tmp_path)
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if lib.LONG or lib.family(n) in ("3.8", "3.12", "3.13t")])
+def test_no_write_is_forced(name, tmp_path):
+    """As with proc_mem.force_override=never: code is then written as debuggers do."""
+    with busy(name, tmp_path) as target:
+        before, _ = undisturbed(target, tmp_path)
+        code, said, _ = run(target.pid, tmp_path, "force")
+        assert code == 0, said
+        check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        goes_on(target, before)
+        assert not lib.left_in_code(target.pid)
+        end_well(target, tmp_path)
+
+
 def test_what_stays_behind_is_said(tmp_path):
     """Where the thread that made the calls does not come out of them in time nothing can be unmapped: by hand, later."""
     with busy(ONE, tmp_path) as target:

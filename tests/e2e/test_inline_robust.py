@@ -211,6 +211,28 @@ def test_waits_that_the_kernel_counts(name, tmp_path):
 
 
 @lib.needs_root
+@pytest.mark.parametrize("policy", ["0", "1", "2"])
+def test_no_memfd_may_be_executed(policy, tmp_path):
+    """vm.memfd_noexec: what is mapped runs, the file does not, in whatever a pid namespace insists on (2: in that alone)."""
+    sysctl = pathlib.Path("/proc/sys/vm/memfd_noexec")
+    if not sysctl.exists():
+        assert int(os.uname().release.split(".")[0]) * 100 + int(os.uname().release.split(".")[1]) < 603
+        return
+    script = tmp_path / "inside"
+    script.write_text("echo %s > %s && exec %s" % (policy, sysctl, lib.shell_words(
+        [lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "--", *lib.command(ONE), "-c",
+         "import os\n"
+         "found = [l.split()[0] for l in open('/proc/self/maps') if '/memfd:' in l]\n"
+         "modes = [os.stat('/proc/self/map_files/' + at).st_mode & 0o111 for at in found]\n"
+         "def f(): pass\n"
+         "for mode in modes: f()\n"
+         "assert len(modes) >= 3 and not any(modes), modes"])))
+    done = lib.sh(["unshare", "--pid", "--fork", "--mount-proc", "sh", script])
+    assert done.returncode == 0, lib.text(done.stderr)
+    assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["f"] >= 3
+
+
+@lib.needs_root
 def test_a_target_whose_memory_is_locked(tmp_path):
     """What it maps is there at once (mlockall): not the ring, which would take 20 to 40 ms of its time."""
     program = "import ctypes\nassert ctypes.CDLL(None).mlockall(3) == 0\n" + QUIET

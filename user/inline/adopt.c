@@ -44,8 +44,7 @@ bool inline__is_copy(pid_t pid, const struct inline_engine *from)
 static int make_fd(struct inline_engine *e, int *fd)
 {
 	struct remote_call calls[] = { { SYS_getpid, { 0 } }, /* never fails */
-				       { SYS_memfd_create,
-					 { 0, MFD_CLOEXEC | MFD_ALLOW_SEALING } } };
+				       { SYS_memfd_create, { 0, e->memfd_flags } } };
 	int64_t values[REMOTE_CALLS_MAX];
 	struct maps maps;
 	int err = maps__read(e->remote.pid, &maps);
@@ -120,6 +119,7 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->in = from->in;
 	e->base = from->base;
 	e->region_bytes = from->region_bytes;
+	e->memfd_flags = from->memfd_flags;
 	e->clock = from->clock;
 	e->hz = from->hz;
 	e->tsc_hz = from->tsc_hz;

@@ -34,6 +34,9 @@
 #define DETACH_TRIES	 3
 #define OPCODE_RING	 (8ull << 20)
 #define SECOND_NS	 1000000000ull
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
 
 long inline_status_number(pid_t pid, const char *field)
 {
@@ -215,6 +218,15 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	return best && *empty ? 0 : -ENOSPC;
 }
 
+/* A kernel that may insist on MFD_NOEXEC_SEAL (vm.memfd_noexec, 6.3 on) knows it: the file cannot be executed, what is mapped can. */
+static uint64_t memfd_flags(void)
+{
+	const unsigned int usual = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	auto_close int fd = memfd_create("", usual | MFD_NOEXEC_SEAL);
+
+	return fd < 0 ? usual : usual | MFD_NOEXEC_SEAL;
+}
+
 static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, int *ring_fd)
 {
 	const uint64_t anonymous = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
@@ -231,10 +243,8 @@ static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, in
 		[IL_RESERVE_REST] = { SYS_mmap,
 				      { e->base + IL_SHARED, e->region_bytes - IL_SHARED, PROT_NONE,
 					anonymous | MAP_NORESERVE, -1ull, 0 } },
-		[IL_MAKE_CODE_FD] = { SYS_memfd_create,
-				      { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
-		[IL_MAKE_RING_FD] = { SYS_memfd_create,
-				      { empty, MFD_CLOEXEC | MFD_ALLOW_SEALING } },
+		[IL_MAKE_CODE_FD] = { SYS_memfd_create, { empty, e->memfd_flags } },
+		[IL_MAKE_RING_FD] = { SYS_memfd_create, { empty, e->memfd_flags } },
 	};
 	int64_t values[REMOTE_CALLS_MAX];
 	int err;
@@ -398,6 +408,16 @@ void inline__touch_lane(const struct inline_engine *e, uint32_t i)
 		      e->lane_ring);
 }
 
+/* Not to us: the target may not do what it should have done. */
+static int denied(const struct inline_engine *e, int ret, struct err *err)
+{
+	if (!e->remote.call_failed || (ret != -EACCES && ret != -EPERM))
+		return ret;
+	return inline_refuse(err, e->remote.pid,
+			     "it may not map memory that others write, or code: a security "
+			     "policy of the system");
+}
+
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
@@ -421,7 +441,7 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	e->header->scratch = e->remote.scratch;
 	ret = first_calls(e, empty, &code_fd, &ring_fd);
 	if (ret)
-		return ret;
+		return denied(e, ret, err);
 	code = inline_open_fd(e->remote.pid, code_fd);
 	ring = inline_open_fd(e->remote.pid, ring_fd);
 	ret = code < 0 ? code : ring < 0 ? ring : 0;
@@ -434,7 +454,7 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	e->mapped = !ret;
 	if (!ret && !e->lazy)
 		touch(e);
-	return ret;
+	return denied(e, ret, err);
 }
 
 /* Can instructions be recorded, and does the table hold what the file says? */
@@ -533,6 +553,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->remote.follow = opts->follow;
 	e->remote.park_ticks = inline_park_ticks(e);
 	e->lazy = opts->parked;
+	e->memfd_flags = memfd_flags();
 	if (opts->parked) {
 		ret = remote__park(&e->remote);
 		if (ret)

@@ -47,6 +47,7 @@ struct inline_engine {
 	uint64_t clock; /* address of the vdso's clock_gettime() in the target; 0: the stubs read the time stamp counter */
 	uint64_t hz, tsc_hz; /* ticks per second: of the stubs' clock; of the time stamp counter */
 	bool locked; /* every event takes the slow path, and its lock: several threads can write at once, or there is `clock` */
+	uint64_t memfd_flags; /* that this kernel knows */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */
 };

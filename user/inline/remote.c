@@ -123,9 +123,45 @@ ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t 
 	return proc_mem__read_held(&mem, at, to, size);
 }
 
+static const struct remote_thread *a_stopped_one(const struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (r->threads[i].stopped)
+			return &r->threads[i];
+	return NULL;
+}
+
+/* Word by word, as a debugger does it. */
+static int poke(const struct remote *r, uint64_t at, const uint8_t *from, size_t size)
+{
+	const struct remote_thread *t = a_stopped_one(r);
+
+	while (t && size) {
+		size_t skip = at % sizeof(long), n = sizeof(long) - skip;
+		uint8_t *word = (uint8_t *)(uintptr_t)(at - skip);
+		long value;
+
+		n = n < size ? n : size;
+		errno = 0;
+		value = ptrace(PTRACE_PEEKDATA, t->tid, word, 0);
+		if (errno)
+			return -EFAULT;
+		memcpy((uint8_t *)&value + skip, from, n);
+		if (ptrace(PTRACE_POKEDATA, t->tid, word, value))
+			return -EFAULT;
+		at += n;
+		from += n;
+		size -= n;
+	}
+	return size ? -EFAULT : 0;
+}
+
+/* A kernel can forbid that the file writes where the process itself may not (proc_mem.force_override). */
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size)
 {
-	return pwrite(r->mem, from, size, (off_t)at) == (ssize_t)size ? 0 : -EFAULT;
+	if (pwrite(r->mem, from, size, (off_t)at) == (ssize_t)size)
+		return 0;
+	return errno == EIO ? poke(r, at, from, size) : -EFAULT;
 }
 
 /* Somebody else, a child of vfork(), may still have the memory of a program that is gone. */

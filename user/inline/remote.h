@@ -35,6 +35,7 @@ struct remote {
 	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
+	bool call_failed; /* one of the calls did, not what we do for them */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
 	bool waits;
 	struct user_regs_struct back;
@@ -67,7 +68,8 @@ void remote__close(struct remote *r);
 /* remote__is_dead - a thread has ended, or only its status is left. The kernel refuses to stop such a one with EPERM. */
 bool remote__is_dead(pid_t pid, pid_t tid);
 
-int remote__read(const struct remote *r, uint64_t at, void *to, size_t size); /* 0 or -EFAULT */
+/* 0 or -EFAULT. Code is written while a thread stands still. */
+int remote__read(const struct remote *r, uint64_t at, void *to, size_t size);
 /* remote__read_some - while it is stopped: as many bytes as there are, or a negative errno */
 ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t size);
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size);

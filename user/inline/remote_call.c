@@ -229,8 +229,10 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
 	for (unsigned int i = 0; i < cnt; i++) {
 		values[i] = (int64_t)words[7UL * i];
-		if (values[i] < 0 && values[i] >= -4095)
+		if (values[i] < 0 && values[i] >= -4095) {
+			r->call_failed = true;
 			return (int)values[i];
+		}
 	}
 	return remote__write(r, results + 8 * flag, &zero, 8);
 }
