@@ -17,6 +17,7 @@ import test_inline_robust
 
 CLOCKS = "/sys/devices/system/clocksource/clocksource0"
 TARGET = "import time\nprint(flush=True)\nwhile 1: time.sleep(0.01)"
+CALLS = "def f(): pass\nprint(flush=True)\nwhile 1: f()"
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,18 @@ def test_instructions(tmp_path):
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
 def test_children(name, tmp_path):
     test_inline_children.test_every_call_of_every_child("both", name, tmp_path)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13"))
+def test_in_and_out(name, tmp_path):
+    """No stub goes while a thread is in the kernel's clock, and comes back to it from there: it is there for a quarter of its time."""
+    with lib.started([*lib.command(name), "-c", CALLS], stdout=subprocess.PIPE) as target:
+        target.stdout.readline()
+        for _ in range(100 if lib.LONG else 12):
+            done = test_inline.attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms")
+            assert done.returncode == 0 and target.poll() is None, lib.text(done.stderr)
+        pid = target.pid
+        lib.until(lambda: not test_inline.memfds(pid) or test_inline_robust.detach(pid)[0], "the end of the stubs")
 
 
 @pytest.mark.parametrize("on_full", ["drop", "wait"])

@@ -3,7 +3,8 @@
  * Taking the stubs out again. The words first, with all threads stopped and only where they are still
  * ours. The page stays while any thread is in it or on its way: by its program counter, by a register (the
  * loop loads a handler's address before it jumps there), or by one of these on its stack (a signal came, and
- * its handler runs now).
+ * its handler runs now). Where the stubs read the kernel's clock a thread can be in the vdso, and has on its stack alone
+ * where it comes back to: whoever calls that holds the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +39,18 @@ static bool register_leads_inside(const struct remote_thread *t, uint64_t base)
 	return false;
 }
 
+/* A wiped page says no: the thread that forked was not there, and it is the only one. */
+static bool may_read_clock(const struct remote *r, uint64_t base)
+{
+	struct il_private p;
+
+	return remote__read(r, base + IL_PRIVATE, &p, sizeof(p)) || (p.clock && p.lock);
+}
+
 static bool anybody_inside(const struct remote *r, uint64_t base)
 {
+	if (may_read_clock(r, base))
+		return true;
 	for (size_t i = 0; i < r->cnt; i++)
 		if (remote__is_inside(r, &r->threads[i], base, IL_CODE_BYTES) ||
 		    register_leads_inside(&r->threads[i], base))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The slow path of the stubs. It runs in the target: compiled to stand alone (general registers only, no
- * call and no data outside its own section, tests/unit/test_inline.c looks), it is copied into the code
- * page. Everything that it reads is alive: it runs in the thread that holds the GIL. Where there is none, or
+ * data outside its own section and no call but that of the kernel's clock, tests/unit/test_inline.c looks), it is copied
+ * into the code page. Everything that it reads is alive: it runs in the thread that holds the GIL. Where there is none, or
  * several, every event comes here. The first threads have a lane each, a region of their own; the others
  * take turns in the ring that would be everybody's.
  */

@@ -18,7 +18,8 @@
 
 /*
  * clock_gettime() of the vdso, on an even stack. The one call that leaves the code page: the kernel's code there
- * uses general registers only, too, and where it cannot read the clock it asks the kernel.
+ * uses general registers only, too, and where it cannot read the clock it asks the kernel. Only with the lock held:
+ * recover.c tells by it that a thread is there.
  */
 PART uint64_t vdso_ns(uint64_t clock)
 {
