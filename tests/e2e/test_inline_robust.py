@@ -345,6 +345,46 @@ def test_detach_of_a_child(tmp_path):
     assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["f"] > 100
 
 
+def test_detach_of_a_child_whose_parent_waits(tmp_path):
+    """What is shared with it is its parent's alone: that goes on to wait for room, and no call of it is left out."""
+    end = tmp_path / "end"
+    code = ("import os, sys, time\n"
+            "def f(): pass\n"
+            "print('up', flush=True)\n"
+            "input()\n"
+            "pid = os.fork()\n"
+            "if not pid:\n"
+            "    while 1: time.sleep(1)\n"
+            "print(pid, flush=True)\n"
+            "n = 0\n"
+            "while not os.access(sys.argv[1], os.F_OK):\n"
+            "    for _ in range(1000): f()\n"
+            "    n += 1000\n"
+            "print(n, flush=True)\n")
+    with lib.started(lib.command(ONE) + ["-u", "-c", code, end], stdin=-1) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *SHORT, "--on-full", "wait", "-p",
+                          target.pid], stderr=-1) as tracer:
+            lib.until(lambda: memfds(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            child = int(target.stdout.readline())
+            try:
+                lib.until(lambda: word(target.pid, WAITS), "a full ring")
+                tracer.send_signal(signal.SIGSTOP)  # it would say at once again that it reads
+                done = detach(child)
+                tracer.send_signal(signal.SIGCONT)
+                assert done[0] == 0 and not memfds(child) and memfds(target.pid), done
+            finally:
+                os.kill(child, signal.SIGKILL)
+            end.touch()
+            calls = int(target.stdout.readline())
+            lib.stop(tracer)
+    seen = lib.Trace(tmp_path / "t.pyebpf")
+    check_sums(seen)
+    assert seen.count("<string>", "call")["f"] + seen.lost >= calls
+
+
 def test_detach_of_what_is_not_there():
     code, said = detach(2**22 + 1)
     assert code == 4 and "no process" in said, said

@@ -83,19 +83,19 @@ static void end_deadline(const struct remote *r, uint64_t shared)
 	remote__write(r, shared + offsetof(struct il_shared, deadline), &zero, 8);
 }
 
-/* Who waits for room goes on at once. */
+/* Who waits for room goes on at once. In a page that is wiped it is nobody, and what is shared is the parent's, who is at work. */
 static void stop_waiting(const struct remote *r, uint64_t base)
 {
 	struct il_private p = { 0 };
 
-	if (remote__read(r, base + IL_PRIVATE, &p, sizeof(p)))
+	if (remote__read(r, base + IL_PRIVATE, &p, sizeof(p)) || !p.active)
 		return;
 	p.wait = p.active = 0;
 	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, wait), &p.wait, 8);
-	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, active), &p.active, 8);
 	end_deadline(r, base + IL_SHARED);
 	for (uint64_t i = 0; p.lanes && i < IL_LANE_CNT; i++)
 		end_deadline(r, p.lanes + i * IL_LANE_BYTES(p.lane_ring) + IL_LANE_SHARED);
+	remote__write(r, base + IL_PRIVATE + offsetof(struct il_private, active), &p.active, 8);
 }
 
 /* The calls end with the first that fails: was this one of the two made, and did it succeed? */
