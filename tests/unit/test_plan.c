@@ -27,6 +27,7 @@ enum {
 	AT_EVAL = 0x1900,
 	AT_CHECK = 0x1a00,
 	AT_STUB = 0x1b00,
+	AT_MANY = 0x2000,
 	AT_TYPE = 0x900, /* in the data: PyCode_Type, _PyRuntime */
 	AT_RUNTIME = 0xa00,
 };
@@ -409,6 +410,25 @@ static void test_plan__copies_that_are_none(void **state)
 	refused(-PYE_EPLAN, "INSTRUMENTED_RETURN_VALUE");
 }
 
+static void put_many_copies(size_t cnt)
+{
+	make_copies();
+	for (size_t i = 0; i < cnt; i++)
+		PUT(AT_MANY + 32 * i, COPY);
+}
+
+static void test_plan__many_copies(void **state)
+{
+	(void)state;
+	put_many_copies(32);
+	assert_int_equal(make_plan("uprobe"), 0);
+	put_many_copies(64);
+	refused(-PYE_EPLAN, "more copies of _PyEvalFrameClearAndPop");
+	assert_int_equal(make_plan("sample"), 0);
+	assert_string_equal(plan.engine, "sample");
+	assert_non_null(strstr(plan.notes, "more copies"));
+}
+
 /* Whose calls cannot be traced can be sampled: its plan says where the loop is, and why there is no more. */
 static void test_plan__sampled_only(void **state)
 {
@@ -587,6 +607,7 @@ int main(void)
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
 		cmocka_unit_test(test_plan__copies_of_the_end),
 		cmocka_unit_test(test_plan__copies_that_are_none),
+		cmocka_unit_test(test_plan__many_copies),
 		cmocka_unit_test(test_plan__sampled_only),
 		cmocka_unit_test(test_plan__lying_symbol),
 		cmocka_unit_test(test_plan__eval),

@@ -98,6 +98,8 @@ int handlers__add_copies(struct planner *p, struct handlers *h)
 			wanted[wanted_cnt++] = h->items[i].start;
 	err = disasm__word_tests(p->code.disasm, p->table.vaddr, wanted, wanted_cnt, tests,
 				 TESTS_MAX, &test_cnt);
+	if (err == -E2BIG)
+		return refuse(p, p->table.vaddr, "in more places than can be looked at");
 	for (size_t i = 0; !err && i < test_cnt; i++)
 		err = add_copy(p, h, cnt, tests[i]);
 	return err;

@@ -87,7 +87,7 @@ struct probe_site {
 	char insn[64]; /* "je 0x1234" */
 };
 
-#define PLAN_SITES_MAX 64
+#define PLAN_SITES_MAX 96
 
 struct probe_plan {
 	char engine[8]; /* "uprobe", "usdt"; "sample": no probes for calls, `sites` only say where the loop is */

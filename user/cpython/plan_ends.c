@@ -14,7 +14,7 @@
 #include "cpython/layouts.h"
 
 #define TESTS_MAX  256
-#define ENDS_MAX   24
+#define ENDS_MAX   40
 #define DECODE_MAX 32768 /* bytes from a known start to a comparison */
 #define FIELD_MAX  127 /* of a displacement of one byte */
 
@@ -131,16 +131,27 @@ int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end
 	if (!ends || !tests)
 		return -ENOMEM;
 	if (!l || l->py.f_owner > FIELD_MAX)
-		return -E2BIG;
+		return err_set(p->e, -PYE_EPLAN, "3.%u: where a frame has its owner is not known",
+			       p->plan->minor);
 	err = disasm__byte_tests(p->code.disasm, (uint8_t)l->py.f_owner, tests, TESTS_MAX,
 				 &test_cnt);
 	for (size_t i = 0; !err && i < test_cnt; i++) {
-		if (!is_end(p, tests[i], &ends[found]))
+		struct frame_end end;
+
+		if (!is_end(p, tests[i], &end))
 			continue;
-		ends[found].unwinding = true;
-		if (++found == ENDS_MAX)
+		if (found == ENDS_MAX) {
 			err = -E2BIG;
+			break;
+		}
+		end.unwinding = true;
+		ends[found++] = end;
 	}
+	if (err == -E2BIG)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: more copies of %s than the %u that a plan can hold, or more "
+			       "that look like some",
+			       p->plan->minor, p->table.version->clear_symbol, ENDS_MAX);
 	if (err)
 		return err;
 	*without = mark_returns(p, function, ends, found);

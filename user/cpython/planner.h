@@ -74,7 +74,7 @@ struct frame_end {
  * @out:      owned by the caller (free)
  * @without:  a return handler that neither calls the function nor leads to one of them; NULL: there is none
  *
- * Return: 0; -E2BIG: more than can be; -EFAULT; -ENOMEM.
+ * Return: 0; -PYE_EPLAN: more than can be; -EFAULT; -ENOMEM.
  */
 int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end **out, size_t *cnt,
 		    const struct opcode_handler **without);
