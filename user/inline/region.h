@@ -176,7 +176,7 @@ struct il_patch {
 	uint32_t size, pad;
 };
 
-#define IL_PATCH_MAX	320
+#define IL_PATCH_MAX	352
 #define IL_ORIGINAL_MAX 352 /* a word may lead through two stubs */
 
 struct il_header {

@@ -743,6 +743,13 @@ static bool is_wanted(const struct stub_how *how, unsigned int kind)
 	}
 }
 
+/* Whatever a vetted plan holds, with each handler of the table besides it. */
+_Static_assert(INLINE_WORDS_MAX + 256 + INLINE_CALLS_MAX + INLINE_DETOURS_MAX <= IL_PATCH_MAX,
+	       "patches have room");
+_Static_assert(2 * INLINE_WORDS_MAX + 256 + INLINE_CALLS_MAX + INLINE_DETOURS_MAX <=
+		       IL_ORIGINAL_MAX,
+	       "originals have room");
+
 int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout, uint64_t bias,
 	       uint64_t base, const struct stub_how *how, uint8_t *out, struct err *e)
 {
