@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <errno.h>
 
+#include "cpython/inline_plan.h"
 #include "cpython/opcodes.h"
 #include "cpython/plan.h"
 #include "elf_make.h"
@@ -45,6 +46,7 @@ enum {
 
 static struct elf_make made;
 static struct probe_plan plan;
+static struct inline_plan inlined;
 static struct err err;
 
 static void put(size_t at, const char *bytes, size_t size)
@@ -154,6 +156,18 @@ static void make_310(void)
 	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
 	made.symbols[made.symbol_cnt - 1].st_size = 0x24;
 	make_symbol(&made, "_Py_CheckFunctionResult", TEXT + AT_CHECK, STT_FUNC);
+}
+
+static int make_inline(void)
+{
+	struct elf_file *elf = NULL;
+	int ret;
+
+	memset(&err, 0, sizeof(err));
+	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
+	ret = plan_make_inline(elf, &inlined, &err);
+	elf_file__free(elf);
+	return ret;
 }
 
 static int make_plan(const char *engine)
@@ -410,6 +424,55 @@ static void test_plan__copies_that_are_none(void **state)
 	refused(-PYE_EPLAN, "INSTRUMENTED_RETURN_VALUE");
 }
 
+/* push rbp; mov rbx, rsi; nop; ret */
+static void put_loop(void)
+{
+	PUT(AT_EVAL, "\x55\x48\x89\xf3\x90\xc3");
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+}
+
+static void refused_inline(const char *why)
+{
+	assert_int_equal(make_inline(), -PYE_EPLAN);
+	if (!strstr(err.what, why))
+		fail_msg("\"%s\" is not in \"%s\"", why, err.what);
+}
+
+static void test_plan__detours(void **state)
+{
+	size_t returns = 0;
+
+	(void)state;
+	make_copies();
+	put_loop();
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.call_cnt, 0);
+	assert_int_equal(inlined.detour_cnt, 6);
+	for (uint32_t i = 0; i < inlined.detour_cnt; i++) {
+		returns += inlined.detours[i].kind == INLINE_RETURN;
+		if (inlined.detours[i].kind == INLINE_RETURN)
+			assert_int_equal(inlined.detours[i].frame_reg, PREG_RBX);
+		if (inlined.detours[i].kind == INLINE_THROW)
+			assert_int_equal(inlined.detours[i].at, TEXT + AT_EVAL);
+	}
+	assert_int_equal(returns, 4);
+	/* something jumps into the middle of one of them, to its start, to what follows it */
+	make_copies();
+	put_loop();
+	put_branch(AT_STUB, 0xe9, handler_at(INSTR_RETURN) + 4 + IN_COPY);
+	refused_inline("0x40230d cannot be replaced");
+	make_copies();
+	put_loop();
+	put_branch(AT_STUB, 0xe9, AT_UNWIND + IN_COPY - 4);
+	put_branch(AT_STUB + 16, 0xe9, AT_UNWIND + IN_COPY + 2);
+	assert_int_equal(make_inline(), 0);
+	/* the dispatch table leads there */
+	make_copies();
+	put_loop();
+	put_word(8, TEXT + AT_EVAL + 1);
+	refused_inline("0x402900 cannot be replaced");
+}
+
 static void put_many_copies(size_t cnt)
 {
 	make_copies();
@@ -607,6 +670,7 @@ int main(void)
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
 		cmocka_unit_test(test_plan__copies_of_the_end),
 		cmocka_unit_test(test_plan__copies_that_are_none),
+		cmocka_unit_test(test_plan__detours),
 		cmocka_unit_test(test_plan__many_copies),
 		cmocka_unit_test(test_plan__sampled_only),
 		cmocka_unit_test(test_plan__lying_symbol),

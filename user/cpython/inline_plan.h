@@ -117,6 +117,14 @@ int inline_plan_load(const char *path, struct inline_plan *out, struct err *e);
 int plan_detour(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t quiet,
 		enum inline_kind kind, const struct flow_place *frame);
 
+/* plan_detour_draft - the same, but for what jumps into its middle: plan_detours_check() has to follow. */
+int plan_detour_draft(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t quiet,
+		      enum inline_kind kind, const struct flow_place *frame);
+
+/* plan_detours_check - nothing jumps into those from number @first on: one look at all of the code, which is dear. 0; -PYE_EPLAN;
+ * or as code__branches(). */
+int plan_detours_check(struct planner *p, const struct inline_plan *out, uint32_t first);
+
 /* plan_inline_eval - the detours of the interpreter loop's function up to 3.10. 0 or -PYE_EPLAN, -ENOMEM. */
 int plan_inline_eval(struct planner *p, struct inline_plan *out);
 

@@ -274,6 +274,7 @@ int plan_make(const struct elf_file *elf, const char *engine, struct probe_plan 
 	err = code__init(&p.code, elf, e);
 	if (!err)
 		err = make(&p, engine);
+	plan_endings_done(&p.endings);
 	code__done(&p.code);
 	if (err == -EFAULT || err == -E2BIG)
 		err = err_set(e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",
@@ -302,6 +303,7 @@ int plan_make_inline(const struct elf_file *elf, struct inline_plan *out, struct
 		err = make(&p, "uprobe");
 	if (!err)
 		err = plan_inline(&p, made);
+	plan_endings_done(&p.endings);
 	code__done(&p.code);
 	if (err == -EFAULT || err == -E2BIG || err == -EILSEQ)
 		err = err_set(e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",

@@ -271,18 +271,18 @@ static int add_function(struct planner *p, const struct endings *e)
 
 int plan_clear(struct planner *p)
 {
-	auto_fn(plan_endings_done) struct endings e;
+	struct endings *e = &p->endings;
 	size_t others = 0;
-	int err = plan_endings(p, &e);
+	int err = plan_endings(p, e);
 
 	if (!err)
-		err = add_unwinding(p, &e, &others);
+		err = add_unwinding(p, e, &others);
 	if (!err)
-		err = add_ends(p, &e, &others);
+		err = add_ends(p, e, &others);
 	if (!err && !others)
 		err = err_set(p->e, -PYE_EPLAN,
 			      "3.%u: only return handlers call %s (0x%lx): frames that end by an "
 			      "exception would be missed",
-			      p->plan->minor, p->table.version->clear_symbol, e.function);
-	return err ? err : add_function(p, &e);
+			      p->plan->minor, p->table.version->clear_symbol, e->function);
+	return err ? err : add_function(p, e);
 }

@@ -127,19 +127,18 @@ static void add_table(struct planner *p, struct inline_plan *out)
 
 static int add_clears(struct planner *p, struct inline_plan *out)
 {
-	auto_fn(plan_endings_done) struct endings e;
+	const struct endings *e = &p->endings;
 	auto_free struct clear_call *calls = NULL;
 	size_t cnt = 0;
-	int err = plan_endings(p, &e);
+	int err = plan_clear_calls(p, e, &calls, &cnt);
 
-	if (!err)
-		err = plan_clear_calls(p, &e, &calls, &cnt);
-	for (size_t i = 0; !err && i < e.end_cnt; i++) {
+	for (size_t i = 0; !err && i < e->end_cnt; i++) {
 		const struct flow_place frame = { .source = PROBE_IN_REG,
-						  .reg = e.ends[i].frame_reg };
+						  .reg = e->ends[i].frame_reg };
 
-		err = plan_detour(p, out, e.ends[i].at, 0,
-				  e.ends[i].unwinding ? INLINE_UNWIND : INLINE_RETURN, &frame);
+		err = plan_detour_draft(p, out, e->ends[i].at, 0,
+					e->ends[i].unwinding ? INLINE_UNWIND : INLINE_RETURN,
+					&frame);
 	}
 
 	for (size_t i = 0; !err && i < cnt; i++)
@@ -168,8 +167,8 @@ static int add_throw(struct planner *p, struct inline_plan *out)
 		return err_set(p->e, -PYE_EPLAN, "3.%u: without a symbol _PyEval_EvalFrameDefault",
 			       p->plan->minor);
 	/* not the landing pad of indirect calls */
-	return plan_detour(p, out, symbol.vaddr + (is_landing(&insn) ? insn.size : 0), 0,
-			   INLINE_THROW, &frame);
+	return plan_detour_draft(p, out, symbol.vaddr + (is_landing(&insn) ? insn.size : 0), 0,
+				 INLINE_THROW, &frame);
 }
 
 /* 3.11: the comparison with which the unwinding of a frame ends. */
@@ -182,7 +181,7 @@ static int add_unwind(struct planner *p, struct inline_plan *out)
 	if (err)
 		return err;
 	frame.reg = place.frame_reg;
-	return plan_detour(p, out, place.compare, 0, INLINE_UNWIND, &frame);
+	return plan_detour_draft(p, out, place.compare, 0, INLINE_UNWIND, &frame);
 }
 
 static bool has_detour(const struct inline_plan *plan, uint64_t at)
@@ -280,6 +279,8 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 		err = v->exit == EXIT_CLEAR ? add_clears(p, out) : add_unwind(p, out);
 	if (!err)
 		err = add_throw(p, out);
+	if (!err)
+		err = plan_detours_check(p, out, 0);
 	if (!err)
 		err = add_closes(p, out);
 	return err ? err : add_dealloc(p, out);

@@ -261,14 +261,14 @@ static int add(const struct eval *v, struct inline_plan *out)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < v->entry_cnt; i++)
-		err = plan_detour(v->p, out, v->body.insns[v->entries[i]].addr, 0,
-				  INLINE_EVAL_ENTRY, &frame);
+		err = plan_detour_draft(v->p, out, v->body.insns[v->entries[i]].addr, 0,
+					INLINE_EVAL_ENTRY, &frame);
 
 	for (size_t i = 0; !err && i < v->exit_cnt; i++)
-		err = plan_detour(v->p, out, v->body.insns[v->exits[i].load].addr,
-				  v->body.insns[v->exits[i].store].addr + 1, INLINE_EVAL_EXIT,
-				  &frame);
-	return err;
+		err = plan_detour_draft(v->p, out, v->body.insns[v->exits[i].load].addr,
+					v->body.insns[v->exits[i].store].addr + 1, INLINE_EVAL_EXIT,
+					&frame);
+	return err ? err : plan_detours_check(v->p, out, 0);
 }
 
 int plan_inline_eval(struct planner *p, struct inline_plan *out)

@@ -17,11 +17,28 @@
 /* Of what is looked at from the start of a handler or function, in bytes. */
 #define PLANNER_BLOCK_MAX 512
 
+/* From 3.12 on, a copy of the function that clears frames, where a frame ends: the comparison with which it asks whose the frame is. */
+struct frame_end {
+	uint64_t at;
+	uint8_t frame_reg; /* the frame, there */
+	uint8_t tstate_reg; /* what the caller was written to, there: from 3.13 on the thread state; PREG_NONE: not known */
+	bool unwinding;
+};
+
+/* How frames end, from 3.12 on. */
+struct endings {
+	uint64_t function; /* the one that clears them; 0: there are only copies */
+	uint64_t called; /* as calls of it say: may be an entry of the PLT */
+	struct frame_end *ends; /* owned; none where every return handler calls the function */
+	size_t end_cnt;
+};
+
 struct planner {
 	const struct elf_file *elf;
 	struct code code;
 	struct optable table;
 	struct flow_place home; /* where every handler finds the frame, set by plan_handlers() */
+	struct endings endings; /* set by plan_clear(); plan_endings_done() */
 	struct probe_plan *plan;
 	struct err *e;
 };
@@ -60,14 +77,6 @@ struct clear_call {
 	bool unwinding; /* for a frame that ends by an exception */
 };
 
-/* A copy of that function, where a frame ends: the comparison with which it asks whose the frame is. */
-struct frame_end {
-	uint64_t at;
-	uint8_t frame_reg; /* the frame, there */
-	uint8_t tstate_reg; /* what the caller was written to, there: from 3.13 on the thread state; PREG_NONE: not known */
-	bool unwinding;
-};
-
 /**
  * plan_frame_ends - all of them
  * @function: 0: it is nowhere else
@@ -78,14 +87,6 @@ struct frame_end {
  */
 int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end **out, size_t *cnt,
 		    const struct opcode_handler **without);
-
-/* How frames end, from 3.12 on. */
-struct endings {
-	uint64_t function; /* the one that clears them; 0: there are only copies */
-	uint64_t called; /* as calls of it say: may be an entry of the PLT */
-	struct frame_end *ends; /* owned; none where every return handler calls the function */
-	size_t end_cnt;
-};
 
 /* plan_endings - each return handler does one or the other, else -PYE_EPLAN. @out: plan_endings_done() in any case */
 int plan_endings(struct planner *p, struct endings *out);
