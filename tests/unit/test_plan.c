@@ -408,6 +408,32 @@ static void test_plan__copies_of_the_end(void **state)
 	expect("exit_unwind", PROBE_UNWIND, AT_UNWIND + IN_COPY, PREG_RBX, 0);
 }
 
+/* The function is there, too, for the unwinding, and each return handler leads to that call when something fails. */
+static void test_plan__copies_and_a_call(void **state)
+{
+	size_t returns = 0, calls = 0;
+
+	(void)state;
+	make_copies();
+	PUT(AT_CLEAR, "\x55\x80\x7e\x46\x00\x5d\xc3");
+	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_CLEAR, STT_FUNC);
+	memset(made.bytes + MAKE_TEXT + AT_UNWIND, 0xcc, 32);
+	put_branch(AT_UNWIND, 0xe8, AT_CLEAR);
+	for (size_t i = RETURN_VALUE; i <= INSTR_CONST; i++)
+		put_branch(handler_at(i) + 4 + IN_COPY + 2, 0xe9, AT_UNWIND);
+	/* as what raises does */
+	put_branch(AT_OTHERS + 16, 0xe9, AT_UNWIND);
+	assert_int_equal(make_plan("uprobe"), 0);
+	for (uint32_t i = 0; i < plan.site_cnt; i++) {
+		returns += plan.sites[i].kind == PROBE_RETURN;
+		calls += plan.sites[i].kind == PROBE_UNWINDING;
+		assert_int_not_equal(plan.sites[i].kind, PROBE_UNWIND);
+	}
+	assert_int_equal(returns, INSTR_CONST - RETURN_VALUE + 1);
+	assert_int_equal(calls, 1);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND);
+}
+
 static void test_plan__copies_that_are_none(void **state)
 {
 	(void)state;
@@ -669,6 +695,7 @@ int main(void)
 		cmocka_unit_test(test_plan__frame_in_a_slot),
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
 		cmocka_unit_test(test_plan__copies_of_the_end),
+		cmocka_unit_test(test_plan__copies_and_a_call),
 		cmocka_unit_test(test_plan__copies_that_are_none),
 		cmocka_unit_test(test_plan__detours),
 		cmocka_unit_test(test_plan__many_copies),

@@ -75,32 +75,45 @@ static uint64_t find_function(const struct planner *p)
 	return found && asks_for_owner(p, found) ? found : 0;
 }
 
+/* What comes first on the ways of a return handler: a call of the function, or a copy, which then is one of returns. */
+static bool find_ending(const struct planner *p, uint64_t handler, struct endings *e)
+{
+	struct plan_walk w = plan_walk_from(handler);
+	struct insn insn;
+
+	while (plan_walk(p, &w, &insn)) {
+		for (size_t i = 0; i < e->end_cnt; i++)
+			if (e->ends[i].at == insn.addr) {
+				e->ends[i].unwinding = false;
+				return true;
+			}
+		if (e->function && insn.flow == FLOW_CALL && insn.target &&
+		    code__resolve(&p->code, insn.target) == e->function) {
+			e->called = insn.target;
+			return true;
+		}
+	}
+	return false;
+}
+
 int plan_endings(struct planner *p, struct endings *out)
 {
-	const struct opcode_handler *without = NULL;
 	int err;
 
 	memset(out, 0, sizeof(*out));
 	out->function = out->called = find_function(p);
-	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op)) {
-		uint64_t called, site;
-
-		if (out->function &&
-		    plan_find_call(p, p->table.targets[op->number], out->function, &called, &site))
-			out->called = called;
-		else
-			without = op;
-	}
-	if (!without)
-		return 0;
-	err = plan_frame_ends(p, out->function, &out->ends, &out->end_cnt, &without);
-	if (err || !without)
+	err = plan_frame_ends(p, &out->ends, &out->end_cnt);
+	if (err)
 		return err;
-	return err_set(p->e, -PYE_EPLAN,
-		       "3.%u: the handler of %s (0x%lx) is not seen to call %s (0x%lx), or to hold "
-		       "a copy of it: returns would be missed",
-		       p->plan->minor, without->name, p->table.targets[without->number],
-		       p->table.version->clear_symbol, out->function);
+	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
+		if (!find_ending(p, p->table.targets[op->number], out))
+			return err_set(
+				p->e, -PYE_EPLAN,
+				"3.%u: the handler of %s (0x%lx) is not seen to call %s (0x%lx), or to hold "
+				"a copy of it: returns would be missed",
+				p->plan->minor, op->name, p->table.targets[op->number],
+				p->table.version->clear_symbol, out->function);
+	return 0;
 }
 
 void plan_endings_done(struct endings *e)

@@ -86,41 +86,7 @@ static bool is_end(const struct planner *p, uint64_t test, struct frame_end *out
 	return false;
 }
 
-/* The first of them that a handler leads to; @cnt: none. */
-static size_t first_end(const struct planner *p, uint64_t handler, const struct frame_end *ends,
-			size_t cnt)
-{
-	struct plan_walk w = plan_walk_from(handler);
-	struct insn insn;
-
-	while (plan_walk(p, &w, &insn))
-		for (size_t i = 0; i < cnt; i++)
-			if (ends[i].at == insn.addr)
-				return i;
-	return cnt;
-}
-
-/* Those that return handlers hold, where these do not call the function. Returned: a handler that holds none; else NULL. */
-static const struct opcode_handler *mark_returns(const struct planner *p, uint64_t function,
-						 struct frame_end *ends, size_t cnt)
-{
-	for (const struct opcode_handler *op = p->table.version->handlers; op->name; op++) {
-		uint64_t start = p->table.targets[op->number], called, site;
-		size_t first;
-
-		if (op->kind != PROBE_RETURN ||
-		    (function && plan_find_call(p, start, function, &called, &site)))
-			continue;
-		first = first_end(p, start, ends, cnt);
-		if (first == cnt)
-			return op;
-		ends[first].unwinding = false;
-	}
-	return NULL;
-}
-
-int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end **out, size_t *cnt,
-		    const struct opcode_handler **without)
+int plan_frame_ends(const struct planner *p, struct frame_end **out, size_t *cnt)
 {
 	const struct layout *l = layout_find(p->plan->minor, p->plan->free_threaded);
 	auto_free struct frame_end *ends = calloc(ENDS_MAX, sizeof(*ends));
@@ -154,7 +120,6 @@ int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end
 			       p->plan->minor, p->table.version->clear_symbol, ENDS_MAX);
 	if (err)
 		return err;
-	*without = mark_returns(p, function, ends, found);
 	*cnt = found;
 	*out = take_ptr(ends);
 	return 0;

@@ -29,7 +29,7 @@ struct frame_end {
 struct endings {
 	uint64_t function; /* the one that clears them; 0: there are only copies */
 	uint64_t called; /* as calls of it say: may be an entry of the PLT */
-	struct frame_end *ends; /* owned; none where every return handler calls the function */
+	struct frame_end *ends; /* owned; none where the function is called wherever a frame ends */
 	size_t end_cnt;
 };
 
@@ -78,15 +78,12 @@ struct clear_call {
 };
 
 /**
- * plan_frame_ends - all of them
- * @function: 0: it is nowhere else
- * @out:      owned by the caller (free)
- * @without:  a return handler that neither calls the function nor leads to one of them; NULL: there is none
+ * plan_frame_ends - all of them, each as one of the unwinding
+ * @out: owned by the caller (free)
  *
  * Return: 0; -PYE_EPLAN: more than can be; -EFAULT; -ENOMEM.
  */
-int plan_frame_ends(const struct planner *p, uint64_t function, struct frame_end **out, size_t *cnt,
-		    const struct opcode_handler **without);
+int plan_frame_ends(const struct planner *p, struct frame_end **out, size_t *cnt);
 
 /* plan_endings - each return handler does one or the other, else -PYE_EPLAN. @out: plan_endings_done() in any case */
 int plan_endings(struct planner *p, struct endings *out);
