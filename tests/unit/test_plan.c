@@ -193,6 +193,14 @@ static const struct probe_site *site(const char *name)
 	return &plan.sites[0];
 }
 
+static bool has_site(enum probe_kind kind, size_t at)
+{
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		if (plan.sites[i].kind == kind && plan.sites[i].vaddr == TEXT + at)
+			return true;
+	return false;
+}
+
 static void expect(const char *name, enum probe_kind kind, size_t at, uint8_t reg, int32_t disp)
 {
 	const struct probe_site *s = site(name);
@@ -432,6 +440,66 @@ static void test_plan__copies_and_a_call(void **state)
 	assert_int_equal(returns, INSTR_CONST - RETURN_VALUE + 1);
 	assert_int_equal(calls, 1);
 	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND);
+}
+
+/* Each handler is a function, as with tail calls; there are copies of the end, too. */
+static void make_tail_calls(void)
+{
+	uint64_t addrs[256 + 16], after[] = { AT_CLEAR, AT_UNWIND, AT_DEALLOC, AT_EVAL, AT_STUB };
+	uint32_t cnt = 0;
+
+	make_copies();
+	for (size_t i = 0; i < 256; i++)
+		addrs[cnt++] = TEXT + AT_OTHERS + 16 * i;
+	for (size_t i = 0; i <= INSTR_YIELD; i++)
+		addrs[cnt++] = TEXT + handler_at(i);
+	for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++)
+		addrs[cnt++] = TEXT + after[i];
+	make_functions(&made, addrs, cnt);
+}
+
+/* cmp qword [table + rcx * 8], the handler's address; jne +0x40 */
+static void put_guard(size_t at, size_t handler)
+{
+	uint32_t words[2] = { DATA, (uint32_t)(TEXT + handler) };
+
+	PUT(at, "\x48\x81\x3c\xcd");
+	put(at + 4, (const char *)words, 8);
+	PUT(at + 12, "\x75\x40");
+}
+#define GUARD_SIZE 14
+
+static void test_plan__copies_of_handlers(void **state)
+{
+	(void)state;
+	make_tail_calls();
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_true(plan.tail_call);
+	assert_int_equal(plan.site_cnt, 10);
+	put_guard(AT_STUB, handler_at(RESUME));
+	PUT(AT_STUB + GUARD_SIZE, ENTRY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(plan.site_cnt, 11);
+	assert_true(has_site(PROBE_RESUME, AT_STUB + GUARD_SIZE + 6));
+	/* of a return handler: what it ends by is no exception */
+	make_tail_calls();
+	put_guard(AT_STUB, handler_at(RETURN_VALUE));
+	PUT(AT_STUB + GUARD_SIZE, "\x48\x89\x4b\x38" COPY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(plan.site_cnt, 11);
+	assert_true(has_site(PROBE_RETURN, AT_STUB + GUARD_SIZE + 4 + IN_COPY));
+	/* one that calls the function */
+	make_tail_calls();
+	PUT(AT_CLEAR, "\x55\x80\x7e\x46\x00\x5d\xc3");
+	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_CLEAR, STT_FUNC);
+	put_guard(AT_STUB, handler_at(RETURN_CONST));
+	PUT(AT_STUB + GUARD_SIZE, "\x48\x89\x4b\x38");
+	put_branch(AT_STUB + GUARD_SIZE + 4, 0xe8, AT_CLEAR);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_false(has_site(PROBE_UNWINDING, AT_STUB + GUARD_SIZE + 4));
+	/* one that does neither */
+	PUT(AT_STUB + GUARD_SIZE + 4, "\xff\xe0");
+	refused(-PYE_EPLAN, "a copy of a return handler");
 }
 
 static void test_plan__copies_that_are_none(void **state)
@@ -696,6 +764,7 @@ int main(void)
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
 		cmocka_unit_test(test_plan__copies_of_the_end),
 		cmocka_unit_test(test_plan__copies_and_a_call),
+		cmocka_unit_test(test_plan__copies_of_handlers),
 		cmocka_unit_test(test_plan__copies_that_are_none),
 		cmocka_unit_test(test_plan__detours),
 		cmocka_unit_test(test_plan__many_copies),

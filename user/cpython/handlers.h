@@ -27,7 +27,8 @@ struct handlers {
 };
 
 /**
- * handlers__add_copies - the copies of entry and yield handlers, where a compiler expects them to come next
+ * handlers__add_copies - the copies of entry and yield handlers, where a compiler expects them to come next; those of return
+ * handlers go to planner.return_copies
  *
  * Return: 0; -PYE_EPLAN when there may be some that cannot be made out; -ENOMEM, -EFAULT.
  */

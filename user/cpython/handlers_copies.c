@@ -73,6 +73,12 @@ static int add_copy(struct planner *p, struct handlers *h, size_t cnt, uint64_t 
 		return refuse(p, at, "and not asked whether it is equal");
 	if (start == of->start || goes_to(p, start, of->start))
 		return 0;
+	if (of->op->kind == PROBE_RETURN) {
+		if (p->return_copy_cnt == PLANNER_RETURN_COPIES)
+			return refuse(p, at, "in more places than a plan can hold");
+		p->return_copies[p->return_copy_cnt++] = start;
+		return 0;
+	}
 	if (h->cnt == HANDLER_MAX)
 		return refuse(p, at, "in more places than a plan can hold");
 	h->items[h->cnt++] = (struct handler){ .op = of->op, .start = start, .guard = branch.addr };
@@ -81,7 +87,7 @@ static int add_copy(struct planner *p, struct handlers *h, size_t cnt, uint64_t 
 
 static bool is_followed(const struct handler *it)
 {
-	return it->op->kind == PROBE_RESUME || it->op->kind == PROBE_YIELD;
+	return it->op->kind != 0;
 }
 
 int handlers__add_copies(struct planner *p, struct handlers *h)

@@ -96,6 +96,15 @@ static bool find_ending(const struct planner *p, uint64_t handler, struct ending
 	return false;
 }
 
+static int refuse_return(struct planner *p, const struct endings *e, const char *what,
+			 const char *name, uint64_t at)
+{
+	return err_set(p->e, -PYE_EPLAN,
+		       "3.%u: %s%s (0x%lx) is not seen to call %s (0x%lx), or to hold "
+		       "a copy of it: returns would be missed",
+		       p->plan->minor, what, name, at, p->table.version->clear_symbol, e->function);
+}
+
 int plan_endings(struct planner *p, struct endings *out)
 {
 	int err;
@@ -107,12 +116,12 @@ int plan_endings(struct planner *p, struct endings *out)
 		return err;
 	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
 		if (!find_ending(p, p->table.targets[op->number], out))
-			return err_set(
-				p->e, -PYE_EPLAN,
-				"3.%u: the handler of %s (0x%lx) is not seen to call %s (0x%lx), or to hold "
-				"a copy of it: returns would be missed",
-				p->plan->minor, op->name, p->table.targets[op->number],
-				p->table.version->clear_symbol, out->function);
+			return refuse_return(p, out, "the handler of ", op->name,
+					     p->table.targets[op->number]);
+	for (size_t i = 0; i < p->return_copy_cnt; i++)
+		if (!find_ending(p, p->return_copies[i], out))
+			return refuse_return(p, out, "a copy of a return handler", "",
+					     p->return_copies[i]);
 	return 0;
 }
 
@@ -121,12 +130,20 @@ void plan_endings_done(struct endings *e)
 	free(e->ends);
 }
 
-static bool comes_first_to(const struct planner *p, size_t number, uint64_t function, uint64_t addr)
+static bool comes_first_to(const struct planner *p, uint64_t handler, uint64_t function,
+			   uint64_t addr)
 {
 	uint64_t called, site;
 
-	return plan_find_call(p, p->table.targets[number], function, &called, &site) &&
-	       site == addr;
+	return plan_find_call(p, handler, function, &called, &site) && site == addr;
+}
+
+static bool is_copys(const struct planner *p, uint64_t function, uint64_t addr)
+{
+	for (size_t i = 0; i < p->return_copy_cnt; i++)
+		if (comes_first_to(p, p->return_copies[i], function, addr))
+			return true;
+	return false;
 }
 
 /* A call that return handlers share, which a compiler has put elsewhere: they come to it first, and no other handler does, as
@@ -136,9 +153,9 @@ static bool is_shared_by_returns(const struct planner *p, uint64_t function, uin
 	size_t returns = 0, all = 0;
 
 	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
-		returns += comes_first_to(p, op->number, function, addr);
+		returns += comes_first_to(p, p->table.targets[op->number], function, addr);
 	for (size_t i = 0; returns && i < OPTABLE_CNT; i++)
-		all += comes_first_to(p, i, function, addr);
+		all += comes_first_to(p, p->table.targets[i], function, addr);
 	return returns && all == returns;
 }
 
@@ -162,7 +179,8 @@ static bool is_returns(const struct planner *p, uint64_t addr)
 
 static bool ends_by_return(const struct planner *p, uint64_t function, uint64_t addr)
 {
-	return is_returns(p, addr) || is_shared_by_returns(p, function, addr);
+	return is_returns(p, addr) || is_copys(p, function, addr) ||
+	       is_shared_by_returns(p, function, addr);
 }
 
 /* Where it is called from. */

@@ -15,7 +15,9 @@
 #include "cpython/plan.h"
 
 /* Of what is looked at from the start of a handler or function, in bytes. */
-#define PLANNER_BLOCK_MAX 512
+#define PLANNER_BLOCK_MAX     512
+
+#define PLANNER_RETURN_COPIES 16
 
 /* From 3.12 on, a copy of the function that clears frames, where a frame ends: the comparison with which it asks whose the frame is. */
 struct frame_end {
@@ -38,6 +40,9 @@ struct planner {
 	struct code code;
 	struct optable table;
 	struct flow_place home; /* where every handler finds the frame, set by plan_handlers() */
+	/* where copies of return handlers begin, set by plan_handlers() */
+	uint64_t return_copies[PLANNER_RETURN_COPIES];
+	size_t return_copy_cnt;
 	struct endings endings; /* set by plan_clear(); plan_endings_done() */
 	struct probe_plan *plan;
 	struct err *e;
