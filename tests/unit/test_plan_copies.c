@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Plans of made-up interpreters whose compiler knew the program as a whole: copies of handlers, and of the function that clears
+ * frames; and the detours of such plans. */
+#include "plan_make.h"
+
+#include "cpython/inline_plan.h"
+
+static struct inline_plan inlined;
+
+static int make_inline(void)
+{
+	struct elf_file *elf = NULL;
+	int ret;
+
+	memset(&err, 0, sizeof(err));
+	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
+	ret = plan_make_inline(elf, &inlined, &err);
+	elf_file__free(elf);
+	return ret;
+}
+
+static bool has_site(enum probe_kind kind, size_t at)
+{
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		if (plan.sites[i].kind == kind && plan.sites[i].vaddr == TEXT + at)
+			return true;
+	return false;
+}
+
+/* mov rax, [rbx+8]; mov [r12+72], rax; cmp byte [rbx+70], 0; jne +0; jmp rax: what the function that clears frames begins with */
+#define COPY	"\x48\x8b\x43\x08\x49\x89\x44\x24\x48\x80\x7b\x46\x00\x75\x00\xff\xe0"
+#define IN_COPY 13 /* of the jne */
+
+/* The compiler has put copies of it into the return handlers, and where frames are unwound. */
+static void make_copies(void)
+{
+	make_312();
+	for (size_t i = RETURN_VALUE; i <= INSTR_CONST; i++)
+		PUT(handler_at(i) + 4, COPY);
+	PUT(AT_CLEAR, "\xcc\xcc\xcc\xcc\xcc\xcc\xcc");
+	PUT(AT_UNWIND, COPY);
+}
+
+static void test_copies__copies_of_the_end(void **state)
+{
+	size_t ends = 0;
+
+	(void)state;
+	make_copies();
+	assert_int_equal(make_plan("uprobe"), 0);
+	for (uint32_t i = 0; i < plan.site_cnt; i++) {
+		const struct probe_site *s = &plan.sites[i];
+
+		assert_int_not_equal(s->kind, PROBE_CLEAR);
+		assert_int_not_equal(s->kind, PROBE_UNWINDING);
+		if (s->kind == PROBE_RETURN) {
+			assert_int_equal(s->vaddr,
+					 TEXT + handler_at(RETURN_VALUE + ends) + 4 + IN_COPY);
+			assert_int_equal(s->reg, PREG_RBX);
+			ends++;
+		}
+	}
+	assert_int_equal(ends, INSTR_CONST - RETURN_VALUE + 1);
+	expect("exit_unwind", PROBE_UNWIND, AT_UNWIND + IN_COPY, PREG_RBX, 0);
+}
+
+/* The function is there, too, for the unwinding, and each return handler leads to that call when something fails. */
+static void test_copies__copies_and_a_call(void **state)
+{
+	size_t returns = 0, calls = 0;
+
+	(void)state;
+	make_copies();
+	PUT(AT_CLEAR, "\x55\x80\x7e\x46\x00\x5d\xc3");
+	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_CLEAR, STT_FUNC);
+	memset(made.bytes + MAKE_TEXT + AT_UNWIND, 0xcc, 32);
+	put_branch(AT_UNWIND, 0xe8, AT_CLEAR);
+	for (size_t i = RETURN_VALUE; i <= INSTR_CONST; i++)
+		put_branch(handler_at(i) + 4 + IN_COPY + 2, 0xe9, AT_UNWIND);
+	/* as what raises does */
+	put_branch(AT_OTHERS + 16, 0xe9, AT_UNWIND);
+	assert_int_equal(make_plan("uprobe"), 0);
+	for (uint32_t i = 0; i < plan.site_cnt; i++) {
+		returns += plan.sites[i].kind == PROBE_RETURN;
+		calls += plan.sites[i].kind == PROBE_UNWINDING;
+		assert_int_not_equal(plan.sites[i].kind, PROBE_UNWIND);
+	}
+	assert_int_equal(returns, INSTR_CONST - RETURN_VALUE + 1);
+	assert_int_equal(calls, 1);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND);
+}
+
+/* Each handler is a function, as with tail calls; there are copies of the end, too. */
+static void make_tail_calls(void)
+{
+	uint64_t addrs[256 + 16], after[] = { AT_CLEAR, AT_UNWIND, AT_DEALLOC, AT_EVAL, AT_STUB };
+	uint32_t cnt = 0;
+
+	make_copies();
+	for (size_t i = 0; i < 256; i++)
+		addrs[cnt++] = TEXT + AT_OTHERS + 16 * i;
+	for (size_t i = 0; i <= INSTR_YIELD; i++)
+		addrs[cnt++] = TEXT + handler_at(i);
+	for (size_t i = 0; i < sizeof(after) / sizeof(after[0]); i++)
+		addrs[cnt++] = TEXT + after[i];
+	make_functions(&made, addrs, cnt);
+}
+
+/* cmp qword [table + rcx * 8], the handler's address; jne +0x40 */
+static void put_guard(size_t at, size_t handler)
+{
+	uint32_t words[2] = { DATA, (uint32_t)(TEXT + handler) };
+
+	PUT(at, "\x48\x81\x3c\xcd");
+	put(at + 4, (const char *)words, 8);
+	PUT(at + 12, "\x75\x40");
+}
+#define GUARD_SIZE 14
+
+static void test_copies__copies_of_handlers(void **state)
+{
+	(void)state;
+	make_tail_calls();
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_true(plan.tail_call);
+	assert_int_equal(plan.site_cnt, 10);
+	put_guard(AT_STUB, handler_at(RESUME));
+	PUT(AT_STUB + GUARD_SIZE, ENTRY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(plan.site_cnt, 11);
+	assert_true(has_site(PROBE_RESUME, AT_STUB + GUARD_SIZE + 6));
+	/* of a return handler: what it ends by is no exception */
+	make_tail_calls();
+	put_guard(AT_STUB, handler_at(RETURN_VALUE));
+	PUT(AT_STUB + GUARD_SIZE, "\x48\x89\x4b\x38" COPY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(plan.site_cnt, 11);
+	assert_true(has_site(PROBE_RETURN, AT_STUB + GUARD_SIZE + 4 + IN_COPY));
+	/* one that calls the function */
+	make_tail_calls();
+	PUT(AT_CLEAR, "\x55\x80\x7e\x46\x00\x5d\xc3");
+	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_CLEAR, STT_FUNC);
+	put_guard(AT_STUB, handler_at(RETURN_CONST));
+	PUT(AT_STUB + GUARD_SIZE, "\x48\x89\x4b\x38");
+	put_branch(AT_STUB + GUARD_SIZE + 4, 0xe8, AT_CLEAR);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_false(has_site(PROBE_UNWINDING, AT_STUB + GUARD_SIZE + 4));
+	/* one that does neither */
+	PUT(AT_STUB + GUARD_SIZE + 4, "\xff\xe0");
+	refused(-PYE_EPLAN, "a copy of a return handler");
+}
+
+static void test_copies__copies_that_are_none(void **state)
+{
+	(void)state;
+	/* nothing is unwound */
+	make_copies();
+	PUT(AT_UNWIND, "\xc3");
+	refused(-PYE_EPLAN, "by an exception");
+	/* of another frame than the one whose caller was read; nothing becomes the current frame */
+	make_copies();
+	PUT(handler_at(RETURN_CONST) + 4 + 9, "\x80\x79\x46\x00"); /* [rcx+70] */
+	refused(-PYE_EPLAN, "RETURN_CONST");
+	make_copies();
+	PUT(handler_at(INSTR_RETURN) + 4 + 4, "\x49\x89\x4c\x24\x48"); /* rcx */
+	refused(-PYE_EPLAN, "INSTRUMENTED_RETURN_VALUE");
+}
+
+/* push rbp; mov rbx, rsi; nop; ret */
+static void put_loop(void)
+{
+	PUT(AT_EVAL, "\x55\x48\x89\xf3\x90\xc3");
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+}
+
+static void refused_inline(const char *why)
+{
+	assert_int_equal(make_inline(), -PYE_EPLAN);
+	if (!strstr(err.what, why))
+		fail_msg("\"%s\" is not in \"%s\"", why, err.what);
+}
+
+static void test_copies__detours(void **state)
+{
+	size_t returns = 0;
+
+	(void)state;
+	make_copies();
+	put_loop();
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.call_cnt, 0);
+	assert_int_equal(inlined.detour_cnt, 6);
+	for (uint32_t i = 0; i < inlined.detour_cnt; i++) {
+		returns += inlined.detours[i].kind == INLINE_RETURN;
+		if (inlined.detours[i].kind == INLINE_RETURN)
+			assert_int_equal(inlined.detours[i].frame_reg, PREG_RBX);
+		if (inlined.detours[i].kind == INLINE_THROW)
+			assert_int_equal(inlined.detours[i].at, TEXT + AT_EVAL);
+	}
+	assert_int_equal(returns, 4);
+	/* something jumps into the middle of one of them, to its start, to what follows it */
+	make_copies();
+	put_loop();
+	put_branch(AT_STUB, 0xe9, handler_at(INSTR_RETURN) + 4 + IN_COPY);
+	refused_inline("0x40230d cannot be replaced");
+	make_copies();
+	put_loop();
+	put_branch(AT_STUB, 0xe9, AT_UNWIND + IN_COPY - 4);
+	put_branch(AT_STUB + 16, 0xe9, AT_UNWIND + IN_COPY + 2);
+	assert_int_equal(make_inline(), 0);
+	/* the dispatch table leads there */
+	make_copies();
+	put_loop();
+	put_word(8, TEXT + AT_EVAL + 1);
+	refused_inline("0x402900 cannot be replaced");
+}
+
+static void put_many_copies(size_t cnt)
+{
+	make_copies();
+	for (size_t i = 0; i < cnt; i++)
+		PUT(AT_MANY + 32 * i, COPY);
+}
+
+static void test_copies__many_copies(void **state)
+{
+	(void)state;
+	put_many_copies(32);
+	assert_int_equal(make_plan("uprobe"), 0);
+	put_many_copies(64);
+	refused(-PYE_EPLAN, "more copies of _PyEvalFrameClearAndPop");
+	assert_int_equal(make_plan("sample"), 0);
+	assert_string_equal(plan.engine, "sample");
+	assert_non_null(strstr(plan.notes, "more copies"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_copies__copies_of_the_end),
+		cmocka_unit_test(test_copies__copies_and_a_call),
+		cmocka_unit_test(test_copies__copies_of_handlers),
+		cmocka_unit_test(test_copies__copies_that_are_none),
+		cmocka_unit_test(test_copies__detours),
+		cmocka_unit_test(test_copies__many_copies),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
