@@ -11,10 +11,13 @@
  *               force: whatever is written where the target may not write itself fails
  *   FAULT_PID   the target
  *   FAULT_CHILD set: counted from the flock() on that is for another process, a child of that one; it is the target then
- *   FAULT_LOG   file for the number of calls that were counted
+ *   FAULT_DETACH set: counted from where the first word is put back
+ *   FAULT_LOG   file for the numbers of calls that were counted, of those of the target, and where the first word was put back
+ *   FAULT_HIT   file for the name of the call that went wrong
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,12 +31,15 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CALL_WORDS   7 /* number and six arguments; user/inline/remote_call.c */
 #define SAVED_BYTES  (16 * 8) /* behind the table of calls */
 #define CALLS_MAX    7
 #define NO_SUCH_CALL 0xffff
+#define ATTACH_CALLS 13
 #define LATE	     160 /* 2^20 ticks of the time stamp counter each */
 #define STUCK	     16000
 #define PARK_BYTES   16 /* before the table: a set of signals, how long */
@@ -47,7 +53,10 @@ static struct {
 	off_t late; /* where the target is told how long it stays in the code of its calls; 0: not known yet */
 	const char *what;
 	pid_t target;
-	bool of_child;
+	bool of_child, of_detach;
+	long detach; /* at which step the first word was put back; 0: not yet */
+	unsigned int words; /* that were written since the target has made all calls of the attach */
+	off_t first; /* where the first one is */
 } f;
 
 static void in_child(void)
@@ -63,6 +72,7 @@ __attribute__((constructor)) static void begin(void)
 	f.target = pid ? atoi(pid) : 0;
 	f.what = getenv("FAULT_WHAT");
 	f.of_child = getenv("FAULT_CHILD") != NULL;
+	f.of_detach = getenv("FAULT_DETACH") != NULL;
 	if (!f.what)
 		f.what = "";
 	pthread_atfork(NULL, NULL, in_child);
@@ -75,7 +85,7 @@ __attribute__((destructor)) static void end(void)
 
 	if (!log)
 		return;
-	fprintf(log, "%ld %ld\n", f.counted, f.calls);
+	fprintf(log, "%ld %ld %ld\n", f.counted, f.calls, f.detach);
 	fclose(log);
 }
 
@@ -89,11 +99,24 @@ static bool of_target(void)
 	return !strcmp(f.what, "call") || !strcmp(f.what, "deny") || is_late();
 }
 
-/* True: this call fails. */
-static bool fault(void)
+/* At once: we may not live on. */
+static void tell_hit(const char *call)
 {
-	if (!f.on || ++f.counted != f.at || of_target())
+	const char *path = getenv("FAULT_HIT");
+	int fd = path ? NEXT(open)(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+
+	if (fd < 0)
+		return;
+	dprintf(fd, "%s\n", call);
+	close(fd);
+}
+
+/* True: this call fails. */
+static bool fault(const char *call)
+{
+	if (!f.on || (f.of_detach && !f.detach) || ++f.counted != f.at || of_target())
 		return false;
+	tell_hit(call);
 	if (!strcmp(f.what, "die"))
 		kill(getpid(), SIGKILL);
 	else if (!strcmp(f.what, "kill"))
@@ -139,7 +162,7 @@ long ptrace(enum __ptrace_request request, ...)
 	addr = va_arg(ap, void *);
 	data = va_arg(ap, void *);
 	va_end(ap);
-	if (fault() ||
+	if (fault("ptrace") ||
 	    (is_late() && request == PTRACE_SETSIGMASK)) /* that thread is not put back either */
 		return -1;
 	return NEXT(ptrace)(request, pid, addr, data);
@@ -147,7 +170,7 @@ long ptrace(enum __ptrace_request request, ...)
 
 ssize_t pread(int fd, void *to, size_t size, off_t at)
 {
-	return fault() ? -1 : NEXT(pread)(fd, to, size, at);
+	return fault("pread") ? -1 : NEXT(pread)(fd, to, size, at);
 }
 
 /* May the target write there? */
@@ -177,12 +200,24 @@ static int calls_in(size_t size)
 	return 0;
 }
 
+/* What tells that the results were read is the first small piece, then the words follow. */
+static void note_word(off_t at, size_t size)
+{
+	if (!f.on || f.calls != ATTACH_CALLS || size > 8)
+		return;
+	if (++f.words == 2)
+		f.first = at;
+	else if (f.words > 2 && at == f.first && !f.detach)
+		f.detach = f.counted + 1;
+}
+
 ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 {
 	uint64_t copy[CALL_WORDS * CALLS_MAX + SAVED_BYTES / 8];
 	int calls = calls_in(size);
 
-	if (fault())
+	note_word(at, size);
+	if (fault("pwrite"))
 		return -1;
 	if (!strcmp(f.what, "force") && process_of(fd) == f.target && !is_writable((uint64_t)at)) {
 		errno = EIO;
@@ -210,9 +245,36 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 	return NEXT(pwrite)(fd, copy, size, at);
 }
 
+/* That of a process alone: our own files are none of this. */
+int open(const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, mode_t);
+	va_end(ap);
+	return !strncmp(path, "/proc/", 6) && fault("open") ? -1 : NEXT(open)(path, flags, mode);
+}
+
+/* It fails for no living thread of ours. */
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+	(void)fault("waitpid");
+	return NEXT(waitpid)(pid, status, options);
+}
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *to, unsigned long to_cnt,
+			 const struct iovec *from, unsigned long from_cnt, unsigned long flags)
+{
+	return fault("process_vm_readv")
+		       ? -1
+		       : NEXT(process_vm_readv)(pid, to, to_cnt, from, from_cnt, flags);
+}
+
 int ftruncate(int fd, off_t size)
 {
-	return fault() ? -1 : NEXT(ftruncate)(fd, size);
+	return fault("ftruncate") ? -1 : NEXT(ftruncate)(fd, size);
 }
 
 int fcntl(int fd, int cmd, ...)
@@ -223,10 +285,10 @@ int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
-	return fault() ? -1 : NEXT(fcntl)(fd, cmd, arg);
+	return fault("fcntl") ? -1 : NEXT(fcntl)(fd, cmd, arg);
 }
 
 void *mmap(void *addr, size_t size, int prot, int flags, int fd, off_t at)
 {
-	return fd >= 0 && fault() ? MAP_FAILED : NEXT(mmap)(addr, size, prot, flags, fd, at);
+	return fd >= 0 && fault("mmap") ? MAP_FAILED : NEXT(mmap)(addr, size, prot, flags, fd, at);
 }

@@ -6,64 +6,106 @@ import os
 import random
 import signal
 import subprocess
+import time
 
 import pytest
 
 import lib
 import pythons
 from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, redirected
-from test_inline_robust import SHORT, detach, of_files, quiet
+from test_inline_robust import SHORT, detach, killed, of_files, quiet
 
 FAULTS = pythons.BUILD / "tests" / "e2e" / "faults.so"
 CALLS = 14  # that the target makes: six, seven, and one at the end
 CHILD_CALLS = 6  # of a forked child: two, and four
 
 
-def run(pid, tmp_path, what="", at=0):
+SEED = int(os.environ.get("PYEBPF_FAULT_SEED") or random.randrange(1 << 32))
+
+
+def run(pid, tmp_path, what="", at=0, *options, of_detach=False, command=None):
     """One trace in which this goes wrong: its exit status, what it said, the numbers of calls that can go wrong."""
-    log = tmp_path / "faults"
-    log.write_text("0 0")
-    env = {"LD_PRELOAD": FAULTS, "FAULT_WHAT": what, "FAULT_AT": str(at), "FAULT_PID": str(pid), "FAULT_LOG": log}
-    done = subprocess.run(["env"] + ["%s=%s" % pair for pair in env.items()]
-                          + [lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *SHORT, "-d", "20ms", "-p",
-                             str(pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    log, hit = tmp_path / "faults", tmp_path / "hit"
+    log.write_text("0 0 0")
+    hit.write_text("nothing")
+    env = {"LD_PRELOAD": FAULTS, "FAULT_WHAT": what, "FAULT_AT": str(at), "FAULT_PID": str(pid), "FAULT_LOG": log, "FAULT_HIT": hit}
+    env.update({"FAULT_DETACH": "1"} if of_detach else {})
+    command = command or ["trace", "-q", "--force", "-o", tmp_path / ("t.pstats" if "--count" in options else "t.pyebpf"), *INLINE, *SHORT,
+                          *options, "-d", "20ms", "-p", str(pid)]
+    done = subprocess.run(["env"] + ["%s=%s" % pair for pair in env.items()] + [lib.BINARY, *command],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    if what:
+        print(what, at, "of the detach" if of_detach else "", hit.read_text().strip(), done.returncode)
     return done.returncode, lib.text(done.stderr), [int(n) for n in log.read_text().split()]
 
 
-def moments(name, steps):
-    """Some of the steps, or all."""
-    return range(1, steps + 1) if lib.LONG else sorted(random.Random(name).sample(range(1, steps + 1), 9))
+def moments(name, steps, cnt=9):
+    """Some of the steps, others each time, or all."""
+    print("PYEBPF_FAULT_SEED=%d" % SEED)
+    return range(1, steps + 1) if lib.LONG else sorted(random.Random("%d %s" % (SEED, name)).sample(range(1, steps + 1), min(cnt, steps)))
 
 
 def goes_on(target, before):
     assert target.poll() is None
     assert lib.status_field(target.pid, "State")[0] in "RSD" and lib.status_field(target.pid, "TracerPid") == "0"
-    assert of_files(target.pid) == before and not memfd_links(target.pid)
+    now = of_files(target.pid)
+    assert now == before and not memfd_links(target.pid), [set(a) ^ set(b) for a, b in zip(now, before)]
 
 
 def undisturbed(target, tmp_path):
     assert target.stdout.readline() == b"up\n"
     lib.until(lambda: lib.status_field(target.pid, "Threads") == "5", "its threads")
+    os.kill(target.pid, signal.SIGUSR1)  # a thread that ends has libgcc_s loaded, the first time, to 3.12
+    time.sleep(0.5)
     code, said, steps = run(target.pid, tmp_path)
-    assert code == 0 and steps[1] == CALLS, (said, steps)
+    assert code == 0 and steps[1] == CALLS and steps[2], (said, steps)
     return of_files(target.pid), min(steps[0], 400)  # behind that: more rounds of the same
 
 
+VARIANTS = [(n, ()) for n in FAMILIES if n == ONE or lib.family(n) in ("3.8", "3.13t")] + [(ONE, ("--count",))]
+
+
+@pytest.mark.parametrize("name, options", VARIANTS, ids=lambda x: "".join(x))
 @pytest.mark.parametrize("what", ["fail", "signal", "die"])
-def test_any_step(what, tmp_path):
-    """fail: one of pyebpf's calls; signal: one arrives in the target, whose handler begins a thread; die: pyebpf is killed."""
-    with busy(ONE, tmp_path) as target:
+def test_any_step(what, name, options, tmp_path):
+    """fail: one of pyebpf's calls; signal: one arrives in the target, whose handler begins a thread; die: pyebpf is killed. Some
+    of the attach, and some from where the first word is put back."""
+    with busy(name, tmp_path) as target:
         before, steps = undisturbed(target, tmp_path)
-        for at in moments(what, steps):
-            code, said, _ = run(target.pid, tmp_path, what, at)
+        _, _, of_detach = run(target.pid, tmp_path, "", 0, *options, of_detach=True)
+        assert of_detach[0] > 10 and of_detach[2], of_detach
+        chosen = [(at, False) for at in moments(what + name, steps, 4)] + [(at, True) for at in moments(what + name, min(of_detach[0], 200), 3)]
+        hits = 0
+        for at, late in chosen:
+            code, said, _ = run(target.pid, tmp_path, what, at, *options, of_detach=late)
+            hits += late and (tmp_path / "hit").read_text() != "nothing"
             if what == "die":
                 assert code in (0, -signal.SIGKILL)
                 code, said = detach(target.pid)
                 assert code == 0, said
             assert code in ((0, 3, 5) if what == "fail" else (0,)) and (code == 0 or said), (at, code, said)
             goes_on(target, before)
+        assert hits, "none lay in the detach"
         assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms").returncode == 0
         check_sums(lib.Trace(tmp_path / "t.pyebpf"))
+        end_well(target, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["fail", "die"])
+def test_any_step_of_taking_out(what, tmp_path):
+    """pyebpf detach, behind one that was killed: it says that it failed, and the next one does it."""
+    with busy(ONE, tmp_path) as target:
+        before, _ = undisturbed(target, tmp_path)
+        command = ["detach", str(target.pid)]
+        killed(target.pid, tmp_path / "t.pyebpf", *SHORT)
+        code, said, steps = run(target.pid, tmp_path, command=command)
+        assert code == 0, said
+        for at in moments("out" + what, min(steps[0], 200), 5):
+            killed(target.pid, tmp_path / "t.pyebpf", *SHORT)
+            code, said, _ = run(target.pid, tmp_path, what, at, command=command)
+            assert code in ((0, 3, 4, 5) if what == "fail" else (0, -signal.SIGKILL)) and (code <= 0 or said), (at, code, said)
+            lib.until(lambda: detach(target.pid)[0] == 0, "its end")
+            goes_on(target, before)
         end_well(target, tmp_path)
 
 
@@ -139,7 +181,7 @@ def with_child(target, tmp_path, what="", at=0):
     """One trace in which the target forks, and this goes wrong with the child: what pyebpf ended with and said, how many
     calls could have gone wrong, what the target said of its child."""
     log = tmp_path / "faults"
-    log.write_text("0 0")
+    log.write_text("0 0 0")
     env = {**os.environ, "LD_PRELOAD": str(FAULTS), "FAULT_WHAT": what, "FAULT_AT": str(at), "FAULT_PID": str(target.pid),
            "FAULT_LOG": str(log), "FAULT_CHILD": "1"}
     with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *FOLLOW, "-p", target.pid], stderr=-1,
@@ -164,7 +206,7 @@ def parent(name):
 def of_child(target, tmp_path):
     """With nothing wrong: so many steps, so many of the calls that the child makes."""
     code, said, steps, child = with_child(target, tmp_path)
-    assert code == 0 and child[:1] == [7 << 8] and min(steps) > 5, (said, steps, child)
+    assert code == 0 and child[:1] == [7 << 8] and min(steps[:2]) > 5, (said, steps, child)
     assert lib.Trace(tmp_path / "t.pyebpf").whole().count("<string>", "call")["work"] == 1000
     return of_files(target.pid), min(steps[0], 400), steps[1]
 
