@@ -359,7 +359,7 @@ static int seize_new(struct remote *r, size_t limit)
 	while (!err && r->cnt < limit && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (tid <= 0 || is_known(r, tid))
+		if (tid <= 0 || is_known(r, tid) || (r->only && tid != r->only))
 			continue;
 		if (r->cnt == r->size) {
 			size_t size = r->size ? 2 * r->size : 64;
@@ -473,9 +473,14 @@ int remote__stop(struct remote *r)
 	return stop_soon(r, THREADS_MAX);
 }
 
-int remote__stop_one(struct remote *r)
+int remote__stop_one(struct remote *r, pid_t tid)
 {
-	return stop_soon(r, 1);
+	int err;
+
+	r->only = tid;
+	err = stop_soon(r, 1);
+	r->only = 0;
+	return err;
 }
 
 /* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */

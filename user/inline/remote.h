@@ -36,6 +36,7 @@ struct remote {
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
 	bool call_failed; /* one of the calls did, not what we do for them */
+	pid_t only; /* this one alone is to be stopped; 0: all */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
 	bool waits;
 	struct user_regs_struct back;
@@ -93,7 +94,7 @@ bool remote__runs(const struct remote *r, uint64_t at);
  * Return: 0; -ETIMEDOUT when one does not stop (all go on then); -ESRCH; -EPERM.
  */
 int remote__stop(struct remote *r);
-int remote__stop_one(struct remote *r); /* one of its threads */
+int remote__stop_one(struct remote *r, pid_t tid); /* this one of its threads */
 void remote__resume(struct remote *r);
 
 /* remote__is_inside - is a stopped thread in this code: by its program counter, or since it was there, or on
@@ -107,7 +108,7 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
  *	     been made
  * @values:  what they returned
  *
- * One thread is stopped while its registers are set. It makes the calls whether we live or not, up to the
+ * One thread is stopped while its registers are set, the leader only if there is no other. It makes the calls whether we live or not, up to the
  * first one that fails. One that waits in a call of its own takes no signal before it is back there: that would not
  * end its call any more.
  *

@@ -8,7 +8,9 @@
 #include "inline/engine.h"
 #include "inline/remote.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "inline/engine_priv.h"
 #include "proc/maps.h"
 
 #define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
@@ -252,15 +255,76 @@ static bool in_scratch(struct remote *r)
 	return false;
 }
 
+/* A filter can be one thread's. */
+static bool may_call(pid_t tid)
+{
+	return !inline_status_number(tid, "Seccomp");
+}
+
+/*
+ * While the leader takes no signal, one for the process goes to another thread: then it ends no call of the leader's, where
+ * Python's handlers run. Whoever did it last is the only one that can still be on its way out.
+ */
+static pid_t choose_caller(const struct remote *r)
+{
+	pid_t found = r->pid;
+	struct dirent *entry;
+	char path[40];
+	DIR *dir;
+
+	if (r->held || r->parked)
+		return r->pid;
+	if (r->caller && !remote__is_dead(r->pid, r->caller))
+		return r->caller;
+	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
+	dir = opendir(path);
+	while (dir && found == r->pid && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (tid > 0 && may_call(tid) && !remote__is_dead(r->pid, tid))
+			found = tid;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* The kernel's own, as those of io_uring, run no code that we could give them. */
+static bool is_of_kernel(const struct remote *r, const struct remote_thread *t)
+{
+	return t->tid != r->pid && !t->pc;
+}
+
+/* Of those that stand still, of whom nobody is on its way out. */
+static pid_t choose_stopped(const struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++) {
+		const struct remote_thread *t = &r->threads[i];
+
+		if (t->tid != r->pid && !is_of_kernel(r, t) && may_call(t->tid))
+			return t->tid;
+	}
+	return r->threads[0].tid;
+}
+
 /* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
 static int stop_outside(struct remote *r)
 {
-	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
-		int err = remote__stop_one(r);
+	pid_t tid = choose_caller(r);
 
+	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
+		int err = remote__stop_one(r, tid);
+
+		if (err == -ESRCH && tid != r->pid) {
+			remote_pause(); /* it may need a moment to end */
+			tid = choose_caller(r);
+			continue;
+		}
 		if (err)
 			return err;
-		if (!in_scratch(r))
+		if (is_of_kernel(r, &r->threads[0]))
+			tid = r->pid;
+		else if (!in_scratch(r))
 			return 0;
 		remote__resume(r);
 		usleep(OUTSIDE_US + i); /* the busier the machine, the later it gets a CPU */
@@ -279,7 +343,7 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 		return err;
 	if (in_scratch(r))
 		err = -EAGAIN;
-	r->caller = r->threads[0].tid;
+	r->caller = choose_stopped(r);
 	if (!err)
 		err = set_up(r, r->caller, calls, cnt, results);
 	r->calling = true;
