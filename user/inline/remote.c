@@ -36,6 +36,7 @@
 #define STOP_TRIES     30
 #define STOP_LAST_NS   1000000000ull /* when that never was enough */
 #define PAUSE_NS       10000
+#define SIGNAL_TRIES   100 /* pauses */
 #define THREADS_MAX    65536u
 #define STACK_BYTES    (64u << 10) /* that is looked through */
 #define USER_CS	       0x33
@@ -344,11 +345,15 @@ static bool is_on_its_way_out(pid_t tid)
 	return inline_status_number(tid, "TracerPid") == gettid();
 }
 
-/* Seize and interrupt every thread that is new; they stop while we ask the others. */
+/*
+ * Seize and interrupt every thread that is new; they stop while we ask the others. The leader last: a signal for the process
+ * goes to a thread that was not asked yet, and Python's handlers run in the leader, whose call it has to end.
+ */
 static int seize_new(struct remote *r, size_t limit)
 {
 	char path[40];
 	struct dirent *entry;
+	bool leader = false;
 	DIR *dir;
 	int err = 0;
 
@@ -378,10 +383,14 @@ static int seize_new(struct remote *r, size_t limit)
 				err = 0;
 			continue;
 		}
-		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+		if (tid != r->pid)
+			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+		leader |= tid == r->pid;
 		r->threads[r->cnt++] = (struct remote_thread){ .tid = tid };
 	}
 	closedir(dir);
+	if (leader)
+		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
 	return err;
 }
 
@@ -530,8 +539,36 @@ static void let_go_late(struct remote *r, struct remote_thread *t)
 	let_go(r, t, sig);
 }
 
+/* Is there a signal that any of the threads may take? */
+static bool is_signal_waiting(const struct remote *r)
+{
+	struct __ptrace_peeksiginfo_args args = { .flags = PTRACE_PEEKSIGINFO_SHARED, .nr = 1 };
+	siginfo_t info;
+
+	return ptrace(PTRACE_PEEKSIGINFO, r->threads[0].tid, &args, &info) > 0;
+}
+
+/* It takes a signal that came meanwhile before the others can: they would not do what it would (see seize_new()). */
+static void let_leader_go(struct remote *r)
+{
+	struct remote_thread *t = r->threads;
+	bool waiting;
+
+	while (t < r->threads + r->cnt && t->tid != r->pid)
+		t++;
+	if (r->cnt < 2 || t == r->threads + r->cnt || !t->stopped)
+		return;
+	waiting = is_signal_waiting(r);
+	let_go(r, t, 0);
+	*t = r->threads[--r->cnt];
+	for (int i = 0; waiting && i < SIGNAL_TRIES && has_signal(r, r->pid); i++)
+		remote_pause();
+}
+
 void remote__resume(struct remote *r)
 {
+	if (!r->held)
+		let_leader_go(r);
 	for (size_t i = 0; i < r->cnt; i++)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
