@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "abi/event.h"
+#include "base/clock.h"
 #include "capture/cap_inline.h"
+#include "capture/inline_priv.h"
 #include "cpython/layouts.h"
 
 #define RING_BYTES ((size_t)65536)
@@ -249,6 +251,33 @@ static uint32_t read_events(uint32_t *seqs, uint32_t *walks)
 			seqs[cnt++] = head->seq;
 	}
 	return cnt;
+}
+
+/* Nothing happened for days: an event has its time all the same. */
+static void test_ring__a_long_silence(void **state)
+{
+	struct capture_batch batch;
+	const struct pye_head *head;
+	uint64_t now, seen = 0;
+	uint32_t len;
+	size_t at = 0;
+
+	(void)state;
+	begin(12);
+	t.cap->last_tsc -= (1ull << 47) + (1ull << 40);
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), 0);
+	now = inline_clock__ticks(&t.cap->clock);
+	put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	put_record(32, IL_CALL, OUTER, 0);
+	put(0, now << 16);
+	put(32, (now - 1000) << 16); /* it was on its way when we looked */
+	t.engine.shared->head = 48;
+	assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
+	while ((head = capture_record(&batch, &at, &len)))
+		if (head->kind == PYE_REC_ENTRY)
+			seen = head->ts_ns;
+	assert_in_range(seen, now_ns() - 600000000000ull, now_ns());
+	cap_inline__free(t.cap);
 }
 
 /* The end of a frame that is on no stack is a loss, which the numbers show, and the stack is shown anew. */
@@ -761,6 +790,7 @@ int main(void)
 		cmocka_unit_test(test_ring__records_in_any_order),
 		cmocka_unit_test(test_ring__a_definition_too_long),
 		cmocka_unit_test(test_ring__at_end),
+		cmocka_unit_test(test_ring__a_long_silence),
 		cmocka_unit_test(test_ring__an_end_of_nothing),
 		cmocka_unit_test(test_ring__ends_that_are_missing),
 		cmocka_unit_test(test_ring__an_end_before_the_first_event),

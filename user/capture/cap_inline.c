@@ -555,6 +555,9 @@ static int read_some(struct cap_inline *c)
 
 	if (head - c->tail > c->e->ring_bytes || head % 16)
 		return -EILSEQ;
+	/* what comes follows on this moment; without it, on the last record, which may be longer ago than a record's 48 bits can say */
+	if (head == c->tail)
+		c->last_tsc = inline_clock__ticks(&c->clock);
 	c->at_end = false;
 	end = head - c->tail > BATCH_BYTES ? c->tail + BATCH_BYTES : head;
 	while (c->tail < end && !c->failed) {
