@@ -175,6 +175,8 @@ static int on_definition(struct inline_count *c, const struct il_def *in, uint64
 		err = idmap__set(&c->ids, (uint32_t)d->head.time, index);
 	if (err)
 		return err;
+	c->dead += c->ids_of[d->slot] !=
+		   0; /* its end was not told: only a target that lies does that */
 	c->ids_of[d->slot] = index + 1;
 	c->last_id[d->slot] = (uint32_t)d->head.time;
 	return (int)d->total;
@@ -430,10 +432,9 @@ int inline_count__snapshot(struct inline_count *c, struct inline_count_view *vie
 	uint32_t cnt = 0;
 	int err;
 
-	do
-		err = inline_count__read(c);
-	while (err > 0);
-	if (!err)
+	err = inline_count__read(
+		c); /* what comes meanwhile is for the next one: a target can go on without end */
+	if (err >= 0)
 		err = show_funcs(c);
 	if (!err && c->e->timed)
 		err = make_room(c);
