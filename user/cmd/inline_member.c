@@ -17,6 +17,7 @@
 #define RING_BYTES    ((size_t)16 << 20)
 #define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
 #define PASS_BATCHES  64
+#define PASSES_MAX    1024 /* many times what there can be at one moment */
 #define TORN_TRIES    200 /* stops at which a stack was between two frames */
 #define TORN_US	      50
 #define SETTLE_ROUNDS 3 /* capture.h */
@@ -290,6 +291,16 @@ int inline_member__drain(struct inline_member *m, unsigned int batches)
 	return got < 0 ? got : any;
 }
 
+/* What is there. A target, or a child of it that has the same ring, can write on and on: not for ever. */
+static int drain_all(struct inline_member *m)
+{
+	int got = 1;
+
+	for (int i = 0; got > 0 && i < PASSES_MAX; i++)
+		got = inline_member__drain(m, PASS_BATCHES);
+	return got < 0 ? got : 0;
+}
+
 /* Events were lost: read what is left, then the stacks anew, while all threads stand still. */
 static int recover_from_loss(struct inline_member *m)
 {
@@ -299,9 +310,7 @@ static int recover_from_loss(struct inline_member *m)
 		err = inline__stop_outside(m->engine);
 		if (err) /* it has ended; or it is so busy that we try again */
 			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
-		do
-			err = inline_member__drain(m, PASS_BATCHES);
-		while (err > 0);
+		err = drain_all(m);
 		if (!err) {
 			cap_inline__recount(m->cap);
 			err = take_stacks(m, m->engine);
@@ -390,8 +399,7 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 	int err;
 
 	inline__gone(m->engine);
-	while ((err = inline_member__drain(m, PASS_BATCHES)) > 0)
-		;
+	err = drain_all(m);
 	if (err)
 		log_warn("what process %d did is not whole: %s", m->pid, err_str(err));
 	if (m->count && !err)
@@ -424,8 +432,8 @@ void inline_member__detach(struct inline_member *m)
 
 void inline_member__finals(struct inline_member *m, int err)
 {
-	while (!err && inline_member__drain(m, PASS_BATCHES) > 0)
-		;
+	if (!err)
+		drain_all(m);
 	if (!m->cap)
 		return;
 	cap_inline__recount(m->cap);
