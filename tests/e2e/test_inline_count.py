@@ -120,6 +120,50 @@ def test_no_time_is_counted_twice(name, depth, tmp_path):
     assert got["thrown"][3] >= 0.05 and got["main"][2] < 0.02 < 0.1 < got["main"][3]
 
 
+DEEP = '''
+import sys, threading, time
+def nap(): time.sleep(0.001)
+def deep(n):
+    if n: return deep(n - 1)
+    there.set()
+    hold.wait()
+def outer(n): return outer(n - 1) if n else work()
+def work():
+    print(flush=True)
+    input()
+    thread = threading.Thread(target=deep, args=(70000,))
+    thread.start()
+    there.wait()
+    for _ in range(100): nap()
+    print(flush=True)
+    input()
+    hold.set()
+    thread.join()
+sys.setrecursionlimit(10 ** 6)
+there, hold = threading.Event(), threading.Event()
+outer(10)
+'''
+
+
+def test_a_thread_that_is_too_deep(tmp_path):
+    """70,000 calls that have not ended have not all a place: that takes no time from the other threads, whose stacks are older than we."""
+    prog, path = tmp_path / "deep.py", tmp_path / "t.pstats"
+    prog.write_text(DEEP)
+    with lib.started(lib.command(ONE) + [prog], stdin=-1) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-o", path, *COUNT, "--time", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            target.stdout.readline()
+            lib.stop(tracer)
+        target.stdin.write(b"\n")
+        target.stdin.flush()
+        assert target.wait() == 0
+    got = sums(path, prog)
+    assert got["nap"][1] == 100 and got["nap"][2] >= 0.1 and got["deep"][1] == 70001
+
+
 @pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.12", "3.13t"))])
 def test_a_running_process(name, options, tmp_path):
     """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""

@@ -14,6 +14,7 @@
 #define DEPTH_MAX \
 	128u /* deeper calls begin a new stack, or the table would be full of recursions */
 #define CALLERS_MAX 5 /* frames that are looked at for the caller: some are the interpreter's own */
+#define FURTHER_MAX 32 /* while some have no place: which stack is it? */
 
 PART struct il_func *func_at(const struct il_private *p, uint64_t i)
 {
@@ -146,8 +147,10 @@ PART struct il_active *new_active(const struct il_private *p, uint64_t frame)
 	return a ? a : find_active_at(p, frame, 0);
 }
 
-/* The innermost one, from this frame outwards, that began in sight: a generator that an exception was thrown through did not. */
-PART struct il_active *running_at(const struct il_private *p, uint64_t frame, uint32_t max)
+/* The innermost one, from this frame outwards, that began in sight: a generator that an exception was thrown through did not.
+ * @outermost: there is none */
+PART struct il_active *running_at(const struct il_private *p, uint64_t frame, uint32_t max,
+				  int *outermost)
 {
 	for (uint32_t i = 0; frame && i < max; i++) {
 		struct il_active *a = is_hidden(p, frame) ? 0 : find_active(p, frame);
@@ -156,11 +159,12 @@ PART struct il_active *running_at(const struct il_private *p, uint64_t frame, ui
 			return a;
 		frame = AT(uint64_t, frame + p->f_previous);
 	}
+	*outermost = !frame;
 	return 0;
 }
 
 PART void enter(struct il_private *p, struct il_shared *h, struct il_func *f, uint64_t frame,
-		const struct il_active *from, int resumed)
+		const struct il_active *from, int outermost, int resumed)
 {
 	struct il_active *a;
 	uint32_t slot = (uint32_t)(f - func_at(p, 0)), depth = from ? from->depth + 1u : 0, node;
@@ -175,7 +179,8 @@ PART void enter(struct il_private *p, struct il_shared *h, struct il_func *f, ui
 	a = new_active(p, frame);
 	if (a)
 		__atomic_store_n(&a->frame, 0, __ATOMIC_RELEASE);
-	if (!node || (!from && p->unplaced))
+	/* what is below one that has no place is time of the next one that has: or else below none, as in another thread */
+	if (!node || (!from && !outermost && p->unplaced))
 		a = 0;
 	p->unplaced += !a;
 	if (!node)
@@ -204,7 +209,7 @@ PART void leave(struct il_private *p, uint64_t frame)
 	uint32_t span;
 
 	if (!a) { /* or it began before the attach, or never */
-		p->unplaced -= p->unplaced != 0;
+		p->unplaced -= p->unplaced && !is_hidden(p, frame);
 		return;
 	}
 	ticks -= a->start;
@@ -223,11 +228,12 @@ PART void leave(struct il_private *p, uint64_t frame)
 
 /* Who called or resumed it, or throws into it: then it is not linked to that yet. */
 PART const struct il_active *caller_of(const struct il_private *p, uint64_t frame, uint64_t tstate,
-				       uint32_t kind)
+				       uint32_t kind, int *outermost)
 {
 	if (kind == INLINE_THROW)
-		return running_at(p, running_frame(p, tstate), DEPTH_MAX);
-	return running_at(p, AT(uint64_t, frame + p->f_previous), CALLERS_MAX);
+		return running_at(p, running_frame(p, tstate), DEPTH_MAX, outermost);
+	return running_at(p, AT(uint64_t, frame + p->f_previous),
+			  p->unplaced ? FURTHER_MAX : CALLERS_MAX, outermost);
 }
 
 PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, uint32_t kind)
@@ -242,18 +248,21 @@ PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame,
 {
 	uint64_t code = code_of(p, frame);
 	struct il_func *f = find_func(p, code);
-	int resumed = is_resumed(p, frame, arg, kind);
+	int resumed = is_resumed(p, frame, arg, kind), outermost = 0;
+	const struct il_active *from;
 
 	if (!f)
 		f = new_func(p, h, code);
-	if (!f)
+	if (!f) {
 		h->lost_other++;
-	else if (p->nodes)
-		enter(p, h, f, frame, caller_of(p, frame, arg, kind), resumed);
-	else if (resumed)
+	} else if (p->nodes) {
+		from = caller_of(p, frame, arg, kind, &outermost);
+		enter(p, h, f, frame, from, outermost, resumed);
+	} else if (resumed) {
 		__atomic_fetch_add(&f->resumes, 1, __ATOMIC_RELAXED);
-	else
+	} else {
 		__atomic_fetch_add(&f->calls, 1, __ATOMIC_RELAXED);
+	}
 }
 
 STUB void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind)
