@@ -41,7 +41,7 @@ static void make_copies(void)
 	PUT(AT_UNWIND, COPY);
 }
 
-static void test_copies__copies_of_the_end(void **state)
+static void test_copies__of_the_end(void **state)
 {
 	size_t ends = 0;
 
@@ -65,7 +65,7 @@ static void test_copies__copies_of_the_end(void **state)
 }
 
 /* The function is there, too, for the unwinding, and each return handler leads to that call when something fails. */
-static void test_copies__copies_and_a_call(void **state)
+static void test_copies__and_a_call(void **state)
 {
 	size_t returns = 0, calls = 0;
 
@@ -117,7 +117,7 @@ static void put_guard(size_t at, size_t handler)
 }
 #define GUARD_SIZE 14
 
-static void test_copies__copies_of_handlers(void **state)
+static void test_copies__of_handlers(void **state)
 {
 	(void)state;
 	make_tail_calls();
@@ -150,7 +150,85 @@ static void test_copies__copies_of_handlers(void **state)
 	refused(-PYE_EPLAN, "a copy of a return handler");
 }
 
-static void test_copies__copies_that_are_none(void **state)
+static void put_runtime(uint32_t version)
+{
+	memcpy(made.bytes + MAKE_DATA + AT_RUNTIME, "xdebugpy", 8);
+	put_word(AT_RUNTIME + 8, version);
+}
+
+/* Of versions after 3.12: each return handler and the unwinding have a copy of the end. */
+static void make_copies_of(uint8_t minor, const char *copy, size_t size)
+{
+	const struct opcode_handler *op;
+
+	make_common(minor);
+	put_runtime(0x3000000u | (uint32_t)minor << 16);
+	op = version_of(minor)->handlers;
+	for (size_t i = 0; op[i].name; i++) {
+		PUT(handler_at(i), ENTRY);
+		if (op[i].kind == PROBE_RETURN)
+			put(handler_at(i) + 4, copy, size);
+	}
+	put(AT_UNWIND, copy, size);
+}
+
+/* The thread state has one field for the current frame: what stores the caller elsewhere may be keeping it for later. */
+static void test_copies__the_current_frame(void **state)
+{
+	(void)state;
+	make_copies_of(13, COPY, sizeof(COPY) - 1);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND + IN_COPY);
+	PUT(AT_UNWIND + 4, "\x49\x89\x44\x24\x50"); /* [r12+80] */
+	refused(-PYE_EPLAN, "by an exception");
+	make_copies_of(13, COPY, sizeof(COPY) - 1);
+	PUT(AT_UNWIND + 4, "\x48\x89\x44\x24\x48"); /* [rsp+72] */
+	refused(-PYE_EPLAN, "by an exception");
+}
+
+/* mov rax, [rbx+8]; mov [r12+72], rax; cmp byte [rbx+74], 0; mov r14, r12; mov r12, rcx; jne +0; jmp rax */
+#define COPY_314                                                                               \
+	"\x48\x8b\x43\x08\x49\x89\x44\x24\x48\x80\x7b\x4a\x00\x4d\x89\xe6\x49\x89\xcc\x75\x00" \
+	"\xff\xe0"
+
+/* gen_close() and the function that clears frames call another one. */
+static void put_gen_close(void)
+{
+	const uint64_t functions[] = { TEXT + AT_CLEAR, TEXT + AT_UNWIND, TEXT + AT_DEALLOC,
+				       TEXT + AT_EVAL, TEXT + AT_STUB };
+
+	PUT(AT_CLEAR, "\x55\x80\x7e\x4a\x00");
+	put_branch(AT_CLEAR + 5, 0xe8, AT_STUB);
+	PUT(AT_CLEAR + 10, "\x5d\xc3");
+	put_branch(AT_EVAL, 0xe8, AT_STUB);
+	PUT(AT_EVAL + 5, "\x90\xc3");
+	PUT(AT_STUB, "\x90\xc3");
+	make_symbol(&made, "_PyEval_FrameClearAndPop", TEXT + AT_CLEAR, STT_FUNC);
+	make_symbol(&made, "PyGen_Type", DATA + 0xb00, STT_OBJECT);
+	put_word(0xb00 + 232, DATA + 0xc80);
+	put_word(0xc80, DATA + 0xd00);
+	put_word(0xc88, TEXT + AT_EVAL);
+	memcpy(made.bytes + MAKE_DATA + 0xd00, "close", 6);
+	make_functions(&made, functions, 5);
+}
+
+/* The thread state is followed to the probe, as the frame is. */
+static void test_copies__the_thread_state(void **state)
+{
+	(void)state;
+	make_copies_of(14, COPY_314, sizeof(COPY_314) - 1);
+	put_gen_close();
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND + IN_COPY + 6);
+	assert_int_equal(site("exit_unwind")->value_reg, PREG_R14);
+	/* not to where it is not: the comparison itself has it */
+	PUT(AT_UNWIND + IN_COPY, "\x4d\x89\xc6"); /* mov r14, r8 */
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND + IN_COPY - 4);
+	assert_int_equal(site("exit_unwind")->value_reg, PREG_R12);
+}
+
+static void test_copies__that_are_none(void **state)
 {
 	(void)state;
 	/* nothing is unwound */
@@ -237,10 +315,12 @@ static void test_copies__many_copies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_copies__copies_of_the_end),
-		cmocka_unit_test(test_copies__copies_and_a_call),
-		cmocka_unit_test(test_copies__copies_of_handlers),
-		cmocka_unit_test(test_copies__copies_that_are_none),
+		cmocka_unit_test(test_copies__of_the_end),
+		cmocka_unit_test(test_copies__and_a_call),
+		cmocka_unit_test(test_copies__of_handlers),
+		cmocka_unit_test(test_copies__the_current_frame),
+		cmocka_unit_test(test_copies__the_thread_state),
+		cmocka_unit_test(test_copies__that_are_none),
 		cmocka_unit_test(test_copies__detours),
 		cmocka_unit_test(test_copies__many_copies),
 	};

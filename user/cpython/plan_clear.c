@@ -220,38 +220,55 @@ static int add_unwinding(struct planner *p, const struct endings *e, size_t *oth
 	return err;
 }
 
-/* At the jump behind the comparison, where that comes soon. */
-static int add_end(struct planner *p, const struct frame_end *end)
+/* Where the probe of a copy is: at the jump behind the comparison, if that comes soon and all can be found there. */
+static void find_point(const struct planner *p, const struct frame_end *end,
+		       struct probe_site *site)
 {
-	struct probe_site site = { .kind = end->unwinding ? PROBE_UNWIND : PROBE_RETURN,
-				   .value_reg = p->table.version->close_skips
-							? end->tstate_reg
-							: PREG_NONE, /* as add_function() */
-				   .vaddr = end->at,
-				   .source = PROBE_IN_REG,
-				   .reg = end->frame_reg };
-	struct flow_value frame;
-	struct flow_place place;
+	struct flow_value frame, tstate = { 0, 0 };
+	struct flow_place place, thread;
+	bool needed = site->value_reg != PREG_NONE;
 	struct insn insn;
 	struct flow f;
 
-	snprintf(site.name, sizeof(site.name), "%s", end->unwinding ? "exit_unwind" : "frame_end");
 	flow__init(&f);
 	frame = f.regs[end->frame_reg];
+	if (needed)
+		tstate = f.regs[end->tstate_reg];
 	for (uint64_t at = end->at; at - end->at < END_BLOCK; at += insn.size) {
 		if (code__insn(&p->code, at, &insn))
-			break;
-		if (insn.emulated && flow__find(&f, frame, end->frame_reg, &place)) {
-			site.vaddr = at;
-			site.source = place.source;
-			site.reg = place.reg;
-			site.disp = place.disp;
-			break;
+			return;
+		if (insn.emulated && flow__find(&f, frame, end->frame_reg, &place) &&
+		    (!needed || (flow__find(&f, tstate, end->tstate_reg, &thread) &&
+				 thread.source == PROBE_IN_REG && !thread.disp))) {
+			site->vaddr = at;
+			site->source = place.source;
+			site->reg = place.reg;
+			site->disp = place.disp;
+			if (needed)
+				site->value_reg = thread.reg;
+			return;
 		}
 		if (insn.flow != FLOW_NEXT)
-			break;
+			return;
 		flow__step(&f, &insn);
 	}
+}
+
+static int add_end(struct planner *p, const struct frame_end *end)
+{
+	bool needed = p->table.version->close_skips; /* as add_function() */
+	struct probe_site site = { .kind = end->unwinding ? PROBE_UNWIND : PROBE_RETURN,
+				   .value_reg = needed ? end->tstate_reg : PREG_NONE,
+				   .vaddr = end->at,
+				   .source = PROBE_IN_REG,
+				   .reg = end->frame_reg };
+
+	if (needed && end->tstate_reg == PREG_NONE)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: where a frame ends at 0x%lx the thread state is not found",
+			       p->plan->minor, end->at);
+	snprintf(site.name, sizeof(site.name), "%s", end->unwinding ? "exit_unwind" : "frame_end");
+	find_point(p, end, &site);
 	return planner__add(p, &site);
 }
 

@@ -13,10 +13,11 @@
 #include "base/cleanup.h"
 #include "cpython/layouts.h"
 
-#define TESTS_MAX  256
-#define ENDS_MAX   40
-#define DECODE_MAX 32768 /* bytes from a known start to a comparison */
-#define FIELD_MAX  127 /* of a displacement of one byte */
+#define TESTS_MAX   256
+#define ENDS_MAX    40
+#define DECODE_MAX  32768 /* bytes from a known start to a comparison */
+#define LAST_CFRAME 12 /* 3.<this> */
+#define FIELD_MAX   127 /* of a displacement of one byte */
 
 /* Of one comparison: has the frame's caller been read, and then written to somewhere else? */
 struct trail {
@@ -31,13 +32,24 @@ static void trail_begin(struct trail *t)
 	t->has_read = t->has_written = false;
 }
 
-static void trail_step(struct trail *t, const struct insn *insn, uint16_t previous)
+/* The thread state has a field for the current frame, from 3.13 on; 3.12 keeps it in a variable that may lie anywhere. */
+static bool is_to_current(const struct planner *p, const struct insn *insn)
 {
+	const struct layout *l = layout_find(p->plan->minor, p->plan->free_threaded);
+
+	return p->plan->minor <= LAST_CFRAME ||
+	       (l && insn->disp == l->py.ts_frame && insn->dst != PREG_RSP);
+}
+
+static void trail_step(const struct planner *p, struct trail *t, const struct insn *insn)
+{
+	uint16_t previous = p->table.version->previous;
 	bool loads = insn->op == INSN_LOAD && insn->disp == previous && insn->src != PREG_RSP;
 	struct flow_value base = t->f.regs[loads ? insn->src : 0];
 
 	if (insn->op == INSN_STORE && insn->mem_size == 8 && insn->src < MACHINE_REG_CNT &&
-	    t->has_read && flow__is_same(t->f.regs[insn->src], t->caller)) {
+	    t->has_read && flow__is_same(t->f.regs[insn->src], t->caller) &&
+	    is_to_current(p, insn)) {
 		t->has_written = true;
 		t->to = t->f.regs[insn->dst];
 	}
@@ -79,7 +91,7 @@ static bool is_end(const struct planner *p, uint64_t test, struct frame_end *out
 			return t.has_written && flow__is_same(t.f.regs[insn.src], t.frame);
 		}
 		if (insn.flow == FLOW_NEXT || insn.flow == FLOW_CALL)
-			trail_step(&t, &insn, p->table.version->previous);
+			trail_step(p, &t, &insn);
 		else
 			trail_begin(&t);
 	}
