@@ -228,6 +228,28 @@ static void test_copies__the_thread_state(void **state)
 	assert_int_equal(site("exit_unwind")->value_reg, PREG_R12);
 }
 
+/* What comes in between the load of the caller and the probe has not gone through all of an end. */
+static void test_copies__that_are_entered(void **state)
+{
+	(void)state;
+	/* behind the comparison: the probe stays there */
+	make_copies();
+	put_branch(AT_STUB, 0xe9, AT_UNWIND + IN_COPY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND + IN_COPY - 4);
+	assert_true(site("exit_unwind")->single_step);
+	/* at the comparison */
+	make_copies();
+	put_branch(AT_STUB, 0xe9, AT_UNWIND + IN_COPY - 4);
+	refused(-PYE_EPLAN, "the end of a frame at 0x402849 is entered from 0x402b00");
+	/* before the load, and behind the probe */
+	make_copies();
+	put_branch(AT_STUB, 0xe9, AT_UNWIND);
+	put_branch(AT_STUB + 16, 0xe9, AT_UNWIND + IN_COPY + 2);
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND + IN_COPY);
+}
+
 static void test_copies__that_are_none(void **state)
 {
 	(void)state;
@@ -283,7 +305,7 @@ static void test_copies__detours(void **state)
 	refused_inline("0x40230d cannot be replaced");
 	make_copies();
 	put_loop();
-	put_branch(AT_STUB, 0xe9, AT_UNWIND + IN_COPY - 4);
+	put_branch(AT_STUB, 0xe9, AT_EVAL);
 	put_branch(AT_STUB + 16, 0xe9, AT_UNWIND + IN_COPY + 2);
 	assert_int_equal(make_inline(), 0);
 	/* the dispatch table leads there */
@@ -320,6 +342,7 @@ int main(void)
 		cmocka_unit_test(test_copies__of_handlers),
 		cmocka_unit_test(test_copies__the_current_frame),
 		cmocka_unit_test(test_copies__the_thread_state),
+		cmocka_unit_test(test_copies__that_are_entered),
 		cmocka_unit_test(test_copies__that_are_none),
 		cmocka_unit_test(test_copies__detours),
 		cmocka_unit_test(test_copies__many_copies),

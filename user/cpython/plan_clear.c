@@ -254,31 +254,67 @@ static void find_point(const struct planner *p, const struct frame_end *end,
 	}
 }
 
-static int add_end(struct planner *p, const struct frame_end *end)
+static int draft_end(struct planner *p, const struct frame_end *end, struct probe_site *site)
 {
 	bool needed = p->table.version->close_skips; /* as add_function() */
-	struct probe_site site = { .kind = end->unwinding ? PROBE_UNWIND : PROBE_RETURN,
-				   .value_reg = needed ? end->tstate_reg : PREG_NONE,
-				   .vaddr = end->at,
-				   .source = PROBE_IN_REG,
-				   .reg = end->frame_reg };
 
-	if (needed && end->tstate_reg == PREG_NONE)
-		return err_set(p->e, -PYE_EPLAN,
-			       "3.%u: where a frame ends at 0x%lx the thread state is not found",
-			       p->plan->minor, end->at);
-	snprintf(site.name, sizeof(site.name), "%s", end->unwinding ? "exit_unwind" : "frame_end");
-	find_point(p, end, &site);
-	return planner__add(p, &site);
+	*site = (struct probe_site){ .kind = end->unwinding ? PROBE_UNWIND : PROBE_RETURN,
+				     .value_reg = needed ? end->tstate_reg : PREG_NONE,
+				     .vaddr = end->at,
+				     .source = PROBE_IN_REG,
+				     .reg = end->frame_reg };
+	snprintf(site->name, sizeof(site->name), "%s",
+		 end->unwinding ? "exit_unwind" : "frame_end");
+	if (!needed || end->tstate_reg != PREG_NONE)
+		return 0;
+	return err_set(p->e, -PYE_EPLAN,
+		       "3.%u: where a frame ends at 0x%lx the thread state is not found",
+		       p->plan->minor, end->at);
+}
+
+/* The first of some jumps that goes to (from, to]; 0: none. */
+static uint64_t entered_from(const struct disasm_branch *in, size_t cnt, uint64_t from, uint64_t to)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (in[i].target > from && in[i].target <= to)
+			return in[i].addr;
+	return 0;
+}
+
+static int add_end(struct planner *p, const struct frame_end *end, const struct disasm_branch *in,
+		   size_t cnt)
+{
+	struct probe_site site, moved;
+	int err = draft_end(p, end, &site);
+	uint64_t from = entered_from(in, cnt, end->load, end->at);
+
+	if (!err && from)
+		err = err_set(p->e, -PYE_EPLAN,
+			      "3.%u: the end of a frame at 0x%lx is entered from 0x%lx: it could "
+			      "not be counted exactly",
+			      p->plan->minor, end->at, from);
+	if (err)
+		return err;
+	moved = site;
+	find_point(p, end, &moved);
+	return planner__add(p, entered_from(in, cnt, end->at, moved.vaddr) ? &site : &moved);
 }
 
 static int add_ends(struct planner *p, const struct endings *e, size_t *others)
 {
-	int err = 0;
+	auto_free struct disasm_range *ranges = calloc(e->end_cnt + 1, sizeof(*ranges));
+	auto_free struct disasm_branch *in = NULL;
+	size_t cnt = 0;
+	int err = ranges ? 0 : -ENOMEM;
 
+	if (err || !e->end_cnt)
+		return err;
+	for (size_t i = 0; i < e->end_cnt; i++)
+		ranges[i] = (struct disasm_range){ e->ends[i].load + 1, e->ends[i].at + END_BLOCK };
+	err = code__branches(&p->code, ranges, e->end_cnt, &in, &cnt);
 	for (size_t i = 0; !err && i < e->end_cnt; i++) {
 		*others += e->ends[i].unwinding;
-		err = add_end(p, &e->ends[i]);
+		err = add_end(p, &e->ends[i], in, cnt);
 	}
 	return err;
 }

@@ -24,6 +24,7 @@ struct trail {
 	struct flow f;
 	bool has_read, has_written;
 	struct flow_value frame, caller, to;
+	uint64_t load; /* where it was read */
 };
 
 static void trail_begin(struct trail *t)
@@ -58,6 +59,7 @@ static void trail_step(const struct planner *p, struct trail *t, const struct in
 		return;
 	t->has_read = true;
 	t->has_written = false;
+	t->load = insn->addr;
 	t->frame = base;
 	t->caller = t->f.regs[insn->dst];
 }
@@ -86,6 +88,7 @@ static bool is_end(const struct planner *p, uint64_t test, struct frame_end *out
 			return false;
 		if (insn.op == INSN_TEST_BYTE && at + insn.size > test) {
 			*out = (struct frame_end){ .at = at,
+						   .load = t.load,
 						   .frame_reg = insn.src,
 						   .tstate_reg = reg_of(&t.f, t.to) };
 			return t.has_written && flow__is_same(t.f.regs[insn.src], t.frame);

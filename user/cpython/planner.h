@@ -22,6 +22,7 @@
 /* From 3.12 on, a copy of the function that clears frames, where a frame ends: the comparison with which it asks whose the frame is. */
 struct frame_end {
 	uint64_t at;
+	uint64_t load; /* where its caller is read: from there on nothing else may come in */
 	uint8_t frame_reg; /* the frame, there */
 	uint8_t tstate_reg; /* what the caller was written to, there: from 3.13 on the thread state; PREG_NONE: not known */
 	bool unwinding;
