@@ -17,13 +17,18 @@ static struct elf_make made;
 static struct elf_file *elf;
 static struct disasm *disasm;
 
-static void load(const char *bytes, size_t size)
+static void load_as(uint16_t type, const char *bytes, size_t size)
 {
-	make_init(&made, ET_DYN);
+	make_init(&made, type);
 	memset(made.bytes + MAKE_TEXT, 0xcc, MAKE_DATA - MAKE_TEXT);
 	memcpy(made.bytes + MAKE_TEXT, bytes, size);
 	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
 	assert_int_equal(disasm__new(elf, &disasm, NULL), 0);
+}
+
+static void load(const char *bytes, size_t size)
+{
+	load_as(ET_DYN, bytes, size);
 }
 
 static void unload(void)
@@ -229,16 +234,12 @@ static void test_flow__what_is_lost(void **state)
 /* Bytes that may be such an instruction, wherever they stand. */
 static void test_disasm__comparisons(void **state)
 {
-	static const char code[] =
-		"\x80\x7b\x46\x00" /* cmp byte [rbx+70], 0 */
-		"\x41\x80\x7c\x24\x46\x00" /* [r12+70] */
-		"\x80\x7b\x46\x01" /* , 1 */
-		"\x80\x7b\x47\x00" /* [rbx+71] */
-		"\x48\x81\x3c\xc5\x00\x10\x00\x00\x34\x12\x00\x00" /* cmp qword [rax*8+0x1000], 0x1234 */
-		"\x48\x81\x3c\xcd\x00\x20\x00\x00\x34\x12\x00\x00" /* another table */
-		"\x48\x81\x3c\xcd\x00\x10\x00\x00\x35\x12\x00\x00" /* another address */
-		"\x4c\x8d\x05\xf9\x0f\x00\x00"; /* lea r8, [rip+0xff9] */
-	uint64_t found[4], wanted[] = { 0x1234, TEXT + sizeof(code) - 1 + 0xff9 };
+	static const char code[] = "\x80\x7b\x46\x00" /* cmp byte [rbx+70], 0 */
+				   "\x41\x80\x7c\x24\x46\x00" /* [r12+70] */
+				   "\x80\x7b\x46\x01" /* , 1 */
+				   "\x80\x7b\x47\x00" /* [rbx+71] */
+				   "\x41\xc3";
+	uint64_t found[4];
 	size_t cnt;
 
 	(void)state;
@@ -248,11 +249,51 @@ static void test_disasm__comparisons(void **state)
 	assert_int_equal(found[0], TEXT);
 	assert_int_equal(found[1], TEXT + 5);
 	assert_int_equal(disasm__byte_tests(disasm, 70, found, 1, &cnt), -E2BIG);
-	assert_int_equal(disasm__word_tests(disasm, 0x1000, wanted, 2, found, 4, &cnt), 0);
-	assert_int_equal(cnt, 2);
-	assert_int_equal(found[0], TEXT + 18);
-	assert_int_equal(found[1], TEXT + 54);
-	assert_int_equal(disasm__word_tests(disasm, 0x1000, wanted, 0, found, 4, &cnt), 0);
+	unload();
+}
+
+/* Offsets of the instructions, of what is found in them; whether it is the address. */
+struct use {
+	size_t insn, found;
+	bool has;
+};
+
+static void test_disasm__addresses(void **state)
+{
+	static const char code[] =
+		"\x48\x81\x3c\xc5\x00\x10\x00\x00\x34\x12\x00\x00" /* cmp qword [rax*8+0x1000], 0x1234 */
+		"\x48\x81\x3c\xcd\x00\x10\x00\x00\x35\x12\x00\x00" /* another address */
+		"\x48\x3d\x34\x12\x00\x00" /* cmp rax, 0x1234 */
+		"\xbf\x34\x12\x00\x00" /* mov edi, 0x1234 */
+		"\x48\x81\x3c\xc7\x34\x12\x00\x00" /* cmp qword [rdi+rax*8], 0x1234 */
+		"\xe9\x34\x12\x00\x00" /* jmp +0x1234 */
+		"\x48\x8b\x05\x34\x12\x00\x00" /* mov rax, [rip+0x1234] */
+		"\x4c\x8d\x05\xf9\x0f\x00\x00"; /* lea r8, [rip+0xff9] */
+	static const struct use uses[] = { { 0, 8, true },   { 24, 26, true },	{ 30, 31, true },
+					   { 35, 39, true }, { 43, 44, false }, { 48, 51, false },
+					   { 55, 56, true } };
+	uint64_t found[8], with, wanted[] = { 0x1234, TEXT + sizeof(code) - 1 + 0xff9 };
+	struct insn insn;
+	size_t cnt;
+
+	(void)state;
+	load(code, sizeof(code) - 1);
+	assert_int_equal(disasm__address_uses(disasm, wanted, 2, found, 8, &cnt), 0);
+	assert_int_equal(cnt, 1);
+	assert_int_equal(found[0], TEXT + 56);
+	unload();
+	load_as(ET_EXEC, code, sizeof(code) - 1);
+	assert_int_equal(disasm__address_uses(disasm, wanted, 2, found, 8, &cnt), 0);
+	assert_int_equal(cnt, sizeof(uses) / sizeof(uses[0]));
+	for (size_t i = 0; i < cnt; i++) {
+		assert_int_equal(found[i], TEXT + uses[i].found);
+		assert_int_equal(disasm__at(disasm, TEXT + uses[i].insn, &insn), 0);
+		assert_int_equal(insn__has_address(&insn, found[i]), uses[i].has);
+		assert_int_equal(insn__compares_word(&insn, 0x1000, &with), !i);
+		assert_false(insn__compares_word(&insn, 0x2000, &with));
+	}
+	assert_int_equal(with, 0x1234);
+	assert_int_equal(disasm__address_uses(disasm, wanted, 0, found, 8, &cnt), 0);
 	assert_int_equal(cnt, 0);
 	unload();
 }
@@ -270,6 +311,7 @@ int main(void)
 		cmocka_unit_test(test_flow__slots),
 		cmocka_unit_test(test_flow__what_is_lost),
 		cmocka_unit_test(test_disasm__comparisons),
+		cmocka_unit_test(test_disasm__addresses),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,17 @@ static void test_copies__of_handlers(void **state)
 	assert_int_equal(make_plan("uprobe"), 0);
 	assert_int_equal(plan.site_cnt, 11);
 	assert_true(has_site(PROBE_RESUME, AT_STUB + GUARD_SIZE + 6));
+	/* asked for in another way */
+	make_tail_calls();
+	PUT(AT_STUB, "\xb8"); /* mov eax, the handler; cmp rcx, rax; jne +0x40 */
+	put(AT_STUB + 1, (const char *)&(uint32_t){ (uint32_t)(TEXT + handler_at(RESUME)) }, 4);
+	PUT(AT_STUB + 5, "\x48\x39\xc1\x75\x40" ENTRY);
+	refused(-PYE_EPLAN, "at 0x402b00 the address of a handler is taken");
+	/* in what cannot be read */
+	make_tail_calls();
+	PUT(AT_STUB, "\x06");
+	put_guard(AT_STUB + 1, handler_at(RESUME));
+	refused(-PYE_EPLAN, "cannot be read");
 	/* of a return handler: what it ends by is no exception */
 	make_tail_calls();
 	put_guard(AT_STUB, handler_at(RETURN_VALUE));

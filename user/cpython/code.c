@@ -158,6 +158,18 @@ bool code__is_start(const struct code *c, uint64_t addr)
 	return !decode_to(c, code__start_below(c, addr), addr, &last);
 }
 
+int code__around(const struct code *c, uint64_t addr, struct insn *out)
+{
+	uint64_t start = code__start_below(c, addr);
+
+	if (!start || addr - start > DECODE_MAX)
+		return -ENOENT;
+	for (uint64_t at = start; at <= addr; at += out->size)
+		if (code__insn(c, at, out))
+			return -ENOENT;
+	return 0;
+}
+
 /* Bytes in the middle of an instruction that decoding passes over are no branch. */
 static bool is_real(const struct code *c, const struct disasm_branch *branch)
 {

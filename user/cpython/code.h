@@ -58,6 +58,9 @@ uint64_t code__start_below(const struct code *c, uint64_t addr);
  */
 int code__before(const struct code *c, uint64_t addr, struct insn *out);
 
+/* code__around - the instruction that an address lies in. 0; -ENOENT if the code below cannot be decoded up to there. */
+int code__around(const struct code *c, uint64_t addr, struct insn *out);
+
 /* code__is_start - proves that an address is an instruction start. */
 bool code__is_start(const struct code *c, uint64_t addr);
 

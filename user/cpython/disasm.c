@@ -533,9 +533,10 @@ static bool is_byte_test(const uint8_t *code, uint8_t disp)
 /* What a look at all bytes of the code is for. @code has TAIL_BYTES readable bytes past @size. */
 struct look {
 	int (*bytes)(struct look *l, const uint8_t *code, uint64_t addr, size_t size);
-	uint64_t table;
 	const uint64_t *wanted;
 	size_t wanted_cnt;
+	struct disasm_range hull; /* of them */
+	bool fixed; /* addresses are constants */
 	uint8_t disp;
 	uint64_t *out;
 	size_t max, cnt;
@@ -591,51 +592,88 @@ int disasm__byte_tests(const struct disasm *d, uint8_t disp, uint64_t *out, size
 	return err;
 }
 
+static void widen(struct disasm_range *hull, uint64_t start, uint64_t end)
+{
+	hull->start = start < hull->start ? start : hull->start;
+	hull->end = end > hull->end ? end : hull->end;
+}
+
 static bool is_one_of(const struct look *l, uint64_t value)
 {
+	if (value - l->hull.start >= l->hull.end - l->hull.start)
+		return false;
 	for (size_t i = 0; i < l->wanted_cnt; i++)
 		if (l->wanted[i] == value)
 			return true;
 	return false;
 }
 
-/* cmp qword [table + reg * 8], address; or lea reg, [rip + x] */
-static int word_tests(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
+/* The address itself; or, of a lea that is relative to the program counter, the distance to it. */
+static int address_uses(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
 {
 	int err = 0;
 
 	for (size_t i = 0; !err && i < size; i++) {
-		int32_t disp, value;
+		int32_t value;
 
-		if ((code[i] & 0xf8) != 0x48)
-			continue;
-		memcpy(&disp, code + i + 4, 4);
-		memcpy(&value, code + i + 8, 4);
-		if (code[i + 1] == 0x81 && code[i + 2] == 0x3c && (code[i + 3] & 0xc7) == 0xc5 &&
-		    (uint64_t)(int64_t)disp == l->table && is_one_of(l, (uint64_t)(int64_t)value))
+		memcpy(&value, code + i, 4);
+		if (l->fixed && is_one_of(l, (uint64_t)(int64_t)value))
 			err = keep(l, addr + i);
-		memcpy(&disp, code + i + 3, 4);
-		if (!err && code[i + 1] == 0x8d && (code[i + 2] & 0xc7) == 0x05 &&
-		    is_one_of(l, addr + i + 7 + (uint64_t)(int64_t)disp))
+		if (err || code[i] != 0x8d || (code[i + 1] & 0xc7) != 0x05)
+			continue;
+		memcpy(&value, code + i + 2, 4);
+		if (is_one_of(l, addr + i + 6 + (uint64_t)(int64_t)value))
 			err = keep(l, addr + i);
 	}
 	return err;
 }
 
-int disasm__word_tests(const struct disasm *d, uint64_t table, const uint64_t *wanted,
-		       size_t wanted_cnt, uint64_t *out, size_t max, size_t *cnt)
+int disasm__address_uses(const struct disasm *d, const uint64_t *wanted, size_t wanted_cnt,
+			 uint64_t *out, size_t max, size_t *cnt)
 {
-	struct look l = { .bytes = word_tests,
-			  .table = table,
+	struct look l = { .bytes = address_uses,
 			  .wanted = wanted,
 			  .wanted_cnt = wanted_cnt,
+			  .fixed = elf_file__is_fixed(d->elf),
+			  .hull = { UINT64_MAX, 0 },
 			  .max = max };
 	int err;
 
 	l.out = out;
+	for (size_t i = 0; i < wanted_cnt; i++)
+		widen(&l.hull, wanted[i], wanted[i] + 1);
 	err = look_through(d, &l);
 	*cnt = l.cnt;
 	return err;
+}
+
+bool insn__compares_word(const struct insn *insn, uint64_t table, uint64_t *with)
+{
+	int32_t disp, value;
+
+	memcpy(&disp, insn->bytes + 4, 4);
+	memcpy(&value, insn->bytes + 8, 4);
+	if (insn->size != 12 || (insn->bytes[0] & 0xf8) != 0x48 || insn->bytes[1] != 0x81 ||
+	    insn->bytes[2] != 0x3c || (insn->bytes[3] & 0xc7) != 0xc5 ||
+	    (uint64_t)(int64_t)disp != table)
+		return false;
+	*with = (uint64_t)(int64_t)value;
+	return true;
+}
+
+/* Constants come last in an instruction, as do distances of jumps and of memory relative to the program counter. */
+bool insn__has_address(const struct insn *insn, uint64_t at)
+{
+	size_t offset = at - insn->addr, behind = insn->size - offset;
+	int32_t value;
+
+	memcpy(&value, insn->bytes + offset, 4);
+	if (insn->bytes[offset] == 0x8d && behind == 6 && insn->pointer)
+		return true;
+	if (behind != 4 && behind != 8)
+		return false;
+	return !insn->target &&
+	       insn->pointer - (insn->addr + insn->size) != (uint64_t)(int64_t)value;
 }
 
 int disasm__branches(const struct disasm *d, const struct disasm_range *ranges, size_t cnt,
@@ -648,10 +686,8 @@ int disasm__branches(const struct disasm *d, const struct disasm_range *ranges, 
 
 	if (!buf)
 		return -ENOMEM;
-	for (size_t i = 0; i < cnt; i++) {
-		s.hull.start = ranges[i].start < s.hull.start ? ranges[i].start : s.hull.start;
-		s.hull.end = ranges[i].end > s.hull.end ? ranges[i].end : s.hull.end;
-	}
+	for (size_t i = 0; i < cnt; i++)
+		widen(&s.hull, ranges[i].start, ranges[i].end);
 	for (size_t i = 0; !err && elf_file__code(d->elf, i, &start, &end); i++)
 		err = scan_range(&s, d, buf, start, end);
 	if (err) {

@@ -98,13 +98,19 @@ int disasm__byte_tests(const struct disasm *d, uint8_t disp, uint64_t *out, size
 		       size_t *cnt);
 
 /**
- * disasm__word_tests - what may be an instruction that compares a word of a table, indexed, with the constant address of one of
- * @wanted, or that makes such an address
+ * disasm__address_uses - where the code may have one of some addresses, as a constant (of a file that has its place) or as a lea's
+ * operand
  *
- * Otherwise as disasm__byte_tests(), but @out has where the instructions begin.
+ * Otherwise as disasm__byte_tests(). What is found lies in an instruction, for insn__has_address().
  */
-int disasm__word_tests(const struct disasm *d, uint64_t table, const uint64_t *wanted,
-		       size_t wanted_cnt, uint64_t *out, size_t max, size_t *cnt);
+int disasm__address_uses(const struct disasm *d, const uint64_t *wanted, size_t wanted_cnt,
+			 uint64_t *out, size_t max, size_t *cnt);
+
+/* insn__has_address - is what was found at @at the address, and not the distance of a jump or so that looks like it? */
+bool insn__has_address(const struct insn *insn, uint64_t at);
+
+/* insn__compares_word - does it compare a word of a table, indexed, with a constant? */
+bool insn__compares_word(const struct insn *insn, uint64_t table, uint64_t *with);
 
 /**
  * disasm__branches - every direct jump and call into some address ranges

@@ -32,17 +32,6 @@ static const struct handler *handler_at(const struct handlers *h, size_t cnt, ui
 	return NULL;
 }
 
-/* The handler whose address an instruction compares with a word of the table; NULL: it only makes the address. */
-static const struct handler *compared(const struct handlers *h, size_t cnt, const struct insn *test)
-{
-	int32_t value;
-
-	if (test->bytes[1] != 0x81)
-		return NULL;
-	memcpy(&value, test->bytes + 8, sizeof(value));
-	return handler_at(h, cnt, (uint64_t)(int64_t)value);
-}
-
 /* Is it no copy, but the way to the handler itself? */
 static bool goes_to(const struct planner *p, uint64_t at, uint64_t handler)
 {
@@ -54,15 +43,17 @@ static bool goes_to(const struct planner *p, uint64_t at, uint64_t handler)
 
 static int add_copy(struct planner *p, struct handlers *h, size_t cnt, uint64_t at)
 {
-	const struct handler *of;
+	const struct handler *of = NULL;
 	struct insn test, branch;
-	uint64_t start;
+	uint64_t start, with;
 
-	if (!code__is_start(&p->code, at))
-		return 0; /* bytes in the middle of an instruction */
-	if (code__insn(&p->code, at, &test))
-		return -EFAULT;
-	of = compared(h, cnt, &test);
+	if (code__around(&p->code, at, &test))
+		return refuse(p, at, "or something like it, in code that cannot be read");
+	if (!insn__has_address(&test, at))
+		return 0;
+	if (insn__compares_word(&test, p->table.vaddr, &with))
+		of = handler_at(h, cnt, with);
+	at = test.addr;
 	if (!of || code__insn(&p->code, at + test.size, &branch) || branch.flow != FLOW_COND)
 		return refuse(p, at, "and not compared with a word of the dispatch table");
 	if (branch.cond == (COND_X86 | 4)) /* je */
@@ -102,8 +93,7 @@ int handlers__add_copies(struct planner *p, struct handlers *h)
 	for (size_t i = 0; i < cnt; i++)
 		if (is_followed(&h->items[i]))
 			wanted[wanted_cnt++] = h->items[i].start;
-	err = disasm__word_tests(p->code.disasm, p->table.vaddr, wanted, wanted_cnt, tests,
-				 TESTS_MAX, &test_cnt);
+	err = disasm__address_uses(p->code.disasm, wanted, wanted_cnt, tests, TESTS_MAX, &test_cnt);
 	if (err == -E2BIG)
 		return refuse(p, p->table.vaddr, "in more places than can be looked at");
 	for (size_t i = 0; !err && i < test_cnt; i++)
