@@ -14,12 +14,12 @@
 
 #include "elf/elf_file.h"
 
-#define MAKE_SIZE  0xb000
+#define MAKE_SIZE  0xf000
 #define MAKE_BASE  0x400000 /* virtual address of the file's first byte */
 #define MAKE_TEXT  0x1000 /* file offsets of the two segments' sections */
-#define MAKE_DATA  0x7000
-#define MAKE_NOTES 0x9000
-#define MAKE_NAMES 0xa000
+#define MAKE_DATA  0xb000
+#define MAKE_NOTES 0xd000
+#define MAKE_NAMES 0xe000
 
 struct elf_make {
 	uint8_t bytes[MAKE_SIZE];
