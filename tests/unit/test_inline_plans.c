@@ -43,6 +43,7 @@ enum {
 	LOCKED = 2,
 	CLOCK = 4,
 	LANES = 8,
+	QUIET = 16,
 };
 
 static uint8_t every[256], odd[256];
@@ -54,6 +55,7 @@ static const struct mode {
 } modes[] = {
 	{ "events", { 0 }, 0 },
 	{ "events, stacks exchanged", { .switches = true }, ROOTS },
+	{ "events, some left out", { .switches = true, .quiet = true }, ROOTS | QUIET },
 	{ "events, under a lock", { .locked = true }, LOCKED },
 	{ "events, lanes", { .locked = true }, LOCKED | LANES },
 	{ "events, the kernel's clock", { .locked = true }, LOCKED | CLOCK },
@@ -235,6 +237,8 @@ static void begin(void)
 		memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
 		inline_describe_roots(&t.layout, address(t.base), t.private);
 	}
+	if (w.mode->with & QUIET)
+		inline_describe_quiet(address(t.base), t.private);
 	if (how->count) {
 		inline_describe_tables(address(t.base), how->time, t.private);
 		memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
