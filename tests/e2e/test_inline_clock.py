@@ -87,6 +87,22 @@ def test_it_is_said(tmp_path):
     assert len(found) == 1 and "by the kernel's clock" in found[0]["text"]
 
 
+CHANGED = """import ctypes
+start, end = [int(x, 16) for x in next(l for l in open("/proc/self/maps") if "[vdso]" in l).split()[0].split("-")]
+assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(end - start), 7) == 0
+ctypes.memset(end - 1, 1, 1)
+"""
+
+
+def test_a_changed_clock(tmp_path):
+    """What a target has written into the kernel's code is not called, nor read."""
+    with lib.started([*lib.command(test_inline.ONE), "-c", CHANGED + TARGET], stdout=subprocess.PIPE) as target:
+        target.stdout.readline()
+        done = lib.sh([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *test_inline.INLINE, "-d", "50ms", "-p", target.pid])
+        assert done.returncode == 5 and "clock was not found" in lib.text(done.stderr), lib.text(done.stderr)
+        assert target.poll() is None
+
+
 def test_another_time_namespace(tmp_path):
     """There the same clock shows another time."""
     inside = ["unshare", "--time", "--monotonic", "1000", "--fork", "--kill-child"]

@@ -77,24 +77,6 @@ bool tsc_is_steady(void)
 	return steady;
 }
 
-/* A file with what the kernel has mapped there. */
-static int copy_vdso(pid_t pid, const struct mapping *m)
-{
-	uint8_t image[VDSO_BYTES];
-	size_t bytes = m->end - m->start;
-	struct iovec here = { image, bytes }, there = { (void *)(uintptr_t)m->start, bytes };
-	auto_close int fd = -1;
-
-	if (bytes > sizeof(image))
-		return -E2BIG;
-	if (process_vm_readv(pid, &here, 1, &there, 1, 0) != (ssize_t)bytes)
-		return -EFAULT;
-	fd = memfd_create("vdso", MFD_CLOEXEC);
-	if (fd < 0 || pwrite(fd, image, bytes, 0) != (ssize_t)bytes)
-		return -errno;
-	return take_fd(&fd);
-}
-
 static const struct mapping *find_vdso(const struct maps *maps)
 {
 	for (size_t i = 0; i < maps->cnt; i++)
@@ -103,28 +85,79 @@ static const struct mapping *find_vdso(const struct maps *maps)
 	return NULL;
 }
 
-int stub_clock_find(pid_t pid, const struct maps *maps, uint64_t *at)
+/* What the kernel has mapped into us. Its size, or a negative errno. */
+static ssize_t own_vdso(const uint8_t **image)
 {
-	const struct mapping *vdso = find_vdso(maps);
-	int fd = vdso ? copy_vdso(pid, vdso) : -ENOENT, err;
+	const struct mapping *vdso;
+	ssize_t bytes = -ENOENT;
+	struct maps maps;
+	int err = maps__read(getpid(), &maps);
+
+	if (err)
+		return err;
+	vdso = find_vdso(&maps);
+	if (vdso) {
+		*image = (const void *)(uintptr_t)vdso->start;
+		bytes = (ssize_t)(vdso->end - vdso->start);
+	}
+	maps__done(&maps);
+	return bytes;
+}
+
+/* That of a process is the same, unless it has changed it: then nobody knows what it does. */
+static int check_same(pid_t pid, const struct mapping *vdso, const uint8_t *own, size_t bytes)
+{
+	uint8_t theirs[VDSO_BYTES];
+	struct iovec here = { theirs, bytes }, there = { (void *)(uintptr_t)vdso->start, bytes };
+
+	if (bytes > sizeof(theirs))
+		return -E2BIG;
+	if (vdso->end - vdso->start != bytes)
+		return -ENOENT;
+	if (process_vm_readv(pid, &here, 1, &there, 1, 0) != (ssize_t)bytes)
+		return -EFAULT;
+	return memcmp(theirs, own, bytes) ? -ENOENT : 0;
+}
+
+/* Offset of the symbol in an image. */
+static int find_offset(const uint8_t *image, size_t bytes, uint64_t *offset)
+{
+	auto_close int fd = memfd_create("vdso", MFD_CLOEXEC);
 	struct elf_symbol symbol;
 	struct elf_file *elf;
 	struct err e;
+	int err;
 
 	if (fd < 0)
-		return fd;
+		return -errno;
+	if (pwrite(fd, image, bytes, 0) != (ssize_t)bytes)
+		return -EIO;
 	err = elf_file__from_fd(fd, "[vdso]", &elf, &e);
-	if (err) {
-		close(fd);
+	if (err)
 		return err;
-	}
+	take_fd(&fd);
 	err = elf_file__symbol(elf, VDSO_CLOCK, &symbol);
-	if (!err &&
-	    (symbol.vaddr >= vdso->end - vdso->start || !elf_file__is_code(elf, symbol.vaddr)))
+	if (!err && (symbol.vaddr >= bytes || !elf_file__is_code(elf, symbol.vaddr)))
 		err = -ENOENT;
 	if (!err)
-		*at = vdso->start + symbol.vaddr;
+		*offset = symbol.vaddr;
 	elf_file__free(elf);
+	return err;
+}
+
+/* A target can write into its vdso: ours alone is parsed. */
+int stub_clock_find(pid_t pid, const struct maps *maps, uint64_t *at)
+{
+	const struct mapping *vdso = find_vdso(maps);
+	const uint8_t *own = NULL;
+	ssize_t bytes = vdso ? own_vdso(&own) : -ENOENT;
+	uint64_t offset = 0;
+	int err = bytes < 0 ? (int)bytes : check_same(pid, vdso, own, (size_t)bytes);
+
+	if (!err)
+		err = find_offset(own, (size_t)bytes, &offset);
+	if (!err)
+		*at = vdso->start + offset;
 	return err;
 }
 

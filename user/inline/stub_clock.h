@@ -32,7 +32,7 @@ bool tsc_is_steady(void);
  * @maps: of the process
  * @at:   its address there
  *
- * Return: 0; -ENOENT, -EFAULT or another negative errno when there is none that can be read.
+ * Return: 0; -ENOENT, -EFAULT or another negative errno when there is none that can be read, or it is not as ours is.
  */
 int stub_clock_find(pid_t pid, const struct maps *maps, uint64_t *at);
 
