@@ -69,13 +69,18 @@ __asm__(".pushsection .rodata\n"
 	"2: mov -8(%r12), %ebx\n" /* how long the thread is parked; 0: it is not */
 	"rdtsc\n"
 	"shrd $20, %edx, %eax\n" /* PARK_SHIFT */
+	"lea 1(%rbx), %ecx\n"
 	"add %eax, %ebx\n"
+	"shl $15, %ecx\n" /* at most: another processor's counter can be behind */
 	"pye_chain_spin:\n"
-	"4: pause\n"
+	"4: dec %ecx\n"
+	"jz 5f\n"
+	"pause\n"
 	"rdtsc\n"
 	"shrd $20, %edx, %eax\n"
 	"sub %ebx, %eax\n"
 	"js 4b\n"
+	"5:\n"
 	"pye_chain_go:\n"
 	"mov $14, %eax\n" /* rt_sigprocmask: those that it blocks by itself */
 	"mov $2, %edi\n"
@@ -229,7 +234,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 		    (remote__is_dead(r->pid, r->caller) || remote__has_executed(r, r->scratch)))
 			return -ESRCH;
 	} while (err || words[flag] != 1);
-	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc);
+	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc ?: 1);
 	for (unsigned int i = 0; i < cnt; i++) {
 		values[i] = (int64_t)words[7UL * i];
 		if (values[i] < 0 && values[i] >= -4095) {

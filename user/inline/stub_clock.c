@@ -15,10 +15,11 @@
 #include "elf/elf_file.h"
 #include "proc/maps.h"
 
-#define CLOCKS	   "/sys/devices/system/clocksource/clocksource0/available_clocksource"
-#define TRIES	   9
-#define VDSO_BYTES 65536u
-#define VDSO_CLOCK "__vdso_clock_gettime"
+#define CLOCKS	    "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+#define TRIES	    9
+#define VDSO_BYTES  65536u
+#define UNSTEADY_HZ 2000000000ull /* about */
+#define VDSO_CLOCK  "__vdso_clock_gettime"
 
 uint64_t tsc_now(void)
 {
@@ -40,15 +41,6 @@ struct clock_pair clock_pair_read(void)
 		best = (struct clock_pair){ before + took / 2, ns };
 	}
 	return best;
-}
-
-uint64_t tsc_per_second(void)
-{
-	struct clock_pair from = clock_pair_read(), to;
-
-	usleep(2000);
-	to = clock_pair_read();
-	return (uint64_t)((double)(to.tsc - from.tsc) * 1e9 / (double)(to.ns - from.ns));
 }
 
 /* It strikes the counter off its list when it sees it go astray, or differ between processors. */
@@ -75,6 +67,17 @@ bool tsc_is_steady(void)
 		steady = __get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8 &&
 			 kernel_trusts_tsc();
 	return steady;
+}
+
+uint64_t tsc_per_second(void)
+{
+	struct clock_pair from = clock_pair_read(), to;
+
+	if (!tsc_is_steady())
+		return UNSTEADY_HZ;
+	usleep(2000);
+	to = clock_pair_read();
+	return (uint64_t)((double)(to.tsc - from.tsc) * 1e9 / (double)(to.ns - from.ns));
 }
 
 static const struct mapping *find_vdso(const struct maps *maps)

@@ -19,7 +19,7 @@ struct clock_pair {
 };
 
 uint64_t tsc_now(void);
-uint64_t tsc_per_second(void); /* takes 2 ms */
+uint64_t tsc_per_second(void); /* takes 2 ms; a guess where it is not steady */
 
 /* clock_pair_read - the counter and CLOCK_MONOTONIC at one moment, within some 10 ns */
 struct clock_pair clock_pair_read(void);
