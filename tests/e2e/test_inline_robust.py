@@ -385,6 +385,21 @@ def test_detach_of_a_child_whose_parent_waits(tmp_path):
     assert seen.count("<string>", "call")["f"] + seen.lost >= calls
 
 
+def test_detach_of_another_version(tmp_path):
+    code = ("import mmap, os, time\n"
+            "fd = os.memfd_create('x')\n"
+            "os.write(fd, b'PYEINL00' + bytes(4088))\n"
+            "there = mmap.mmap(fd, 4096, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)\n"
+            "print(flush=True)\n"
+            "time.sleep(100)\n")
+    with lib.started(lib.command(ONE) + ["-c", code]) as target:
+        target.stdout.readline()
+        code, said = detach(target.pid)
+        assert code == 5 and "another version of pyebpf" in said, said
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms")
+        assert done.returncode == 5 and b"another version of pyebpf" in done.stderr
+
+
 def test_detach_of_what_is_not_there():
     code, said = detach(2**22 + 1)
     assert code == 4 and "no process" in said, said

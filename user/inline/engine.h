@@ -149,7 +149,7 @@ struct inline_found {
 /**
  * inline__recover - take out what a pyebpf that was killed has left in a process
  *
- * Return: 0, with what was there in @found; -PYE_EPLAN when another pyebpf is at work on it; -PYE_EPRIV,
+ * Return: 0, with what was there in @found; -PYE_EPLAN when another pyebpf is at work on it, or it is one of another version; -PYE_EPRIV,
  * -PYE_ETARGET; each with the sentence.
  */
 int inline__recover(pid_t pid, struct inline_found *found, struct err *e);

@@ -240,6 +240,15 @@ static bool is_region(const struct remote *r, const struct mapping *m, struct il
 	       read_header(r, m->start, h);
 }
 
+/* The same of a pyebpf with another layout of it. */
+static bool is_of_another_version(const struct remote *r, const struct mapping *m)
+{
+	uint64_t magic;
+
+	return m->flags & MAPPING_EXEC && m->ino && !remote__read(r, m->start, &magic, 8) &&
+	       magic != IL_MAGIC && !((magic ^ IL_MAGIC) & IL_MAGIC_NAME);
+}
+
 /* The private page of one that came to its first: the results of its calls lie in it. */
 static bool is_reservation(const struct remote *r, const struct maps *maps, const struct mapping *m,
 			   uint64_t *words)
@@ -312,7 +321,7 @@ static int recover_at(struct remote *r, const struct maps *maps, size_t i, struc
 	} else if (is_reservation(r, maps, &maps->items[i], words)) {
 		err = unreserve(r, maps, words);
 	} else {
-		return 0;
+		return is_of_another_version(r, &maps->items[i]) ? -EPROTO : 0;
 	}
 	found->taken_out += !err;
 	found->left_mapped += left;
@@ -333,6 +342,12 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		err_set(e, -PYE_EPLAN,
 			"another pyebpf is at work on process %d with the inline engine", pid);
 		err_hint(e, "end that one first");
+		return -PYE_EPLAN;
+	}
+	if (err == -EPROTO) {
+		err_set(e, -PYE_EPLAN,
+			"another version of pyebpf has left its probes in process %d", pid);
+		err_hint(e, "take them out with that one: pyebpf detach %d", pid);
 		return -PYE_EPLAN;
 	}
 	if ((err == -EPERM || err == -EACCES || err == -EFAULT) && is_ending(pid))

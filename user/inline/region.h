@@ -21,6 +21,7 @@
 #include "inline/record.h"
 
 #define IL_MAGIC       0x36304c4e49455950ull /* "PYEINL06" */
+#define IL_MAGIC_NAME  0xffffffffffffull /* of it: the version is the rest */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x20000ull
 #define IL_PRIVATE     0x20000ull
