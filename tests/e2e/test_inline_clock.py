@@ -80,6 +80,19 @@ def test_what_is_left(tmp_path):
     test_inline_robust.test_detach_after_a_kill(test_inline.ONE, tmp_path)
 
 
+def test_calls_alone_are_left(tmp_path):
+    """Where nothing has the time a dead reader is known by its silence, a living one by its signs."""
+    with test_inline_robust.quiet(test_inline.ONE) as target:
+        with test_inline_robust.inline(target.pid, tmp_path / "t.pstats", "--count") as tracer:
+            code, said = test_inline_robust.detach(target.pid)
+            assert code == 5 and "another pyebpf" in said, said
+            assert b"is at work" in lib.sh([lib.BINARY, "list", target.pid]).stdout
+            tracer.kill()
+            tracer.wait()
+        code, said = test_inline_robust.detach(target.pid)
+        assert code == 0 and "as it was before" in said, said
+
+
 def test_it_is_said(tmp_path):
     done = lib.sh([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *test_inline.INLINE, "--", *lib.command(test_inline.ONE), "-c", "pass"])
     assert done.returncode == 0 and "counter is not steady" in lib.text(done.stderr)

@@ -19,6 +19,7 @@
 #include "inline/engine.h"
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
+#include "inline/stub_clock.h"
 #include "proc/maps.h"
 
 #define TRIES	     200
@@ -213,6 +214,14 @@ static bool read_header(const struct remote *r, uint64_t base, struct il_header 
 	       h->region_bytes <= 1ull << 36;
 }
 
+/* By the clock that it was set by. Where that is a counter that differs between processors it is not known to. */
+static bool has_passed(uint64_t deadline, uint64_t clock)
+{
+	if (clock)
+		return deadline <= now_ns();
+	return tsc_is_steady() ? deadline <= tsc_now() : !deadline;
+}
+
 /* Whoever reads moves the deadline on all the time; a dead one's passes. */
 static bool has_reader(const struct remote *r, uint64_t base)
 {
@@ -225,7 +234,7 @@ static bool has_reader(const struct remote *r, uint64_t base)
 	    remote__read(r, base + IL_PRIVATE + offsetof(struct il_private, clock), &clock, 8) ||
 	    remote__read(r, at, &first, 8))
 		return false;
-	for (int i = 0; i < READER_TRIES && first > (clock ? now_ns() : tsc_now()); i++) {
+	for (int i = 0; i < READER_TRIES && !has_passed(first, clock); i++) {
 		usleep(READER_US);
 		if (!remote__read(r, at, &now, 8) && now != first)
 			return true;
