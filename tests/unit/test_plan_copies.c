@@ -326,6 +326,42 @@ static void test_copies__detours(void **state)
 	refused_inline("0x402900 cannot be replaced");
 }
 
+/* What jumps to a handler, whatever the table says, passes by the words that the inline engine changes. */
+static void test_copies__past_the_table(void **state)
+{
+	(void)state;
+	make_tail_calls();
+	put_loop();
+	put_branch(AT_STUB + 16, 0xe9, handler_at(YIELD));
+	assert_int_equal(make_plan("uprobe"), 0);
+	refused_inline("jumped to from 0x402b10");
+	make_tail_calls();
+	put_loop();
+	put_branch(AT_STUB + 16, 0xe9, handler_at(RESUME));
+	refused_inline("jumped to from 0x402b10");
+	/* it is the table's word that is asked */
+	make_tail_calls();
+	put_loop();
+	put_guard(AT_STUB, handler_at(RESUME));
+	put_branch(AT_STUB + GUARD_SIZE, 0xe9, handler_at(RESUME));
+	assert_int_equal(make_inline(), 0);
+	/* another entry handler, of which a part lies apart */
+	make_tail_calls();
+	put_loop();
+	put_branch(handler_at(INSTR_RESUME) + 8, 0xe9, AT_STUB + 16);
+	PUT(AT_STUB + 16, "\x85\xc0\x74\x40");
+	put_branch(AT_STUB + 20, 0xe9, handler_at(RESUME));
+	assert_int_equal(make_inline(), 0);
+	/* where BOLT has taken a handler away */
+	make_tail_calls();
+	put_loop();
+	make_section(&made, ".bolt.org.text", SHT_PROGBITS, SHF_ALLOC, MAKE_TEXT + AT_STUB, 64);
+	put_branch(AT_STUB, 0xe9, handler_at(YIELD));
+	assert_int_equal(make_inline(), 0);
+	put_branch(AT_STUB + 16, 0xe9, handler_at(YIELD));
+	refused_inline("jumped to from 0x402b10");
+}
+
 static void put_many_copies(size_t cnt)
 {
 	make_copies();
@@ -356,6 +392,7 @@ int main(void)
 		cmocka_unit_test(test_copies__that_are_entered),
 		cmocka_unit_test(test_copies__that_are_none),
 		cmocka_unit_test(test_copies__detours),
+		cmocka_unit_test(test_copies__past_the_table),
 		cmocka_unit_test(test_copies__many_copies),
 	};
 

@@ -4,12 +4,14 @@
 #ifndef PYEBPF_CPYTHON_HANDLERS_H
 #define PYEBPF_CPYTHON_HANDLERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "cpython/planner.h"
 
 #define HANDLER_MAX 56 /* copies included */
+#define GUARDED_MAX 256
 
 struct handler {
 	const struct opcode_handler *op;
@@ -22,8 +24,12 @@ struct handlers {
 	struct handler items[HANDLER_MAX];
 	size_t cnt;
 	struct flow_place home; /* of the frame at every handler's start */
+	/* jumps to the start of a handler, behind a comparison of the table's word with it */
+	uint64_t guarded[GUARDED_MAX];
+	size_t guarded_cnt;
 	struct disasm_branch *inbound; /* owned: jumps to what lies between start and probe */
 	size_t inbound_cnt;
+	bool *is_entrys; /* owned, of each: some entry handler leads to it. With tail calls only */
 };
 
 /**
@@ -39,7 +45,6 @@ int handlers__find_inbound(struct planner *p, struct handlers *h);
 
 /* handlers__intruder - an address from which control comes to a handler's probe by another way than
  * dispatch, so that events would be counted that are none; 0 if there is none. */
-uint64_t handlers__intruder(const struct planner *p, const struct handlers *h,
-			    const struct handler *it);
+uint64_t handlers__intruder(struct planner *p, const struct handlers *h, const struct handler *it);
 
 #endif

@@ -62,8 +62,12 @@ static int add_copy(struct planner *p, struct handlers *h, size_t cnt, uint64_t 
 		start = branch.addr + branch.size;
 	else
 		return refuse(p, at, "and not asked whether it is equal");
-	if (start == of->start || goes_to(p, start, of->start))
+	if (start == of->start || goes_to(p, start, of->start)) {
+		if (h->guarded_cnt == GUARDED_MAX)
+			return refuse(p, at, "in more places than a plan can hold");
+		h->guarded[h->guarded_cnt++] = start == of->start ? branch.addr : start;
 		return 0;
+	}
 	if (of->op->kind == PROBE_RETURN) {
 		if (p->return_copy_cnt == PLANNER_RETURN_COPIES)
 			return refuse(p, at, "in more places than a plan can hold");

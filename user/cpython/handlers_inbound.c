@@ -7,18 +7,45 @@
  */
 #include "cpython/handlers.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
+#include "elf/elf_file.h"
+
 #define HANDLER_SIZE_MAX 4096 /* a jump from further behind a handler's start is not its own */
+#define ENTRY_INSNS	 80 /* an entry handler gives up soon */
 #define STUB_SIZE_MAX	 32 /* bytes of what a compiler moves away between a jump and its target */
+
+/* Parts of entry handlers lie apart, where they are functions. */
+static void mark_entrys(const struct planner *p, struct handlers *h, uint64_t entry)
+{
+	struct plan_walk w = plan_walk_from(entry);
+	struct insn insn;
+
+	w.left = ENTRY_INSNS;
+	while (plan_walk(p, &w, &insn))
+		for (size_t i = 0; insn.target && i < h->inbound_cnt; i++)
+			if (h->inbound[i].addr == insn.addr)
+				h->is_entrys[i] = true;
+}
 
 int handlers__find_inbound(struct planner *p, struct handlers *h)
 {
 	struct disasm_range ranges[HANDLER_MAX];
+	int err;
 
 	for (size_t i = 0; i < h->cnt; i++)
 		ranges[i] = (struct disasm_range){ h->items[i].start, h->items[i].point + 1 };
-	return code__branches(&p->code, ranges, h->cnt, &h->inbound, &h->inbound_cnt);
+	err = code__branches(&p->code, ranges, h->cnt, &h->inbound, &h->inbound_cnt);
+	if (err || !p->plan->tail_call)
+		return err;
+	h->is_entrys = calloc(h->inbound_cnt + 1, sizeof(*h->is_entrys));
+	if (!h->is_entrys)
+		return -ENOMEM;
+	for (size_t i = 0; i < h->cnt; i++)
+		if (h->items[i].op->kind == PROBE_RESUME)
+			mark_entrys(p, h, h->items[i].start);
+	return 0;
 }
 
 /* Does an address belong to an entry handler, by the table? */
@@ -93,8 +120,29 @@ static bool is_allowed(const struct planner *p, const struct handlers *h, const 
 	return is_entrys(p, h, from) || is_entrys_stub(p, h, from);
 }
 
-uint64_t handlers__intruder(const struct planner *p, const struct handlers *h,
-			    const struct handler *it)
+/* BOLT leaves a jump where a function was that it has moved: what comes by it is not run any more, or was moved itself. */
+static bool is_leftover(const struct planner *p, uint64_t from)
+{
+	const struct elf_section *s = elf_file__section_by_name(p->elf, ".bolt.org.text");
+	uint64_t start, end;
+
+	return s && from - s->vaddr < s->size && !code__function(&p->code, from, &start, &end) &&
+	       start == from;
+}
+
+/* Would a jump to the start of a handler be seen by who has changed the word of the table that leads there? */
+static bool is_known(const struct planner *p, const struct handlers *h, const struct handler *it,
+		     size_t number)
+{
+	uint64_t from = h->inbound[number].addr;
+
+	for (size_t i = 0; i < h->guarded_cnt; i++)
+		if (h->guarded[i] == from)
+			return true;
+	return (it->op->kind == PROBE_RESUME && h->is_entrys[number]) || is_leftover(p, from);
+}
+
+uint64_t handlers__intruder(struct planner *p, const struct handlers *h, const struct handler *it)
 {
 	struct insn before;
 
@@ -104,8 +152,11 @@ uint64_t handlers__intruder(const struct planner *p, const struct handlers *h,
 		if (b->target < it->start || b->target > it->point)
 			continue;
 		/* a function is begun: the opcode is run, whoever comes there */
-		if (b->target == it->start && p->plan->tail_call && !it->guard)
+		if (b->target == it->start && p->plan->tail_call && !it->guard) {
+			if (!is_known(p, h, it, i))
+				p->past_table = b->addr;
 			continue;
+		}
 		if (!is_allowed(p, h, it, b->addr))
 			return b->addr;
 	}

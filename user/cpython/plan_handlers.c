@@ -250,5 +250,6 @@ int plan_handlers(struct planner *p)
 		return -ENOMEM;
 	err = plan_all(p, h);
 	free(h->inbound);
+	free(h->is_entrys);
 	return err;
 }

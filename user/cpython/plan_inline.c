@@ -98,6 +98,11 @@ static int add_handlers(struct planner *p, struct inline_plan *out)
 	const struct python_version *v = p->table.version;
 	int err = 0;
 
+	if (p->past_table)
+		return err_set(p->e, -PYE_EPLAN,
+			       "3.%u: a handler is jumped to from 0x%lx, past the dispatch table: "
+			       "its events would be missed",
+			       v->minor, p->past_table);
 	for (const struct opcode_handler *op = v->handlers; !err && op->name; op++) {
 		uint64_t at = p->table.vaddr + 8UL * op->number;
 

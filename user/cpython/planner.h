@@ -41,6 +41,8 @@ struct planner {
 	struct code code;
 	struct optable table;
 	struct flow_place home; /* where every handler finds the frame, set by plan_handlers() */
+	/* set by plan_handlers(): a jump to an entry or yield handler, whatever the table holds; 0: there is none */
+	uint64_t past_table;
 	/* where copies of return handlers begin, set by plan_handlers() */
 	uint64_t return_copies[PLANNER_RETURN_COPIES];
 	size_t return_copy_cnt;
