@@ -129,6 +129,11 @@ static void test_copies__of_handlers(void **state)
 	assert_int_equal(make_plan("uprobe"), 0);
 	assert_int_equal(plan.site_cnt, 11);
 	assert_true(has_site(PROBE_RESUME, AT_STUB + GUARD_SIZE + 6));
+	/* one that does not show where it has its frame */
+	make_tail_calls();
+	put_guard(AT_STUB, handler_at(RESUME));
+	PUT(AT_STUB + GUARD_SIZE, "\x90\x90\x90\x90\x85\xc0\x74\x00\xff\xe0");
+	refused(-PYE_EPLAN, "the copy of the handler of RESUME at 0x402b0e");
 	/* asked for in another way */
 	make_tail_calls();
 	PUT(AT_STUB, "\xb8"); /* mov eax, the handler; cmp rcx, rax; jne +0x40 */

@@ -108,8 +108,15 @@ static int find_homes(struct planner *p, struct handlers *h)
 	for (size_t i = 0; i < h->cnt; i++) {
 		struct flow_place home;
 
-		if (find_home(p, h->items[i].start, &home))
-			continue;
+		if (find_home(p, h->items[i].start, &home)) {
+			if (!h->items[i].guard)
+				continue;
+			return err_set(
+				p->e, -PYE_EPLAN,
+				"3.%u: the copy of the handler of %s at 0x%lx does not store "
+				"the instruction pointer: where its frame is cannot be told",
+				p->plan->minor, h->items[i].op->name, h->items[i].start);
+		}
 		if (first && !flow_place__is_same(&home, &h->home))
 			return err_set(
 				p->e, -PYE_EPLAN,
