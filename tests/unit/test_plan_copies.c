@@ -166,6 +166,20 @@ static void test_copies__of_handlers(void **state)
 	refused(-PYE_EPLAN, "a copy of a return handler");
 }
 
+/* What may be one, in code that cannot be read. */
+static void test_copies__unreadable(void **state)
+{
+	(void)state;
+	make_copies();
+	PUT(AT_STUB, "\x06");
+	PUT(AT_STUB + 16, COPY);
+	refused(-PYE_EPLAN, "a frame may end");
+	/* in an instruction: none */
+	make_copies();
+	PUT(AT_STUB, "\x48\xb8\x80\x7b\x46\x00\x90\x90\x90\x90"); /* mov rax, ... */
+	assert_int_equal(make_plan("uprobe"), 0);
+}
+
 static void put_runtime(uint32_t version)
 {
 	memcpy(made.bytes + MAKE_DATA + AT_RUNTIME, "xdebugpy", 8);
@@ -392,6 +406,7 @@ int main(void)
 		cmocka_unit_test(test_copies__of_the_end),
 		cmocka_unit_test(test_copies__and_a_call),
 		cmocka_unit_test(test_copies__of_handlers),
+		cmocka_unit_test(test_copies__unreadable),
 		cmocka_unit_test(test_copies__the_current_frame),
 		cmocka_unit_test(test_copies__the_thread_state),
 		cmocka_unit_test(test_copies__that_are_entered),

@@ -15,7 +15,7 @@
 
 #define TESTS_MAX   256
 #define ENDS_MAX    40
-#define DECODE_MAX  32768 /* bytes from a known start to a comparison */
+#define DECODE_MAX  ((uint64_t)256 << 10) /* bytes from a known start to a comparison */
 #define LAST_CFRAME 12 /* 3.<this> */
 #define FIELD_MAX   127 /* of a displacement of one byte */
 
@@ -73,19 +73,19 @@ static uint8_t reg_of(const struct flow *f, struct flow_value value)
 	return place.reg;
 }
 
-/* Is the comparison that begins at @test, or with a prefix before it, such a one? */
-static bool is_end(const struct planner *p, uint64_t test, struct frame_end *out)
+/* Is the comparison that begins at @test, or with a prefix before it, such a one? 1; 0; -ENOENT: that cannot be decoded. */
+static int is_end(const struct planner *p, uint64_t test, struct frame_end *out)
 {
 	uint64_t start = code__start_below(&p->code, test);
 	struct trail t;
 	struct insn insn;
 
 	if (!start || test - start > DECODE_MAX)
-		return false;
+		return -ENOENT;
 	trail_begin(&t);
 	for (uint64_t at = start; at <= test; at += insn.size) {
 		if (code__insn(&p->code, at, &insn))
-			return false;
+			return -ENOENT;
 		if (insn.op == INSN_TEST_BYTE && at + insn.size > test) {
 			*out = (struct frame_end){ .at = at,
 						   .load = t.load,
@@ -98,7 +98,7 @@ static bool is_end(const struct planner *p, uint64_t test, struct frame_end *out
 		else
 			trail_begin(&t);
 	}
-	return false;
+	return 0;
 }
 
 int plan_frame_ends(const struct planner *p, struct frame_end **out, size_t *cnt)
@@ -118,8 +118,14 @@ int plan_frame_ends(const struct planner *p, struct frame_end **out, size_t *cnt
 				 &test_cnt);
 	for (size_t i = 0; !err && i < test_cnt; i++) {
 		struct frame_end end;
+		int is = is_end(p, tests[i], &end);
 
-		if (!is_end(p, tests[i], &end))
+		if (is < 0)
+			return err_set(
+				p->e, -PYE_EPLAN,
+				"3.%u: at 0x%lx a frame may end, in code that cannot be read",
+				p->plan->minor, tests[i]);
+		if (!is)
 			continue;
 		if (found == ENDS_MAX) {
 			err = -E2BIG;
