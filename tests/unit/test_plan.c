@@ -174,6 +174,15 @@ static void test_plan__returns_that_are_not_seen(void **state)
 	make_312();
 	make_symbol(&made, "_PyEvalFrameClearAndPop", TEXT + AT_UNWIND, STT_FUNC);
 	refused(-PYE_EPLAN, "is not seen to call");
+	/* it has no symbol, and something else is called before it */
+	make_312();
+	for (size_t i = RETURN_VALUE; i <= INSTR_CONST; i++) {
+		put_branch(handler_at(i) + 4, 0xe8, AT_CHECK);
+		put_branch(handler_at(i) + 9, 0xe8, AT_CLEAR);
+		PUT(handler_at(i) + 14, "\xff\xe0");
+	}
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("_PyEvalFrameClearAndPop", PROBE_CLEAR, AT_CLEAR, PREG_RSI, 0);
 	/* the compiler has put it into the handlers: what they call is something that it calls */
 	make_312();
 	PUT(AT_CLEAR, "\x55\x80\x7f\x46\x00\x5d\xc3"); /* ... [rdi+70] ... */

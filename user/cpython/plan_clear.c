@@ -67,12 +67,24 @@ static uint64_t find_function(const struct planner *p)
 {
 	const struct opcode_handler *op = next_return(p, NULL);
 	struct elf_symbol symbol;
-	uint64_t found, called, site;
+	struct plan_walk w;
+	struct insn insn;
 
 	if (!elf_file__symbol(p->elf, p->table.version->clear_symbol, &symbol))
 		return symbol.vaddr;
-	found = plan_find_call(p, p->table.targets[op->number], 0, &called, &site);
-	return found && asks_for_owner(p, found) ? found : 0;
+	if (!op)
+		return 0;
+	w = plan_walk_from(p->table.targets[op->number]);
+	while (plan_walk(p, &w, &insn)) {
+		uint64_t target;
+
+		if (insn.flow != FLOW_CALL || !insn.target)
+			continue;
+		target = code__resolve(&p->code, insn.target);
+		if (asks_for_owner(p, target))
+			return target;
+	}
+	return 0;
 }
 
 /* What comes first on the ways of a return handler: a call of the function, or a copy, which then is one of returns. */
@@ -133,9 +145,7 @@ void plan_endings_done(struct endings *e)
 static bool comes_first_to(const struct planner *p, uint64_t handler, uint64_t function,
 			   uint64_t addr)
 {
-	uint64_t called, site;
-
-	return plan_find_call(p, handler, function, &called, &site) && site == addr;
+	return plan_find_call(p, handler, function) == addr;
 }
 
 static bool is_copys(const struct planner *p, uint64_t function, uint64_t addr)

@@ -36,22 +36,14 @@ bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn)
 	return false;
 }
 
-uint64_t plan_find_call(const struct planner *p, uint64_t start, uint64_t wanted, uint64_t *called,
-			uint64_t *site)
+uint64_t plan_find_call(const struct planner *p, uint64_t start, uint64_t wanted)
 {
 	struct plan_walk w = plan_walk_from(start);
 	struct insn insn;
 
-	while (plan_walk(p, &w, &insn)) {
-		uint64_t target;
-
-		if (insn.flow != FLOW_CALL || !insn.target)
-			continue;
-		target = code__resolve(&p->code, insn.target);
-		*called = insn.target;
-		*site = insn.addr;
-		if (!wanted || target == wanted)
-			return target;
-	}
+	while (plan_walk(p, &w, &insn))
+		if (insn.flow == FLOW_CALL && insn.target &&
+		    code__resolve(&p->code, insn.target) == wanted)
+			return insn.addr;
 	return 0;
 }

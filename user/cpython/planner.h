@@ -116,10 +116,8 @@ struct plan_walk plan_walk_from(uint64_t addr);
 /* plan_walk - the next one, breadth first; false when there are no more, or too many. */
 bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn);
 
-/* plan_find_call - the first direct call on such a walk; with @wanted the call of that function. The function, 0 if there
- * is none; @called is what the instruction, which is @site, says: it may be an entry of the PLT. */
-uint64_t plan_find_call(const struct planner *p, uint64_t start, uint64_t wanted, uint64_t *called,
-			uint64_t *site);
+/* plan_find_call - where the first direct call of a function is on such a walk; 0: there is none. */
+uint64_t plan_find_call(const struct planner *p, uint64_t start, uint64_t wanted);
 
 /* Where 3.11 ends frames by exceptions: the comparison, and the register that is the frame there. */
 struct unwind_place {
