@@ -127,3 +127,21 @@ def test_another_time_namespace(tmp_path):
         # calls alone need no clock
         done = lib.sh([lib.BINARY, "trace", "-o", tmp_path / "t.pstats", *test_inline.INLINE, "--count", "-d", "50ms", "-p", pid])
         assert done.returncode == 0, lib.text(done.stderr)
+
+
+UNSHARED = """import ctypes, os, sys
+def f(): pass
+assert ctypes.CDLL(None, use_errno=True).unshare(0x80) == 0
+pid = os.fork()
+for _ in range(100): f()
+if pid: os.waitpid(pid, 0)
+"""
+
+
+def test_a_child_in_another_time_namespace(tmp_path):
+    """It goes on untraced, which is said."""
+    prog = tmp_path / "unshared.py"
+    prog.write_text(UNSHARED)
+    done = lib.sh([lib.BINARY, "trace", "-s", "-o", tmp_path / "t.pyebpf", *test_inline.INLINE, "--", *lib.command(test_inline.ONE), prog])
+    assert done.returncode == 0 and "time namespace" in lib.text(done.stderr), lib.text(done.stderr)
+    assert lib.Trace(tmp_path / "t.pyebpf").count(str(prog), "call")["f"] == 100

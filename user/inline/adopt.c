@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
 #include "inline/region_count.h"
+#include "inline/stub_clock.h"
 #include "proc/maps.h"
 
 #define CHILD_RING (4ul << 20)
@@ -143,6 +144,12 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	if (!e->header) {
 		follow__go(opts->follow, pid, 0);
 		return -ENOMEM;
+	}
+	if (e->clock && stub_clock_is_shifted(pid)) { /* unshare() puts the children there */
+		follow__go(opts->follow, pid, 0);
+		return inline_refuse(err, pid,
+				     "it lives in another time namespace, and the processor's time "
+				     "stamp counter is not steady");
 	}
 	memcpy(e->header, from->header, IL_CODE_BYTES);
 	e->reserved = e->mapped = true;
