@@ -267,7 +267,7 @@ static int forget_dead(struct inline_count *c)
 	}
 	for (uint32_t i = 0; !err && i < IL_FUNC_CNT; i++)
 		if (c->ids_of[i])
-			err = idmap__set(&kept, table(c)[i].id, c->ids_of[i] - 1);
+			err = idmap__set(&kept, c->last_id[i], c->ids_of[i] - 1);
 	idmap__done(err ? &kept : &c->ids);
 	c->ids = err ? c->ids : kept;
 	return err;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the inline engine counts without events (--count): its tables, and the names that come through its ring.
- * Memory grows with the distinct functions. Whatever is read there is checked: the target can write there.
+ * Memory grows with the distinct functions, with --time also with the paths to those that were freed, both up to a bound.
+ * Whatever is read there is checked: the target can write there.
  */
 #ifndef PYEBPF_CAPTURE_INLINE_COUNT_H
 #define PYEBPF_CAPTURE_INLINE_COUNT_H

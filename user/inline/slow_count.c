@@ -52,6 +52,7 @@ PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_
 			continue;
 		if (p->head >= *limit_of(p) && !refill(p, h))
 			return 0;
+		p->func_last += p->func_last == UINT32_MAX; /* 0 is nobody's */
 		f->id = ++p->func_last;
 		if (p->spans && !f->span && p->span_last < IL_SPAN_CNT)
 			f->span = ++p->span_last;
