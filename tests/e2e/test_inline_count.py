@@ -164,6 +164,24 @@ def test_a_thread_that_is_too_deep(tmp_path):
     assert got["nap"][1] == 100 and got["nap"][2] >= 0.1 and got["deep"][1] == 70001
 
 
+@pytest.mark.parametrize("name", lib.pick("3.11", "3.12", "3.13", "3.15"))
+def test_switching_a_profiler_on_and_off(name, tmp_path):
+    """Each time the functions' code is changed where they begin, which is no call."""
+    prog, path = tmp_path / "monitored.py", tmp_path / "t.pstats"
+    prog.write_text("import sys\n"
+                    "def f(): pass\n"
+                    "def g(): yield\n"
+                    "def seen(*_): pass\n"
+                    "for i in range(100):\n"
+                    "    sys.setprofile(seen if i % 2 else None)\n"
+                    "    f()\n"
+                    "    for _ in g(): pass\n")
+    done = count(lib.command(name) + [prog], path, "--time")
+    assert done.returncode == 0, lib.text(done.stderr)
+    got = calls(path, prog)
+    assert (got["f"], got["g"]) == (100, 100)
+
+
 @pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.12", "3.13t"))])
 def test_a_running_process(name, options, tmp_path):
     """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""

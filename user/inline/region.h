@@ -149,6 +149,7 @@ struct il_private {
 	 */
 	uint64_t quiet; /* its address; 0: no filter */
 	uint64_t retired; /* address of IL_RETIRED: where in the ring code objects with this hash were freed last */
+	uint64_t entered; /* with --time: the frame whose begin was the last event; else 0 */
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };
 

@@ -266,6 +266,15 @@ PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame,
 	}
 }
 
+/* Where monitoring was switched on or off, 3.12 on, the instruction that begins a frame changes its code, and is dispatched anew. */
+PART int is_again(struct il_private *p, uint64_t frame, uint32_t kind)
+{
+	uint64_t last = p->entered;
+
+	p->entered = p->nodes && kind == INLINE_ENTRY ? frame : 0;
+	return p->entered && p->entered == last && find_active(p, frame);
+}
+
 STUB void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind)
 {
 	struct il_shared *h;
@@ -275,6 +284,10 @@ STUB void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, 
 	h = (void *)(uintptr_t)p->shared;
 	lock(p);
 	h->slow++;
+	if (is_again(p, object, kind)) {
+		unlock(p);
+		return;
+	}
 	if (kind == INLINE_DEALLOC)
 		free_func(p, h, object);
 	else if (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY || kind == INLINE_THROW)
