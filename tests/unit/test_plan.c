@@ -211,6 +211,28 @@ static void test_plan__sampled_only(void **state)
 	assert_int_equal(make_plan("sample"), -PYE_EPLAN);
 }
 
+/* The loop may be several functions: samples have to tell them all from others. */
+static void test_plan__sampled_functions(void **state)
+{
+	const uint64_t functions[] = { TEXT + AT_OTHERS, TEXT + AT_OTHERS + 16 * 200,
+				       TEXT + AT_HANDLERS, TEXT + AT_CLEAR };
+	size_t in[3] = { 0, 0, 0 };
+
+	(void)state;
+	make_312();
+	PUT(AT_UNWIND, "\xc3");
+	make_functions(&made, functions, 4);
+	assert_int_equal(make_plan("sample"), 0);
+	assert_string_equal(plan.engine, "sample");
+	assert_int_equal(plan.site_cnt, 9);
+	for (uint32_t i = 0; i + 1 < plan.site_cnt; i++)
+		for (size_t k = 0; k < 3; k++)
+			in[k] += plan.sites[i].vaddr >= functions[k] &&
+				 plan.sites[i].vaddr < functions[k + 1];
+	for (size_t k = 0; k < 3; k++)
+		assert_true(in[k]);
+}
+
 /* A symbol that points into an instruction must not lead to a probe there. */
 static void test_plan__lying_symbol(void **state)
 {
@@ -224,6 +246,33 @@ static void test_plan__lying_symbol(void **state)
 	make_312();
 	put_word(AT_TYPE + 48, DATA);
 	refused(-PYE_EPLAN, "deallocator");
+}
+
+/* Of 3.11: the exit by exception, @at behind the last handler. */
+static void make_311(size_t at)
+{
+	make_common(11);
+	for (size_t i = 0; i < 5; i++)
+		PUT(handler_at(i), ENTRY);
+	/* mov [rbx+56], rcx; inc dword [r12+32]; cmp byte [rbx+68], 0; jne +0; jmp rax */
+	PUT(handler_at(2), "\x48\x89\x4b\x38\x41\xff\x44\x24\x20\x80\x7b\x44\x00\x75\x00\xff\xe0");
+	PUT(handler_at(4) + at, "\x41\xff\x44\x24\x20\x80\x7b\x44\x00\x75\x00\xff\xe0");
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_OTHERS, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_size = AT_MANY - AT_OTHERS;
+}
+
+static void test_plan__exit_of_311(void **state)
+{
+	static const size_t at[] = { 600, 1200 };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		make_311(at[i]);
+		assert_int_equal(make_plan("uprobe"), 0);
+		expect("exit_unwind", PROBE_UNWIND, handler_at(4) + at[i] + 9, PREG_RBX, 0);
+	}
+	make_311(300); /* may be the handler's own */
+	refused(-PYE_EPLAN, "0 places instead of one");
 }
 
 static void test_plan__eval(void **state)
@@ -366,7 +415,9 @@ int main(void)
 		cmocka_unit_test(test_plan__frame_in_a_slot),
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
 		cmocka_unit_test(test_plan__sampled_only),
+		cmocka_unit_test(test_plan__sampled_functions),
 		cmocka_unit_test(test_plan__lying_symbol),
+		cmocka_unit_test(test_plan__exit_of_311),
 		cmocka_unit_test(test_plan__eval),
 		cmocka_unit_test(test_plan__eval_conditional_edge),
 		cmocka_unit_test(test_plan__eval_falls_back_to_the_ret),

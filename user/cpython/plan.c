@@ -176,13 +176,28 @@ static int make_auto(struct planner *p)
 	return 0;
 }
 
-/* Some places of the interpreter loop, any: by them it is found in a process, and known to be the file's. */
+/* Is some place of the plan in the function around an address? */
+static bool is_witnessed(const struct planner *p, uint64_t addr)
+{
+	uint64_t start, end;
+
+	if (code__function(&p->code, addr, &start, &end))
+		return false;
+	for (uint32_t i = 0; i < p->plan->site_cnt; i++)
+		if (p->plan->sites[i].vaddr >= start && p->plan->sites[i].vaddr < end)
+			return true;
+	return false;
+}
+
+/* Some places of the interpreter loop, any: by them it is found in a process, and known to be the file's. First of each function
+ * that the compiler has made of it. */
 static int add_witnesses(struct planner *p)
 {
 	uint64_t last = p->table.unknown;
 	int err = -PYE_EPLAN;
 
-	for (size_t i = 0; i < OPTABLE_CNT && p->plan->site_cnt < WITNESS_CNT; i++) {
+	for (size_t n = 0; n < 2UL * OPTABLE_CNT && p->plan->site_cnt < WITNESS_CNT; n++) {
+		size_t i = n % OPTABLE_CNT;
 		struct probe_site site = { .kind = PROBE_RESUME,
 					   .source = PROBE_IN_REG,
 					   .reg = PREG_NONE,
@@ -190,7 +205,8 @@ static int add_witnesses(struct planner *p)
 					   .vaddr = p->table.targets[i],
 					   .name = "opcode handler" };
 
-		if (site.vaddr == p->table.unknown || site.vaddr == last)
+		if (site.vaddr == p->table.unknown || site.vaddr == last ||
+		    (n < OPTABLE_CNT && is_witnessed(p, site.vaddr)))
 			continue;
 		last = site.vaddr;
 		err = planner__add(p, &site);

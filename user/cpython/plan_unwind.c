@@ -15,12 +15,14 @@
 #include "elf/elf_file.h"
 
 #define FUNCTION_MAX   8
-#define NEAR_HANDLER   1024 /* bytes of a handler in which its own comparison lies */
+#define NEAR_HANDLER   1024 /* bytes of a handler in which its own comparison may lie */
+#define NEARER_HANDLER 512 /* where most do */
 #define COUNTER_BEFORE 64 /* bytes before the comparison in which the counter is changed */
 
 struct unwind {
 	struct disasm_range functions[FUNCTION_MAX];
 	size_t function_cnt;
+	uint64_t near; /* how far from a handler's start its own comparison may be */
 	uint64_t counter; /* where the recursion counter was last stored */
 	struct probe_site site;
 	struct unwind_place place;
@@ -56,7 +58,7 @@ static int find_functions(struct planner *p, struct unwind *u)
 }
 
 /* Is the comparison the own one of a handler that leaves a frame? */
-static bool is_handlers(const struct planner *p, uint64_t addr)
+static bool is_handlers(const struct planner *p, uint64_t addr, uint64_t near)
 {
 	const struct opcode_handler *op = p->table.version->handlers;
 	uint64_t nearest = 0;
@@ -66,7 +68,7 @@ static bool is_handlers(const struct planner *p, uint64_t addr)
 			nearest = p->table.targets[i];
 	for (; op->name; op++)
 		if ((op->kind == PROBE_RETURN || !op->kind) &&
-		    p->table.targets[op->number] == nearest && addr - nearest < NEAR_HANDLER)
+		    p->table.targets[op->number] == nearest && addr - nearest < near)
 			return true;
 	return false;
 }
@@ -97,7 +99,7 @@ static void look_at(struct planner *p, struct unwind *u, const struct insn *comp
 			break;
 		flow__step(&f, &insn);
 	}
-	if (!counted || insn.flow != FLOW_COND || is_handlers(p, compare->addr) ||
+	if (!counted || insn.flow != FLOW_COND || is_handlers(p, compare->addr, u->near) ||
 	    !flow__find(&f, frame, p->home.reg, &place))
 		return;
 	u->found++;
@@ -134,8 +136,10 @@ static int find(struct planner *p, struct unwind *u)
 			       "3.%u: the function around the handlers (unknown opcode at 0x%lx) "
 			       "cannot be told: no unwind table and no symbol",
 			       p->plan->minor, p->table.unknown);
-	for (size_t i = 0; i < u->function_cnt; i++)
-		look_through(p, u, &u->functions[i]);
+	/* the exit may follow a handler closely, too */
+	for (u->near = NEAR_HANDLER; !u->found && u->near >= NEARER_HANDLER; u->near /= 2)
+		for (size_t i = 0; i < u->function_cnt; i++)
+			look_through(p, u, &u->functions[i]);
 	if (u->found != 1)
 		return err_set(p->e, -PYE_EPLAN,
 			       "3.%u: %zu places instead of one look like the exit by exception "
