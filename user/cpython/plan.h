@@ -19,8 +19,8 @@
 enum probe_kind {
 	PROBE_RESUME = 1, /* >= 3.11: a RESUME handler: call or resume */
 	PROBE_CLEAR = 2, /* >= 3.12: _PyEval_FrameClearAndPop: return or unwind */
-	PROBE_RETURN = 3, /* 3.11: a return handler */
-	PROBE_UNWIND = 4, /* 3.11: exit_unwind */
+	PROBE_RETURN = 3, /* 3.11: a return handler; >= 3.12: a copy of that function, in one */
+	PROBE_UNWIND = 4, /* 3.11: exit_unwind; >= 3.12: a copy of that function, there */
 	PROBE_YIELD = 5, /* >= 3.11: a yield handler */
 	PROBE_EVAL_ENTRY = 6, /* <= 3.10: _PyEval_EvalFrameDefault is entered */
 	PROBE_EVAL_EXIT = 7, /* <= 3.10: an edge to its epilogue, the frame ran */

@@ -2,9 +2,9 @@
 /*
  * From 3.12 on one function, called with the thread state and the frame, clears every frame that ends,
  * by return or by exception. It is exported from 3.13 on; where it has no symbol it is the first
- * function that the return handler calls. Either way every return handler must be seen to call it
- * directly, and something besides them too (the unwinding). Where a compiler has put copies of it into
- * handlers, these are looked for (plan_ends.c), and get probes of their own.
+ * function that the return handler calls and that asks for the frame's owner. A compiler may have put copies
+ * of it where frames end (plan_ends.c), which get probes of their own. Every return handler must be seen to
+ * come to a call of it or to a copy, and something besides them too (the unwinding).
  */
 #include "cpython/planner.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The words and calls that the inline engine redirects. Entries and yields are table words; from 3.12 on
- * every frame that ends goes through one function, so its calls are taken, which tell return from unwind
- * and come after whatever a monitoring tool is told. 3.11 ends them in the return handlers and in one place
- * that unwinds. Up to 3.10 every frame is a call of one function (plan_inline_eval.c).
+ * The words, calls and instructions that the inline engine redirects. Entries and yields are table words; from
+ * 3.12 on every frame that ends goes through one function or through a copy of it, so its calls are taken, and the
+ * comparisons in the copies (plan_ends.c): they tell return from unwind and come after whatever a monitoring tool
+ * is told. 3.11 ends frames in the return handlers and in one place that unwinds. Up to 3.10 every frame is a call
+ * of one function (plan_inline_eval.c).
  */
 #include "cpython/inline_plan.h"
 
