@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "abi/event.h"
@@ -26,13 +24,13 @@
 #include "capfile/writer.h"
 #include "capture/cap_inline.h"
 #include "cpython/layouts.h"
+#include "reading.h"
 
 enum {
 	MINOR = 12,
 	FUNC_CNT = 600,
 	NEW_EVERY = 16384, /* events */
 	TURN = 4096, /* events of a thread in a row */
-	DEPTH_MAX = 1000,
 	THREADS_MAX = 64,
 	PAIR_NS = 2000000, /* so often the clocks are compared */
 };
@@ -41,14 +39,12 @@ enum {
 
 struct thread {
 	uint32_t depth;
-	uint16_t stack[DEPTH_MAX + 2];
+	uint16_t stack[READING_DEPTH_MAX + 2];
 };
 
 struct bench {
-	uint64_t events, fed, defined;
-	uint32_t thread_cnt, depth;
-	bool json;
-	const char *path;
+	struct reading r;
+	uint64_t defined;
 	struct thread *threads;
 	uint8_t *memory; /* as from IL_SHARED on */
 	uint64_t head;
@@ -61,26 +57,7 @@ struct bench {
 	struct cap_inline *cap;
 	struct assembler *as;
 	struct capw *w;
-	uint64_t cpu_ns, wall_ns;
 };
-
-static uint64_t now(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-static uint32_t random_next(void)
-{
-	static uint32_t state = 2463534242;
-
-	state ^= state << 13;
-	state ^= state >> 17;
-	state ^= state << 5;
-	return state;
-}
 
 static void *put(struct bench *b, uint32_t bytes)
 {
@@ -146,11 +123,11 @@ static void put_event(struct bench *b, uint32_t thread)
 {
 	struct thread *t = &b->threads[thread];
 	struct il_rec *rec = put(b, sizeof(*rec));
-	uint32_t r = random_next();
+	uint32_t r = reading_random();
 
 	b->tsc += 40 + r % 64 + ((r >> 16) % 32 ? 0 : r % 4096);
-	if (!t->depth || (t->depth < b->depth * 2 && r >> 20 & 1)) {
-		uint32_t pick = random_next() % 8;
+	if (!t->depth || (t->depth < b->r.depth * 2 && r >> 20 & 1)) {
+		uint32_t pick = reading_random() % 8;
 		uint16_t func = (uint16_t)(1 + (t->stack[t->depth] * 7 + pick * pick) % FUNC_CNT);
 
 		t->stack[++t->depth] = func;
@@ -179,13 +156,13 @@ static void make(struct bench *b)
 {
 	uint64_t end = b->engine.shared->tail + RING_BYTES - IL_SLACK;
 
-	while (b->head < end && b->fed < b->events) {
-		if (b->fed % TURN == 0)
-			turn_to(b, (uint32_t)(b->fed / TURN % b->thread_cnt));
-		if (b->fed % NEW_EVERY == 0)
-			define(b, 1 + random_next() % FUNC_CNT);
-		put_event(b, (uint32_t)(b->fed / TURN % b->thread_cnt));
-		b->fed++;
+	while (b->head < end && b->r.fed < b->r.events) {
+		if (b->r.fed % TURN == 0)
+			turn_to(b, (uint32_t)(b->r.fed / TURN % b->r.thread_cnt));
+		if (b->r.fed % NEW_EVERY == 0)
+			define(b, 1 + reading_random() % FUNC_CNT);
+		put_event(b, (uint32_t)(b->r.fed / TURN % b->r.thread_cnt));
+		b->r.fed++;
 		tell_clock(b);
 	}
 	__atomic_store_n(&b->engine.shared->head, b->head, __ATOMIC_RELEASE);
@@ -193,7 +170,7 @@ static void make(struct bench *b)
 
 static int feed(struct bench *b)
 {
-	uint64_t cpu = now(CLOCK_PROCESS_CPUTIME_ID), wall = now(CLOCK_MONOTONIC);
+	uint64_t cpu = reading_now(CLOCK_PROCESS_CPUTIME_ID), wall = reading_now(CLOCK_MONOTONIC);
 	struct capture_batch batch;
 	int got;
 
@@ -202,8 +179,8 @@ static int feed(struct bench *b)
 		if (got)
 			break;
 	}
-	b->cpu_ns += now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-	b->wall_ns += now(CLOCK_MONOTONIC) - wall;
+	b->r.cpu_ns += reading_now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	b->r.wall_ns += reading_now(CLOCK_MONOTONIC) - wall;
 	return got;
 }
 
@@ -214,7 +191,7 @@ static int run(struct bench *b)
 	turn_to(b, 0);
 	for (uint32_t i = 1; i <= FUNC_CNT; i++)
 		define(b, i);
-	while (!err && b->fed < b->events) {
+	while (!err && b->r.fed < b->r.events) {
 		make(b);
 		err = feed(b);
 	}
@@ -270,49 +247,9 @@ static int begin(struct bench *b)
 	return assembler__process(b->as, &process);
 }
 
-static void report(struct bench *b)
-{
-	double events = (double)b->fed, bytes = (double)capw__bytes(b->w);
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	printf(b->json ? "{\"events\": %.0f, \"threads\": %u, \"events_per_s\": %.0f, "
-			 "\"events_per_s_elapsed\": %.0f, \"bytes_per_event\": %.2f, \"peak_rss_mb\": %.0f}\n"
-		       : "%.0f events, %u threads: %.0f events per s of CPU time, %.0f elapsed, %.2f bytes "
-			 "per event, peak %.0f MB (16 of them the ring)\n",
-	       events, b->thread_cnt, events * 1e9 / (double)b->cpu_ns,
-	       events * 1e9 / (double)b->wall_ns, bytes / events, (double)usage.ru_maxrss / 1024);
-}
-
-static int parse(struct bench *b, int argc, char **argv)
-{
-	int c;
-
-	while ((c = getopt(argc, argv, "jn:t:d:o:")) != -1) {
-		if (c == 'j')
-			b->json = true;
-		else if (c == 'n')
-			b->events = strtoull(optarg, NULL, 10);
-		else if (c == 't')
-			b->thread_cnt = (uint32_t)strtoul(optarg, NULL, 10);
-		else if (c == 'd')
-			b->depth = (uint32_t)strtoul(optarg, NULL, 10);
-		else if (c == 'o')
-			b->path = optarg;
-		else
-			return -EINVAL;
-	}
-	return b->events && b->thread_cnt && b->thread_cnt <= THREADS_MAX && b->depth &&
-			       b->depth * 2 <= DEPTH_MAX && optind == argc
-		       ? 0
-		       : -EINVAL;
-}
-
 int main(int argc, char **argv)
 {
-	static struct bench b = {
-		.events = 10000000, .thread_cnt = 4, .depth = 20, .path = "/dev/null"
-	};
+	static struct bench b = { .r = READING_DEFAULTS };
 	const struct trace_info info = { .engine = "bench",
 					 .version = "",
 					 .hostname = "",
@@ -322,26 +259,25 @@ int main(int argc, char **argv)
 	struct trace_totals totals;
 	int fd, err;
 
-	if (parse(&b, argc, argv)) {
-		fprintf(stderr,
-			"usage: inline_bench [-j] [-n EVENTS] [-t THREADS] [-d DEPTH] [-o FILE]\n");
+	if (reading_parse(&b.r, THREADS_MAX, argc, argv)) {
+		fprintf(stderr, "usage: inline_bench " READING_USAGE "\n");
 		return 2;
 	}
-	fd = open(b.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	b.threads = calloc(b.thread_cnt, sizeof(*b.threads));
+	fd = open(b.r.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	b.threads = calloc(b.r.thread_cnt, sizeof(*b.threads));
 	if (fd < 0 || !b.threads || capw__new(&b.w, fd, NULL, &info) ||
 	    assembler__new(&b.as, b.w) || begin(&b))
 		return 1;
 	err = run(&b);
 	assembler__totals(b.as, NULL, &totals);
 	capw__finish(b.w, &totals);
-	if (!err && (totals.written != b.fed || cap_inline__unmatched(b.cap)))
+	if (!err && (totals.written != b.r.fed || cap_inline__unmatched(b.cap)))
 		err = -EPROTO;
 	if (err)
 		fprintf(stderr, "inline_bench: %s; %llu of %llu events written\n", strerror(-err),
-			(unsigned long long)totals.written, (unsigned long long)b.fed);
+			(unsigned long long)totals.written, (unsigned long long)b.r.fed);
 	else
-		report(&b);
+		reading_report(&b.r, capw__bytes(b.w), 16);
 	cap_inline__free(b.cap);
 	assembler__free(b.as);
 	capw__free(b.w);

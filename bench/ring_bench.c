@@ -16,18 +16,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "abi/event.h"
 #include "assemble/assemble.h"
 #include "capfile/writer.h"
 #include "capture/capture.h"
+#include "reading.h"
 
 enum {
 	FUNC_CNT = 600,
-	DEPTH_MAX = 1000,
 	BATCH_BYTES = 256 << 10,
 	BATCHES = 128, /* made at a time: 32 MB, more than caches hold, as a ring's */
 	STR_STATE_ASCII = 0x64 /* compact, ASCII, one byte each, in the layout below */
@@ -36,39 +34,17 @@ enum {
 struct thread {
 	uint64_t clock;
 	uint32_t seq, depth;
-	uint16_t stack[DEPTH_MAX + 2];
+	uint16_t stack[READING_DEPTH_MAX + 2];
 };
 
 struct bench {
-	uint64_t events, fed;
-	uint32_t thread_cnt, depth;
-	bool json;
-	const char *path;
+	struct reading r;
 	uint8_t *data;
 	size_t batch_len[BATCHES];
 	struct thread *threads;
 	struct assembler *as;
 	struct capw *w;
-	uint64_t cpu_ns, wall_ns;
 };
-
-static uint64_t now(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-static uint32_t random_next(void)
-{
-	static uint32_t state = 2463534242;
-
-	state ^= state << 13;
-	state ^= state >> 17;
-	state ^= state << 5;
-	return state;
-}
 
 /* A record in the ring: its length, then itself, padded to 8 bytes. */
 static void *put(uint8_t *batch, size_t *at, size_t len)
@@ -118,7 +94,7 @@ static int define(struct bench *b)
 	struct capture_batch batch = { .data = b->data };
 	int err = assembler__process(b->as, &process);
 
-	for (uint32_t i = 1; !err && i <= b->thread_cnt; i++) {
+	for (uint32_t i = 1; !err && i <= b->r.thread_cnt; i++) {
 		struct pye_thread_rec *rec = put(b->data, &batch.len, sizeof(*rec));
 
 		rec->head.kind = PYE_REC_THREAD;
@@ -152,12 +128,12 @@ static uint64_t frame_address(uint32_t depth)
 
 static void put_event(struct bench *b, struct thread *t, uint32_t tix, uint8_t *batch, size_t *at)
 {
-	uint32_t r = random_next();
+	uint32_t r = reading_random();
 
 	t->clock += 700 + r % 256 + (r >> 8) % 256 + ((r >> 16) % 32 ? 0 : r % 20000);
-	if (!t->depth || (t->depth < b->depth * 2 && r >> 20 & 1)) {
+	if (!t->depth || (t->depth < b->r.depth * 2 && r >> 20 & 1)) {
 		struct pye_entry_rec *rec = put(batch, at, sizeof(*rec));
-		uint32_t pick = random_next() % 8;
+		uint32_t pick = reading_random() % 8;
 		uint16_t func = (uint16_t)(1 + (t->stack[t->depth] * 7 + pick * pick) % FUNC_CNT);
 
 		t->stack[++t->depth] = func;
@@ -188,7 +164,7 @@ static uint64_t make(struct bench *b, uint64_t most)
 	memset(b->batch_len, 0, sizeof(b->batch_len));
 	for (uint32_t i = 0; i < BATCHES && made < most; i++) {
 		uint8_t *batch = b->data + (size_t)i * BATCH_BYTES;
-		uint32_t tix = i % b->thread_cnt;
+		uint32_t tix = i % b->r.thread_cnt;
 
 		while (b->batch_len[i] + 64 <= BATCH_BYTES && made < most) {
 			put_event(b, &b->threads[tix], tix + 1, batch, &b->batch_len[i]);
@@ -200,7 +176,7 @@ static uint64_t make(struct bench *b, uint64_t most)
 
 static int feed(struct bench *b)
 {
-	uint64_t cpu = now(CLOCK_PROCESS_CPUTIME_ID), wall = now(CLOCK_MONOTONIC);
+	uint64_t cpu = reading_now(CLOCK_PROCESS_CPUTIME_ID), wall = reading_now(CLOCK_MONOTONIC);
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < BATCHES && b->batch_len[i]; i++) {
@@ -209,8 +185,8 @@ static int feed(struct bench *b)
 
 		err = assembler__feed(b->as, &batch);
 	}
-	b->cpu_ns += now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-	b->wall_ns += now(CLOCK_MONOTONIC) - wall;
+	b->r.cpu_ns += reading_now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	b->r.wall_ns += reading_now(CLOCK_MONOTONIC) - wall;
 	return err;
 }
 
@@ -218,53 +194,16 @@ static int run(struct bench *b)
 {
 	int err = define(b);
 
-	while (!err && b->fed < b->events) {
-		b->fed += make(b, b->events - b->fed);
+	while (!err && b->r.fed < b->r.events) {
+		b->r.fed += make(b, b->r.events - b->r.fed);
 		err = feed(b);
 	}
 	return err;
 }
 
-static void report(struct bench *b)
-{
-	double events = (double)b->fed, bytes = (double)capw__bytes(b->w);
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	printf(b->json ? "{\"events\": %.0f, \"threads\": %u, \"events_per_s\": %.0f, "
-			 "\"events_per_s_elapsed\": %.0f, \"bytes_per_event\": %.2f, \"peak_rss_mb\": %.0f}\n"
-		       : "%.0f events, %u threads: %.0f events per s of CPU time, %.0f elapsed, %.2f bytes "
-			 "per event, peak %.0f MB (32 of them batches)\n",
-	       events, b->thread_cnt, events * 1e9 / (double)b->cpu_ns,
-	       events * 1e9 / (double)b->wall_ns, bytes / events, (double)usage.ru_maxrss / 1024);
-}
-
-static int parse(struct bench *b, int argc, char **argv)
-{
-	int c;
-
-	while ((c = getopt(argc, argv, "jn:t:d:o:")) != -1) {
-		if (c == 'j')
-			b->json = true;
-		else if (c == 'n')
-			b->events = strtoull(optarg, NULL, 10);
-		else if (c == 't')
-			b->thread_cnt = (uint32_t)strtoul(optarg, NULL, 10);
-		else if (c == 'd')
-			b->depth = (uint32_t)strtoul(optarg, NULL, 10);
-		else if (c == 'o')
-			b->path = optarg;
-		else
-			return -EINVAL;
-	}
-	return b->events && b->thread_cnt && b->depth && b->depth * 2 <= DEPTH_MAX && optind == argc
-		       ? 0
-		       : -EINVAL;
-}
-
 int main(int argc, char **argv)
 {
-	struct bench b = { .events = 10000000, .thread_cnt = 4, .depth = 20, .path = "/dev/null" };
+	struct bench b = { .r = READING_DEFAULTS };
 	const struct trace_info info = { .engine = "bench",
 					 .version = "",
 					 .hostname = "",
@@ -274,27 +213,26 @@ int main(int argc, char **argv)
 	struct trace_totals totals;
 	int fd, err;
 
-	if (parse(&b, argc, argv)) {
-		fprintf(stderr,
-			"usage: ring_bench [-j] [-n EVENTS] [-t THREADS] [-d DEPTH] [-o FILE]\n");
+	if (reading_parse(&b.r, UINT32_MAX, argc, argv)) {
+		fprintf(stderr, "usage: ring_bench " READING_USAGE "\n");
 		return 2;
 	}
-	fd = open(b.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = open(b.r.path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	b.data = malloc((size_t)BATCHES * BATCH_BYTES);
-	b.threads = calloc(b.thread_cnt, sizeof(*b.threads));
+	b.threads = calloc(b.r.thread_cnt, sizeof(*b.threads));
 	if (fd < 0 || !b.data || !b.threads || capw__new(&b.w, fd, NULL, &info) ||
 	    assembler__new(&b.as, b.w))
 		return 1;
 	err = run(&b);
 	assembler__totals(b.as, NULL, &totals);
 	capw__finish(b.w, &totals);
-	if (!err && totals.written != b.fed)
+	if (!err && totals.written != b.r.fed)
 		err = -EPROTO;
 	if (err)
 		fprintf(stderr, "ring_bench: %s; %llu of %llu events written\n", strerror(-err),
-			(unsigned long long)totals.written, (unsigned long long)b.fed);
+			(unsigned long long)totals.written, (unsigned long long)b.r.fed);
 	else
-		report(&b);
+		reading_report(&b.r, capw__bytes(b.w), 32);
 	assembler__free(b.as);
 	capw__free(b.w);
 	free(b.threads);
