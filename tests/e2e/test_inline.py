@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -647,6 +648,22 @@ def test_no_privilege_is_needed(name, tmp_path):
         assert done.returncode == 0, lib.text(done.stderr)
         assert target.poll() is None
     assert lib.Trace(out).whole().count("<string>", "call")["f"] > 2
+
+
+@lib.needs_root
+def test_no_capability_at_all():
+    """On both sides: with an interpreter that everybody may read."""
+    bare = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    code = "import time\ndef f(): time.sleep(0.01)\nprint(open('/proc/self/status').read(), flush=True)\nwhile 1: f()"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        binary = shutil.copy(lib.BINARY, folder)
+        with lib.started(bare + ["/usr/bin/python3", "-c", code]) as target:
+            lib.until(lambda: re.match(rb"CapEff:\t0+\n", target.stdout.readline()), "a program without capabilities")
+            done = lib.sh(bare + [binary, "trace", "-o", folder + "/t.pyebpf", *INLINE, "-d", "300ms", "-p", target.pid])
+            assert done.returncode == 0, lib.text(done.stderr)
+            assert target.poll() is None
+        assert lib.Trace(pathlib.Path(folder, "t.pyebpf")).whole().count("<string>", "call")["f"] > 2
 
 
 @pytest.mark.parametrize("closed, why", [(True, "its memory is closed to its own user"), (False, "it is another user's")])

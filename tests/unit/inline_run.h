@@ -96,6 +96,24 @@ static inline void region_at(uint8_t *base)
 	t.shared = (void *)(base + IL_SHARED);
 }
 
+/* of a group of tests */
+static inline int region_set_up(void **state)
+{
+	uint8_t *base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_true(base != MAP_FAILED);
+	region_at(base);
+	return 0;
+}
+
+static inline int region_tear_down(void **state)
+{
+	(void)state;
+	return munmap(t.base, REGION_BYTES);
+}
+
 static inline void fresh(void)
 {
 	inline_describe(&t.layout, address(t.base), RING_BYTES, false, t.private);

@@ -29,23 +29,6 @@
 
 static uint8_t patch_kinds[IL_PATCH_MAX]; /* of the patches */
 
-static int set_up(void **state)
-{
-	uint8_t *base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	(void)state;
-	assert_true(base != MAP_FAILED);
-	region_at(base);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return munmap(t.base, REGION_BYTES);
-}
-
 static const uint8_t table_kinds[] = { INLINE_ENTRY, INLINE_YIELD, INLINE_CAUGHT };
 static const uint8_t call_kinds[] = { INLINE_RETURN, INLINE_UNWIND, INLINE_CLOSE, INLINE_DEALLOC };
 
@@ -1336,5 +1319,5 @@ int main(void)
 		cmocka_unit_test(test_slow__stands_alone),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, region_set_up, region_tear_down);
 }

@@ -32,23 +32,6 @@ enum {
 static const uint8_t kinds[PATCHES] = { INLINE_ENTRY,  INLINE_YIELD,  INLINE_CAUGHT,
 					INLINE_RETURN, INLINE_UNWIND, INLINE_DEALLOC };
 
-static int set_up(void **state)
-{
-	uint8_t *base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	(void)state;
-	assert_true(base != MAP_FAILED);
-	region_at(base);
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return munmap(t.base, REGION_BYTES);
-}
-
 static bool is_call(unsigned int n)
 {
 	return n >= RETURN;
@@ -287,5 +270,5 @@ int main(void)
 		cmocka_unit_test(test_another_thread),
 	};
 
-	return cmocka_run_group_tests_name("inline_quiet", tests, set_up, tear_down);
+	return cmocka_run_group_tests_name("inline_quiet", tests, region_set_up, region_tear_down);
 }
