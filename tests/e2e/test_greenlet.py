@@ -54,6 +54,37 @@ def callers(trace):
             stack.pop()
 
 
+def kept(trace, files):
+    """Each event of functions of these files, and the nearest function of them below."""
+    out, stack = [], []
+    for e in trace.events:
+        if e["ev"] == "gap":
+            stack.clear()
+        elif e["ev"] in lib.ENTER | {"open"}:
+            if e["file"] in files and e["ev"] != "open":
+                out.append((e["ev"], e["name"], next((n for n in reversed(stack) if n), None)))
+            stack.append(e["name"] if e["file"] in files else None)
+        elif e["ev"] in lib.LEAVE:
+            stack.pop()
+            if e["file"] in files:
+                out.append((e["ev"], e["name"]))
+    return out
+
+
+@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
+def test_what_is_left_out_in_greenlets(name, tmp_path):
+    """Stacks change in the middle of calls that leave no record."""
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    command = lib.command(name) + [lib.PROGRAMS / "mixed.py", 7, 300, "greenlets"]
+    whole, _ = lib.traced(command, tmp_path, "--engine", "inline", "--on-full", "wait", env=env)
+    files = sorted({e["file"] for e in whole.whole().events if e.get("file", "").startswith("/made/")})
+    for chosen in files[::2], files[1:3]:
+        options = [word for file in chosen for word in ("--include", file)]
+        seen, _ = lib.traced(command, tmp_path, "--engine", "inline", "--on-full", "wait", *options, env=env)
+        assert kept(seen.whole(), chosen) == kept(whole, chosen)
+        assert len(kept(whole, chosen)) > 1000
+
+
 @pytest.mark.parametrize("name", lib.pick(*VERSIONS))
 def test_switches(name, tmp_path):
     out = tmp_path / "out.json"

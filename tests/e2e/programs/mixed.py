@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of five files that call each other at random, the same in each run: mixed.py SEED CALLS. By name, directly, from C, as
-methods and constructors, through generators, with exceptions, and from finalizers; then the same in threads."""
+"""Functions of five files that call each other at random, the same in each run: mixed.py SEED CALLS [greenlets]. By name, directly,
+from C, as methods and constructors, through generators, with exceptions, and from finalizers; then the same in threads, or in greenlets
+that take turns in the middle of calls."""
 import functools
 import random
 import sys
@@ -10,6 +11,7 @@ FUNCTIONS = 60
 SOURCES = {
     "plain": "def f{i}(n):\n    return {a}(n - 1) + {b}(n - 2) if n > 0 else n\n",
     "leaf": "def f{i}(n):\n    return n\n",
+    "leaf_switches": "def f{i}(n):\n    switch()\n    return n\n",
     "loop": "def f{i}(n):\n    t = 0\n    for k in range(3):\n        t += {a}(min(n - 1, 1))\n    return t\n",
     "raises": "def f{i}(n):\n    try:\n        {a}(n - 1)\n        raise KeyError(n)\n    except KeyError:\n        return {b}(n - 2) if n > 0 else 0\n",
     "lets_through": "def f{i}(n):\n    if n % 3 == 0:\n        raise ValueError(n)\n    try:\n        return {a}(n - 1)\n    except ValueError:\n        return 1\n",
@@ -25,9 +27,9 @@ SOURCES = {
 }
 
 
-def make(seed):
+def make(seed, switch):
     chance = random.Random(seed)
-    names = {"wrap": lambda f: functools.wraps(f)(lambda n: f(n))}
+    names = {"wrap": lambda f: functools.wraps(f)(lambda n: f(n)), "switch": switch}
     for i in range(FUNCTIONS):
         # only what was made before is called, and small numbers: so it ends
         a, b = ("f%d" % chance.randrange(max(0, i - 12), i) if i else "int" for _ in "ab")
@@ -46,9 +48,30 @@ def work(functions, seed, calls):
             pass
 
 
+def in_greenlets(seed, calls):
+    import greenlet
+
+    def switch():
+        hub = greenlet.getcurrent().parent
+        if hub:
+            hub.switch()
+
+    functions = make(seed, switch)
+    alive = [greenlet.greenlet(work) for _ in range(5)]
+    for i, g in enumerate(alive):
+        g.switch(functions, seed + i, calls // 5)
+    while alive:
+        alive = [g for g in alive if not g.dead]
+        for g in alive:
+            g.switch()
+
+
 def main():
-    seed, calls = map(int, sys.argv[1:])
-    functions = make(seed)
+    seed, calls = map(int, sys.argv[1:3])
+    if len(sys.argv) > 3:
+        in_greenlets(seed, calls)
+        return
+    functions = make(seed, lambda: None)
     work(functions, seed, calls)
     threads = [threading.Thread(target=work, args=(functions, seed + i, calls // 4)) for i in range(3)]
     for t in threads:
