@@ -155,7 +155,7 @@ int stub_clock_find(pid_t pid, const struct maps *maps, uint64_t *at)
 	const uint8_t *own = NULL;
 	ssize_t bytes = vdso ? own_vdso(&own) : -ENOENT;
 	uint64_t offset = 0;
-	int err = bytes < 0 ? (int)bytes : check_same(pid, vdso, own, (size_t)bytes);
+	int err = own ? check_same(pid, vdso, own, (size_t)bytes) : -ENOENT;
 
 	if (!err)
 		err = find_offset(own, (size_t)bytes, &offset);
