@@ -30,6 +30,8 @@ PART void take_verdicts(struct il_private *p, struct il_shared *h)
 
 	if (!p->lost_mode && p->head >= *limit_of(p))
 		refill(p, h);
+	if (head - h->verdict_tail > IL_VERDICT_CNT)
+		h->verdict_tail = head; /* the program writes there, too */
 	for (; h->verdict_tail != head; h->verdict_tail++) {
 		const struct il_verdict *said = &v[h->verdict_tail & (IL_VERDICT_CNT - 1)];
 		uint64_t *known = cache_slot(p, said->code);
