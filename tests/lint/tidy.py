@@ -3,7 +3,8 @@
 """clang-tidy 14 over what a build compiles but tests: tidy.py BUILD ROOT. Exit 0 without findings, which are printed.
 
 clang-tidy takes a second or more for a file. What it found nothing in leaves a stamp in the cache, named after all that it looked
-at: its version, .clang-tidy, the commands, and the bytes of the file and of everything that it includes."""
+at: its version, .clang-tidy, the commands, and the bytes of the file and of everything that it includes; not after where the
+checkout lies, so that a fresh clone asks again only what has changed."""
 import concurrent.futures
 import contextlib
 import functools
@@ -53,7 +54,7 @@ def digest(path):
     return hashlib.sha256(pathlib.Path(path.replace("\\ ", " ")).read_bytes()).hexdigest()
 
 
-def stamp_of(always, entries):
+def stamp_of(always, root, entries):
     """The stamp's path, or None for what cannot be told."""
     known = hashlib.sha256(always)
     for entry in entries:
@@ -61,13 +62,13 @@ def stamp_of(always, entries):
         if not files:
             return None
         looked_at = [entry["command"]] + ["%s %s" % (file, digest(os.path.join(entry["directory"], file))) for file in files]
-        known.update("\n".join(looked_at).encode())
+        known.update("\n".join(looked_at).replace(str(root), ".").encode())
     return CACHE / known.hexdigest()
 
 
-def check(build, always, file, entries):
+def check(build, root, always, file, entries):
     """What clang-tidy says about a file; "" is nothing."""
-    stamp = stamp_of(always, entries)
+    stamp = stamp_of(always, root, entries)
     with contextlib.suppress(OSError):
         if stamp and stamp.exists():
             stamp.touch()
@@ -95,7 +96,7 @@ def main(build, root):
     clean_cache()
     found = commands_of(build, root)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        said = [text for text in pool.map(lambda one: check(build, always, *one), sorted(found.items())) if text]
+        said = [text for text in pool.map(lambda one: check(build, root, always, *one), sorted(found.items())) if text]
     print("".join(said), end="")
     return bool(said)
 
