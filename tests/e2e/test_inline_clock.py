@@ -72,7 +72,7 @@ def test_in_and_out(name, tmp_path):
 
 @pytest.mark.parametrize("on_full", ["drop", "wait"])
 def test_a_dead_reader(on_full, tmp_path):
-    test_inline_robust.test_a_dead_reader_does_not_stop_the_target(on_full, tmp_path)
+    test_inline_robust.test_a_dead_reader_does_not_stop_the_target(test_inline.ONE, on_full, tmp_path)
 
 
 def test_what_is_left(tmp_path):

@@ -12,11 +12,13 @@
 #include "cpython/interp.h"
 #include "cpython/pystr.h"
 
-#define FUNCS_MAX (1u << 20) /* of different names; what comes then is one more */
-#define DEAD_MAX  (1u << 16) /* numbers of code objects that are kept after their end */
+#define MEASURE_NS 20000000u /* and more */
+#define FUNCS_MAX  (1u << 20) /* of different names; what comes then is one more */
+#define DEAD_MAX   (1u << 16) /* numbers of code objects that are kept after their end */
 
 struct inline_count {
 	struct inline_engine *e;
+	struct clock_pair begun;
 	uint64_t tail;
 	struct strpool strings, keys;
 	struct inline_count_func *funcs; /* beside keys, from its number 1 on */
@@ -72,6 +74,7 @@ int inline_count__new(struct inline_count **out, struct inline_engine *e)
 		return err;
 	}
 	c->e = e;
+	c->begun = clock_pair_read();
 	*out = c;
 	return 0;
 }
@@ -315,6 +318,16 @@ int inline_count__read(struct inline_count *c)
 	return err ? err : c->tail != begun;
 }
 
+/* The rate that was measured at the attach is one of 2 ms, of which a busy machine can take a part away. */
+static void measure_rate(struct inline_count *c)
+{
+	struct clock_pair now = clock_pair_read();
+	uint64_t ns = now.ns - c->begun.ns;
+
+	if (c->e->remote.pid && !c->e->clock && ns >= MEASURE_NS)
+		c->e->hz = (uint64_t)((double)(now.tsc - c->begun.tsc) * 1e9 / (double)ns);
+}
+
 static uint64_t ns_of(const struct inline_count *c, uint64_t ticks)
 {
 	return (uint64_t)((unsigned __int128)ticks * 1000000000u / c->e->hz);
@@ -432,6 +445,7 @@ int inline_count__snapshot(struct inline_count *c, struct inline_count_view *vie
 	uint32_t cnt = 0;
 	int err;
 
+	measure_rate(c);
 	err = inline_count__read(
 		c); /* what comes meanwhile is for the next one: a target can go on without end */
 	if (err >= 0)
