@@ -104,6 +104,7 @@ def test_a_command_that_executes_something_else(name, what, tmp_path):
         pid = int(tracer.stdout.readline())
         say(tracer.stdin, b"")
         for _ in lives_on(pid, tracer.stdout, tracer.stdin):
+            time.sleep(0.2)  # it is looked at every 10 ms
             assert tracer.poll() is None
         said = lib.finish(tracer, 7)
     ended_there(said, lib.Trace(capture), prog)
