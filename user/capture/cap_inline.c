@@ -193,6 +193,8 @@ static void recount(struct cap_inline *c, struct il_thread *slot)
 	t = track_get(c, slot->self, slot->tid);
 	if (!t)
 		return;
+	if (!t->announced)
+		track_announce(c, t, now_ns());
 	t->seq += (uint32_t)slot->lost;
 	t->stack.cnt = 0;
 	parked_clear(&t->parked);

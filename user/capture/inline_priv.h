@@ -124,6 +124,9 @@ void *inline_put(struct cap_inline *c, uint32_t bytes);
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
 
+/* track_announce - its first record; of one that only lost events, too, or its losses would have no place. */
+void track_announce(struct cap_inline *c, struct track *t, uint64_t ts);
+
 /* track_depth - how deep the frame with this hash is: on top, or about to be. */
 uint32_t track_depth(const struct track *t, uint32_t bits);
 

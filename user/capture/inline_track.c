@@ -53,7 +53,7 @@ static void read_name(const struct cap_inline *c, uint64_t tid, char name[PYE_CO
 	fclose(f);
 }
 
-static void announce(struct cap_inline *c, struct track *t, uint64_t ts)
+void track_announce(struct cap_inline *c, struct track *t, uint64_t ts)
 {
 	struct pye_thread_rec *rec = inline_put(c, sizeof(*rec));
 
@@ -102,7 +102,7 @@ static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
 	t->read_now = t->resynced = false;
 	t->unseen = 0;
 	if (!t->announced)
-		announce(c, t, ts);
+		track_announce(c, t, ts);
 	if (t->need_walk)
 		walk(c, t, ts);
 	return ts;

@@ -437,6 +437,8 @@ void inline_member__finals(struct inline_member *m, int err)
 	if (!m->cap)
 		return;
 	cap_inline__recount(m->cap);
+	if (!err)
+		inline_member__drain(m, 1);
 	cap_inline__finals(m->cap, take_final, m->run);
 }
 
