@@ -52,7 +52,7 @@ PART void put_lines(struct il_private *p, uint64_t code, uint64_t slot, uint64_t
 PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 {
 	uint64_t code = code_of(p, frame), slot = code >> 5 & (IL_CACHE_CNT - 1);
-	uint64_t *known = (uint64_t *)(uintptr_t)p->cache + slot;
+	uint64_t *known = cache_slot(p, code);
 
 	if ((*known & ~IL_CODE_QUIET) != code) {
 		/* between the end of what had its address before, and the next one's beginning */
