@@ -301,6 +301,7 @@ def counters(said):
     return {name: int(n) for name, n in re.findall(r"counter (\w+): (\d+)", said)}
 
 
+@pytest.mark.alone
 def test_a_budget(tmp_path):
     """Too many samples for 1 % of a CPU: some are left out, and the others stand for the time of all."""
     program, capture = tmp_path / "p.py", tmp_path / "s.pyebpf"

@@ -668,12 +668,13 @@ int inline__stop_outside(struct inline_engine *e)
 		size_t inside = 0;
 		int err = remote__stop(&e->remote);
 
-		if (!err && !remote__runs(&e->remote, e->base)) {
-			remote__resume(&e->remote);
-			err = -ESRCH;
-		}
 		if (err)
 			return err;
+		err = remote__check_program(&e->remote, e->base);
+		if (err) {
+			remote__resume(&e->remote);
+			return err;
+		}
 		for (size_t k = 0; k < e->remote.cnt; k++)
 			inside += e->remote.threads[k].pc - e->base < IL_CODE_BYTES;
 		if (!inside || i == OUTSIDE_TRIES)

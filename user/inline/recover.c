@@ -181,12 +181,13 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	r->scratch = h->scratch;
 	if (!r->cnt)
 		err = remote__stop(r);
-	if (!err && !remote__runs(r, base)) {
-		remote__resume(r);
-		err = -ESRCH;
-	}
 	if (err)
 		return err;
+	err = remote__check_program(r, base);
+	if (err) {
+		remote__resume(r);
+		return err;
+	}
 	err = restore(r, h);
 	stop_waiting(r, base);
 	for (int i = 0; !err && i < TRIES; i++) {

@@ -165,29 +165,40 @@ int remote__write(const struct remote *r, uint64_t at, const void *from, size_t 
 	return errno == EIO ? poke(r, at, from, size) : -EFAULT;
 }
 
-/* Somebody else, a child of vfork(), may still have the memory of a program that is gone. */
+/*
+ * Of memory that nobody has any more 0 bytes are read, without an error. Somebody else, a child of vfork(), may still
+ * have that of a program that is gone: then the new one has nothing in this place, or something else. Any other error
+ * says nothing: a program that is taken for gone keeps what we put into it.
+ */
 bool remote__has_executed(const struct remote *r, uint64_t at)
 {
 	uint64_t ours, theirs;
 	struct iovec here = { &theirs, 8 }, there = { (void *)(uintptr_t)at, 8 };
-	bool gone = remote__read(r, at, &ours, 8) != 0;
+	ssize_t got = pread(r->mem, &ours, 8, (off_t)at);
 
-	if (!gone && process_vm_readv(r->pid, &here, 1, &there, 1, 0) == 8)
+	if (got == 8 && process_vm_readv(r->pid, &here, 1, &there, 1, 0) == 8)
 		return ours != theirs;
-	if (!gone && errno != EFAULT)
+	if (got < 0 || (got == 8 && errno != EFAULT))
 		return false;
 	/* memory is given back before a process is seen to have ended */
 	return inline_status_number(r->pid, "VmSize") != 0;
 }
 
-bool remote__runs(const struct remote *r, uint64_t at)
+int remote__check_program(const struct remote *r, uint64_t at)
 {
 	uint64_t ours;
+	ssize_t got = pread(r->mem, &ours, 8, (off_t)at);
 	long theirs;
 
-	errno = 0;
-	theirs = ptrace(PTRACE_PEEKDATA, r->threads[0].tid, at, 0);
-	return !errno && !remote__read(r, at, &ours, 8) && ours == (uint64_t)theirs;
+	if (got != 8)
+		return got ? -EFAULT : -ESRCH;
+	for (int i = 0; i < 2; i++) {
+		errno = 0;
+		theirs = ptrace(PTRACE_PEEKDATA, r->threads[0].tid, at, 0);
+		if (!errno)
+			return ours == (uint64_t)theirs ? 0 : -ESRCH;
+	}
+	return -ESRCH;
 }
 
 void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes)

@@ -82,9 +82,9 @@ void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes);
  * were there. Nothing has to stand still for it. */
 bool remote__has_executed(const struct remote *r, uint64_t at);
 
-/* remote__runs - is the program that threads stand still in the one whose memory was opened? @at: of eight bytes that
- * no other program has there. */
-bool remote__runs(const struct remote *r, uint64_t at);
+/* remote__check_program - is the program that threads stand still in the one whose memory was opened? 0; -ESRCH: it is
+ * another one; -EFAULT: that could not be seen. @at: of eight bytes that no other program has there. */
+int remote__check_program(const struct remote *r, uint64_t at);
 
 /**
  * remote__stop - stop all threads; those born meanwhile, too

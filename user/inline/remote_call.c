@@ -162,8 +162,8 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 		err = remote__write(r, at, words, table_bytes + 16UL * 8);
 	if (!err)
 		err = remote__write(r, at - 16, (uint64_t[2]){ r->back_mask, laps }, 16);
-	if (!err && !remote__runs(r, r->scratch))
-		err = -ESRCH; /* it has executed something */
+	if (!err)
+		err = remote__check_program(r, r->scratch);
 	if (err)
 		return err;
 	run.rip = r->scratch;
