@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/memfile.h"
 
 enum {
 	PIECE_BYTES = 64 << 10
@@ -21,7 +21,7 @@ static int open_copy(void)
 	int fd = open(dir && *dir ? dir : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
 	if (fd < 0)
-		fd = memfd_create("pyebpf-copy", MFD_CLOEXEC);
+		fd = memfile_open("pyebpf-copy");
 	return fd < 0 ? -errno : fd;
 }
 

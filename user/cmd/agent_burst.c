@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memfile.h"
 #include "base/text.h"
 #include "cmd/agent_priv.h"
 #include "cpython/interp.h"
@@ -150,7 +150,7 @@ static int fork_child(struct agent *a, struct burst *b)
 {
 	int report[2];
 
-	b->capture = memfd_create("pyebpf-burst", MFD_CLOEXEC);
+	b->capture = memfile_open("pyebpf-burst");
 	if (b->capture < 0 || pipe2(report, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
 	b->report = report[1];

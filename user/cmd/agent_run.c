@@ -11,7 +11,6 @@
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/memfile.h"
 #include "base/pages.h"
 #include "base/text.h"
 #include "cmd/select.h"
@@ -47,7 +47,7 @@
 
 static int new_capture(void)
 {
-	int fd = memfd_create("pyebpf-window", MFD_CLOEXEC);
+	int fd = memfile_open("pyebpf-window");
 
 	return fd < 0 ? -errno : fd;
 }

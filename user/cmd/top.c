@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/memfile.h"
 #include "base/text.h"
 #include "capfile/writer.h"
 #include "cmd/cmd.h"
@@ -397,8 +397,8 @@ static int top(const struct top_opts *o, const char *arguments, struct session_r
 		.quiet = true,
 		.arguments = arguments,
 	};
-	auto_close int now_fd = memfd_create("top", MFD_CLOEXEC);
-	auto_close int end_fd = memfd_create("top", MFD_CLOEXEC);
+	auto_close int now_fd = memfile_open("top");
+	auto_close int end_fd = memfile_open("top");
 	auto_fn(session__freep) struct session *session = NULL;
 	int err = now_fd < 0 || end_fd < 0 ? -errno : 0;
 

@@ -7,13 +7,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/as_user.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/memfile.h"
 #include "base/outfile.h"
 #include "cmd/browse.h"
 #include "cmd/run.h"
@@ -68,7 +68,7 @@ int viewer_write(void *ctx, const void *data, size_t len)
 /* Return: the descriptor, for writing; closed by viewer__done(). */
 static int add_file(struct viewer *c, const char *name, const char *type)
 {
-	int fd = memfd_create("pyebpf-view", MFD_CLOEXEC);
+	int fd = memfile_open("pyebpf-view");
 
 	if (fd < 0)
 		return -errno;

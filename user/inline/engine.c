@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memfile.h"
 #include "cpython/inline_plan.h"
 #include "inline/detour.h"
 #include "inline/engine_priv.h"
@@ -34,9 +35,6 @@
 #define DETACH_TRIES	 3
 #define OPCODE_RING	 (8ull << 20)
 #define SECOND_NS	 1000000000ull
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u
-#endif
 
 long inline_status_number(pid_t pid, const char *field)
 {
@@ -216,15 +214,6 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	maps__done(&maps);
 	e->base = best;
 	return best && *empty ? 0 : -ENOSPC;
-}
-
-/* A kernel that may insist on MFD_NOEXEC_SEAL (vm.memfd_noexec, 6.3 on) knows it: the file cannot be executed, what is mapped can. */
-static uint64_t memfd_flags(void)
-{
-	const unsigned int usual = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	auto_close int fd = memfd_create("", usual | MFD_NOEXEC_SEAL);
-
-	return fd < 0 ? usual : usual | MFD_NOEXEC_SEAL;
 }
 
 static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, int *ring_fd)
@@ -553,7 +542,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->remote.follow = opts->follow;
 	e->remote.park_ticks = inline_park_ticks(e);
 	e->lazy = opts->parked;
-	e->memfd_flags = memfd_flags();
+	e->memfd_flags = memfile_flags();
 	if (opts->parked) {
 		ret = remote__park(&e->remote);
 		if (ret)

@@ -5,13 +5,13 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/memfile.h"
 #include "elf/elf_file.h"
 #include "proc/maps.h"
 
@@ -125,7 +125,7 @@ static int check_same(pid_t pid, const struct mapping *vdso, const uint8_t *own,
 /* Offset of the symbol in an image. */
 static int find_offset(const uint8_t *image, size_t bytes, uint64_t *offset)
 {
-	auto_close int fd = memfd_create("vdso", MFD_CLOEXEC);
+	auto_close int fd = memfile_open("vdso");
 	struct elf_symbol symbol;
 	struct elf_file *elf;
 	struct err e;

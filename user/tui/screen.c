@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define NCURSES_WIDECHAR 1
@@ -13,6 +12,7 @@
 #include <ncurses.h>
 
 #include "base/cleanup.h"
+#include "base/memfile.h"
 
 #define KEPT_BYTES 16384 /* of stderr, the last of them */
 
@@ -28,7 +28,7 @@ static void keep_messages(struct screen *s)
 	s->err_fd = s->kept_fd = -1;
 	if (!isatty(STDERR_FILENO))
 		return;
-	s->kept_fd = memfd_create("messages", MFD_CLOEXEC);
+	s->kept_fd = memfile_open("messages");
 	s->err_fd = s->kept_fd < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
 	if (s->err_fd >= 0)
 		dup2(s->kept_fd, STDERR_FILENO);
