@@ -329,8 +329,7 @@ def attach_for(pid, out, *options, **kw):
 
 # --- losses, names, children ---
 
-@pytest.mark.parametrize("threads", [1, 4])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name, threads", [(n, 4) for n in FAMILIES] + [(n, 1) for n in lib.pick("3.8", "3.12", "3.13t")])
 def test_losses_are_exact(name, threads, tmp_path):
     out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
     with lib.started([lib.BINARY, "trace", *INLINE, "--ring", "256K", "-o", capture, "--"] + lib.command(name)

@@ -117,7 +117,11 @@ def test_any_call_of_the_target(what, name, tmp_path):
     """Those that it makes for us: no memory, no descriptor. late: and the thread that makes them loses its CPU meanwhile."""
     with busy(name, tmp_path) as target:
         before, _ = undisturbed(target, tmp_path)
-        for at in (1, *range(3, 7), *range(8, CALLS + 1)):  # not madvise() and getpid(), which cannot
+        steps = (1, *range(3, 7), *range(8, CALLS + 1))  # not madvise() and getpid(), which cannot
+        if what == "late" and not lib.LONG:
+            print("PYEBPF_FAULT_SEED=%d" % SEED)
+            steps = random.Random(SEED).sample(steps[1:], 4)
+        for at in steps:
             code, said, _ = run(target.pid, tmp_path, what, at)
             # the last one unmaps, which is tried again
             assert code == (0 if at == CALLS else 5) and (not code or "could not be changed" in said), (at, code, said)

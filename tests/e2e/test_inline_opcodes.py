@@ -2,10 +2,13 @@
 """`trace --engine inline --opcodes`: every instruction, against what the interpreter itself tells of each, and its names."""
 import ast
 import collections
+import functools
 import json
 import os
+import pathlib
 import re
 import signal
+import tempfile
 import time
 
 import pytest
@@ -43,6 +46,13 @@ def run(name, tmp_path, *arguments, which="all"):
     return [e for e in events if e["file"] == str(PROGRAM) and e["func"] in told["codes"]], told
 
 
+@functools.lru_cache(maxsize=None)
+def told_by_itself(name):
+    """Made once for the tests that look at it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run(name, pathlib.Path(folder), "own")
+
+
 def behind_start(events, seen):
     """Without what comes before a frame's first RESUME, and the RESUMEs: neither is told to a program's own eyes."""
     first = {}
@@ -52,9 +62,9 @@ def behind_start(events, seen):
 
 
 @pytest.mark.parametrize("name", BUILDS)
-def test_sequence(name, tmp_path):
+def test_sequence(name):
     """While the interpreter tells the program of each: the same instructions, in the same order, as deep."""
-    events, told = run(name, tmp_path, "own")
+    events, told = told_by_itself(name)
     seen = told["seen"]
     got = behind_start(events, seen)
     assert [(e["func"], e["offset"]) for e in got] == [(func, offset) for func, offset, _ in seen] and len(seen) > 2000
@@ -79,7 +89,7 @@ NOT_ALWAYS = ("END_FOR", "POP_ITER", "END_SEND", "NOT_TAKEN")
 def test_specialised(name, tmp_path):
     """When nobody looks the interpreter takes other forms. They stand for the same instructions, as often."""
     minor = pythons.version(name)[1]
-    looked_at, told = run(name, tmp_path, "own")
+    looked_at, told = told_by_itself(name)
     events, alone = run(name, tmp_path)
     got, want, lines = collections.Counter(), collections.Counter(), {}
     offsets = {}

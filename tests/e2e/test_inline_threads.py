@@ -46,7 +46,7 @@ def test_threads_that_come_and_go(name, tmp_path):
     assert got == collections.Counter({tid: cnt for tid, cnt in want}) and len(want) == 225
 
 
-@pytest.mark.parametrize("name", lib.every())
+@pytest.mark.parametrize("name", lib.every() if lib.LONG else lib.families())
 def test_a_thread_in_the_memory_of_the_last_one(name, tmp_path):
     """Who starts them calls nothing meanwhile, so the one that wrote last is the one that had this pthread_self() before."""
     _, own, want = traced(name, tmp_path, (
