@@ -59,6 +59,13 @@ def builds():
     return [n for n in every() if n not in families() and family(n) in map(family, families())]
 
 
+def exact_programs(name, share):
+    """Those of programs/exact that this interpreter runs. In the short form half of them, another half of the neighbouring versions;
+    and where one engine has @share 0 the other one has 1: together they run all."""
+    found = sorted((PROGRAMS / "exact").glob("*.py"))
+    return found if LONG else found[(families().index(name) + share) % 2::2]
+
+
 def pick(*wanted):
     """The interpreters of these families that are there; all families in the long form."""
     if LONG:

@@ -15,8 +15,7 @@ import lib
 pytestmark = lib.needs_root
 
 
-@pytest.mark.parametrize("program", sorted(p.name for p in (lib.PROGRAMS / "exact").glob("*.py")))
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name, program", [(n, p.name) for n in lib.families() for p in lib.exact_programs(n, 0)])
 def test_exact(name, program, tmp_path):
     if lib.family(name) == "3.11" and program == "async_ends.py":
         # A coroutine that goes on because what it awaits was thrown into and has returned does not pass RESUME there: the hooks

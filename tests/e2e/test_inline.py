@@ -49,9 +49,8 @@ def test_exact(name, tmp_path):
     programs = sorted((ACCEPT / "workloads").glob("*.py"))
     missing = NOT_FOR.get(lib.family(name), set())
     if lib.LONG or name in FAMILIES:
-        programs += sorted((lib.PROGRAMS / "exact").glob("*.py"))
-        assert len(programs) >= 10 and missing <= {prog.name for prog in programs}
-    assert len(programs) >= 7
+        programs += lib.exact_programs(name, 1)
+    assert len(programs) >= (10 if name in FAMILIES else 7)
     for prog in programs:
         if prog.name in missing:
             continue
