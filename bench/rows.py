@@ -44,7 +44,7 @@ class Block:
             else:
                 self.skip("viztracer and django", why)
                 self.tools = [t for t in tools if t != "viztracer"]
-                self.columns.remove("django")
+                self.columns = [c for c in columns if c != "django"]
         if "monitoring" in self.tools and tuple(map(int, self.version.split("."))) < (3, 12):
             self.tools.remove("monitoring")
             self.skip("sys.monitoring", "Python %s has none" % self.version)
