@@ -43,6 +43,11 @@ def own(name, tmp_path):
     return ["env"] + ["%s=%s" % item for item in env.items() if os.environ.get(item[0]) != item[1]] + command
 
 
+def test_what_is_left_out_is_there():
+    there = {p.name for folder in (ACCEPT / "workloads", lib.PROGRAMS / "exact") for p in folder.glob("*.py")}
+    assert set().union(*NOT_FOR.values()) <= there
+
+
 @pytest.mark.parametrize("name", lib.every())
 def test_exact(name, tmp_path):
     command = own(name, tmp_path)

@@ -85,7 +85,7 @@ def test_any_step(what, name, options, tmp_path):
                 assert code in (0, -signal.SIGKILL)
                 code, said = detach(target.pid)
                 assert code == 0, said
-            # 1: a file of /proc that can be read at all other times
+            # 1: a file of /proc that can be read at all other times; 4: the target's memory, likewise
             assert code in ((0, 1, 3, 4, 5) if what == "fail" else (0,)) and (code == 0 or said), (at, code, said)
             goes_on(target, before)
         assert hits, "none lay in the detach"

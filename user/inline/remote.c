@@ -192,7 +192,7 @@ int remote__check_program(const struct remote *r, uint64_t at)
 
 	if (got != 8)
 		return got ? -EFAULT : -ESRCH;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++) { /* once more: what fails by chance is no sign either */
 		errno = 0;
 		theirs = ptrace(PTRACE_PEEKDATA, r->threads[0].tid, at, 0);
 		if (!errno)
