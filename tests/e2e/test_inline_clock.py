@@ -50,7 +50,7 @@ def test_counting(name, tmp_path):
 
 
 def test_instructions(tmp_path):
-    test_inline_opcodes.test_sequence(test_inline.ONE, tmp_path)
+    test_inline_opcodes.check_sequence(*test_inline_opcodes.run(test_inline.ONE, tmp_path, "own"))
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))

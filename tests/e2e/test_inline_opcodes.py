@@ -61,15 +61,18 @@ def behind_start(events, seen):
     return [e for e in events if e["base"] != "RESUME" and e["offset"] >= first.get(e["func"], 1 << 30)]
 
 
-@pytest.mark.parametrize("name", BUILDS)
-def test_sequence(name):
-    """While the interpreter tells the program of each: the same instructions, in the same order, as deep."""
-    events, told = told_by_itself(name)
+def check_sequence(events, told):
+    """The same instructions as the interpreter told the program of, in the same order, as deep."""
     seen = told["seen"]
     got = behind_start(events, seen)
     assert [(e["func"], e["offset"]) for e in got] == [(func, offset) for func, offset, _ in seen] and len(seen) > 2000
     assert [e["depth"] for e, s in zip(got, seen) if s[2]] == [s[2] for s in seen if s[2]]
     assert len([s for s in seen if not s[2]]) < len(seen) / 20
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_sequence(name):
+    check_sequence(*told_by_itself(name))
 
 
 def fused(op, minor):
