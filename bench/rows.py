@@ -27,6 +27,11 @@ TRACERS = {
 }
 
 
+def output(options, folder):
+    """Events into a capture, sums into a text."""
+    return os.path.join(folder, "out.txt" if "--count" in options or "--opcodes" in options else "out.pyebpf")
+
+
 class Block:
     """One interpreter, its tools, its programs."""
 
@@ -88,8 +93,7 @@ class Block:
 
     def run_traced(self, tool, column, folder):
         options, cpu = TRACERS[tool]
-        sums = "--count" in options or "--opcodes" in options
-        capture = os.path.join(folder, "out.txt" if sums else "out.pyebpf")
+        capture = output(options, folder)
         target = Target(self.argv, column, os.path.join(folder, "result"), env=self.env, cwd=folder)
         tracer = None
         try:
@@ -103,7 +107,7 @@ class Block:
             target.end()
             if tracer:
                 tracer.end()
-        return {} if sums else {"written": written, "lost": lost, "bytes": os.path.getsize(capture)}
+        return {"written": written, "lost": lost, "bytes": os.path.getsize(capture)} if capture.endswith(".pyebpf") else {}
 
     def run_tool(self, tool, column, folder):
         """A tool that writes at the end for long is ended there once its file's size is known."""
@@ -153,7 +157,8 @@ class Block:
     def start(self, tool, column):
         """What slices.py calls to let a tool begin."""
         def begin(pid):
-            tracer = Tracer(self.pyebpf, TRACERS[tool][0] + ["-p", str(pid), "-o", os.path.join(self.work, "slice.pyebpf"), "--force"])
+            options = TRACERS[tool][0]
+            tracer = Tracer(self.pyebpf, options + ["-p", str(pid), "-o", output(options, self.work), "--force"])
             tracer.wait_attached(pid)
 
             def stop():
