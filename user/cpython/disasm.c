@@ -17,10 +17,14 @@
 #include "base/cleanup.h"
 #include "elf/elf_file.h"
 
-#define WINDOW	   4096
-#define TAIL_BYTES 12 /* of what begins at the end of a chunk */
-#define SCAN_CHUNK ((size_t)256 << 10)
-#define BRANCH_MAX ((size_t)1 << 20)
+#define WINDOW	    4096
+#define TAIL_BYTES  12 /* of what begins at the end of a chunk */
+#define SCAN_CHUNK  ((size_t)256 << 10)
+#define BRANCH_MAX  ((size_t)1 << 20)
+#define BYTE_TEST   0x80 /* cmp of a byte with a constant, and others */
+#define BLOCK_BYTES 16 /* that are looked at at once */
+#define SHORT_MAX \
+	(130 + BLOCK_BYTES) /* from a block with a short jump to where it leads, or back */
 
 const uint8_t machine_args[6] = { PREG_RDI, PREG_RSI, PREG_RDX, PREG_RCX, PREG_R8, PREG_R9 };
 
@@ -472,35 +476,67 @@ struct scan {
 
 static bool is_wanted(const struct scan *s, uint64_t target)
 {
+	if (target - s->hull.start >= s->hull.end - s->hull.start)
+		return false;
 	for (size_t k = 0; k < s->range_cnt; k++)
 		if (target >= s->ranges[k].start && target < s->ranges[k].end)
 			return true;
 	return false;
 }
 
-/* @code has 6 readable bytes past @size. */
+static int scan_byte(struct scan *s, const uint8_t *code, uint64_t addr)
+{
+	size_t length;
+	uint64_t target = (uint64_t)branch_distance(code, &length) + addr + length;
+
+	if (!length || !is_wanted(s, target))
+		return 0;
+	return add_branch(&s->list, &(struct disasm_branch){
+					    .addr = addr,
+					    .target = target,
+					    .call = code[0] == 0xe8,
+					    .cond = length == 6 || (code[0] & 0xf0) == 0x70,
+				    });
+}
+
+/*
+ * Could a distance of four bytes in or right behind a block lead to within @extent of where it is counted from? It ends
+ * @from bytes above that when it is the distance of a jump or call in the block's first byte.
+ */
+static bool leads_there(const uint8_t *code, uint32_t from, uint32_t extent)
+{
+	typedef uint32_t four __attribute__((vector_size(16)));
+	four any = { 0 };
+
+	for (uint32_t i = 0; i <= 4; i++) { /* the fifth for 0f 8x in the last byte */
+		four distance;
+
+		memcpy(&distance, code + 1 + i, sizeof(distance));
+		any |= (four)(distance + (four){ 0, 4, 8, 12 } + (from + i) < extent);
+	}
+	return any[0] | any[1] | any[2] | any[3];
+}
+
+/*
+ * @code has 6 readable bytes past @size rounded up to whole blocks. All the code of an interpreter is looked at, some 10 MB,
+ * ten times: so first at where the bytes could lead to, which nearly always is elsewhere, and only then at what they are.
+ */
 static int scan_bytes(struct scan *s, const uint8_t *code, uint64_t addr, size_t size)
 {
-	uint64_t extent = s->hull.end - s->hull.start, base = addr - s->hull.start;
+	uint64_t extent = s->hull.end - s->hull.start;
+	int err = 0;
 
-	for (size_t i = 0; i < size; i++) {
-		size_t length;
-		uint64_t distance = (uint64_t)branch_distance(code + i, &length);
-		uint64_t target = addr + i + length + distance;
-		int err;
+	for (size_t i = 0; i < size; i += BLOCK_BYTES) {
+		uint64_t at = addr + i - s->hull.start;
+		size_t end = size - i < BLOCK_BYTES ? size : i + BLOCK_BYTES;
 
-		if (!length || base + i + length + distance >= extent || !is_wanted(s, target))
+		if (at + SHORT_MAX >= extent + 2 * SHORT_MAX && extent <= UINT32_MAX &&
+		    !leads_there(code + i, (uint32_t)(at + 5), (uint32_t)extent))
 			continue;
-		err = add_branch(&s->list, &(struct disasm_branch){
-						   .addr = addr + i,
-						   .target = target,
-						   .call = code[i] == 0xe8,
-						   .cond = length == 6 || (code[i] & 0xf0) == 0x70,
-					   });
-		if (err)
-			return err;
+		for (size_t k = i; !err && k < end; k++)
+			err = scan_byte(s, code + k, addr + k);
 	}
-	return 0;
+	return err;
 }
 
 static int scan_range(struct scan *s, const struct disasm *d, uint8_t *buf, uint64_t start,
@@ -527,7 +563,8 @@ static bool is_byte_test(const uint8_t *code, uint8_t disp)
 {
 	size_t at = 2 + ((code[1] & 7) == 4);
 
-	return code[0] == 0x80 && (code[1] & 0xf8) == 0x78 && code[at] == disp && !code[at + 1];
+	return code[0] == BYTE_TEST && (code[1] & 0xf8) == 0x78 && code[at] == disp &&
+	       !code[at + 1];
 }
 
 /* What a look at all bytes of the code is for. @code has TAIL_BYTES readable bytes past @size. */
@@ -573,11 +610,12 @@ static int look_through(const struct disasm *d, struct look *l)
 
 static int byte_tests(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
 {
+	const uint8_t *at = code, *end = code + size;
 	int err = 0;
 
-	for (size_t i = 0; !err && i < size; i++)
-		if (is_byte_test(code + i, l->disp))
-			err = keep(l, addr + i);
+	for (; !err && (at = memchr(at, BYTE_TEST, (size_t)(end - at))); at++)
+		if (is_byte_test(at, l->disp))
+			err = keep(l, addr + (uint64_t)(at - code));
 	return err;
 }
 
