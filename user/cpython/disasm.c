@@ -23,8 +23,8 @@
 #define BRANCH_MAX  ((size_t)1 << 20)
 #define BYTE_TEST   0x80 /* cmp of a byte with a constant, and others */
 #define BLOCK_BYTES 16 /* that are looked at at once */
-#define SHORT_MAX \
-	(130 + BLOCK_BYTES) /* from a block with a short jump to where it leads, or back */
+/* from a block with a short jump to where it leads, or back */
+#define SHORT_MAX (130ull + BLOCK_BYTES)
 
 const uint8_t machine_args[6] = { PREG_RDI, PREG_RSI, PREG_RDX, PREG_RCX, PREG_R8, PREG_R9 };
 
@@ -500,8 +500,8 @@ static int scan_byte(struct scan *s, const uint8_t *code, uint64_t addr)
 }
 
 /*
- * Could a distance of four bytes in or right behind a block lead to within @extent of where it is counted from? It ends
- * @from bytes above that when it is the distance of a jump or call in the block's first byte.
+ * Could a distance of four bytes, in a block or right behind it, lead into a range of @extent bytes? @from: where a jump or
+ * call ends that begins with the block, counted from the start of the range.
  */
 static bool leads_there(const uint8_t *code, uint32_t from, uint32_t extent)
 {
