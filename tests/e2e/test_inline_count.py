@@ -78,7 +78,8 @@ def test_times(name, tmp_path):
     check_calls(path, out)
     took, got = counted(out)["nap"], sums(path)
     clocks = 1 + 1e-3  # one is calibrated against the other
-    assert took["inside"] / clocks <= got["nap"][2] * 1e9 <= took["outside"] * clocks
+    # 3.6 has no clock of ns: a function of its own stands for it, whose time nap() does not have for itself
+    assert took["inside"] / clocks <= got["nap"][3] * 1e9 <= took["outside"] * clocks
     assert got["<module>"][3] >= got["nap"][3] >= got["nap"][2]
     assert got["recurse"][0] == got["recurse"][1] // 10, "of ten calls nine are its own"
     assert got["branch"][3] >= got["branch"][2]
