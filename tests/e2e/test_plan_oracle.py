@@ -22,7 +22,7 @@ from pythons import BUILD
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKLOAD = os.path.join(HERE, "plan_workload.py")
 TOOLS = os.path.join(os.path.dirname(ROOT), "shared", "tools")
-PASSES = 200
+PASSES = 60
 
 
 def pythons():
