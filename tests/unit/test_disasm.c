@@ -157,6 +157,77 @@ static void test_disasm__finds_all_branches(void **state)
 	unload();
 }
 
+/* By the manual, one byte after the other. */
+static bool leads_to(const uint8_t *b, uint64_t addr, uint64_t *target)
+{
+	int32_t wide;
+	bool cond = b[0] == 0x0f && b[1] >= 0x80 && b[1] <= 0x8f;
+
+	if (b[0] == 0xeb || (b[0] >= 0x70 && b[0] <= 0x7f)) {
+		*target = addr + 2 + (uint64_t)(int64_t)(int8_t)b[1];
+		return true;
+	}
+	memcpy(&wide, b + 1 + cond, 4);
+	*target = addr + 5 + cond + (uint64_t)(int64_t)wide;
+	return cond || b[0] == 0xe8 || b[0] == 0xe9;
+}
+
+static void compare_branches(const uint8_t *code, size_t size, struct disasm_range range)
+{
+	struct disasm_branch *branches;
+	size_t cnt, at = 0;
+	uint64_t target;
+
+	assert_int_equal(disasm__branches(disasm, &range, 1, &branches, &cnt), 0);
+	for (size_t i = 0; i < size; i++) {
+		if (!leads_to(code + i, TEXT + i, &target) || target < range.start ||
+		    target >= range.end)
+			continue;
+		assert_true(at < cnt);
+		assert_int_equal(branches[at].addr, TEXT + i);
+		assert_int_equal(branches[at].target, target);
+		assert_int_equal(branches[at].call, code[i] == 0xe8);
+		assert_int_equal(branches[at++].cond,
+				 code[i] != 0xe8 && code[i] != 0xe9 && code[i] != 0xeb);
+	}
+	assert_int_equal(at, cnt);
+	assert_true(cnt > 100);
+	free(branches);
+}
+
+/* Wide and short ones at every distance from a range, and at each place in what is looked at at once. */
+static void test_disasm__finds_branches_anywhere(void **state)
+{
+	enum {
+		SIZE = 0x7003,
+		BEHIND = 6
+	};
+	static uint8_t code[SIZE + BEHIND];
+	uint32_t random = 1;
+
+	(void)state;
+	memset(code, 0xcc, sizeof(code));
+	for (size_t i = 0; i < SIZE; i++) {
+		random = random * 1103515245 + 12345;
+		code[i] = (uint8_t)(random >> 16);
+	}
+	for (size_t i = 0; i + 6 <= SIZE; i += 17 + 16 * (i % 3)) {
+		int32_t distance = (int32_t)(0x4000 - (i + 6));
+
+		memcpy(code + i, (const uint8_t[]){ i & 1 ? 0x0f : 0x90, i & 1 ? 0x85 : 0xe8 }, 2);
+		memcpy(code + i + 2, &distance, 4);
+	}
+	for (uint8_t i = 0; i < 128; i += 2) {
+		memcpy(code + 0x4000 - 2 - i, (const uint8_t[]){ 0xeb, i }, 2);
+		memcpy(code + 0x4000 + i, (const uint8_t[]){ 0x75, (uint8_t)(-2 - i) }, 2);
+	}
+	load((const char *)code, SIZE);
+	compare_branches(code, SIZE, (struct disasm_range){ TEXT + 0x4000, TEXT + 0x4001 });
+	compare_branches(code, SIZE, (struct disasm_range){ TEXT + 0x3ff0, TEXT + 0x4123 });
+	compare_branches(code, SIZE, (struct disasm_range){ TEXT, TEXT + SIZE });
+	unload();
+}
+
 /* The state behind some instructions. */
 static struct flow run(const char *bytes, size_t size)
 {
@@ -307,6 +378,7 @@ int main(void)
 		cmocka_unit_test(test_disasm__writes),
 		cmocka_unit_test(test_disasm__what_is_no_instruction),
 		cmocka_unit_test(test_disasm__finds_all_branches),
+		cmocka_unit_test(test_disasm__finds_branches_anywhere),
 		cmocka_unit_test(test_flow__copies_and_distances),
 		cmocka_unit_test(test_flow__slots),
 		cmocka_unit_test(test_flow__what_is_lost),
