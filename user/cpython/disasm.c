@@ -526,7 +526,7 @@ static int scan_bytes(struct scan *s, const uint8_t *code, uint64_t addr, size_t
 	uint64_t extent = s->hull.end - s->hull.start;
 	int err = 0;
 
-	for (size_t i = 0; i < size; i += BLOCK_BYTES) {
+	for (size_t i = 0; !err && i < size; i += BLOCK_BYTES) {
 		uint64_t at = addr + i - s->hull.start;
 		size_t end = size - i < BLOCK_BYTES ? size : i + BLOCK_BYTES;
 
