@@ -14,17 +14,9 @@
 
 #include <capstone/capstone.h>
 
-#include "base/cleanup.h"
 #include "elf/elf_file.h"
 
-#define WINDOW	    4096
-#define TAIL_BYTES  12 /* of what begins at the end of a chunk */
-#define SCAN_CHUNK  ((size_t)256 << 10)
-#define BRANCH_MAX  ((size_t)1 << 20)
-#define BYTE_TEST   0x80 /* cmp of a byte with a constant, and others */
-#define BLOCK_BYTES 16 /* that are looked at at once */
-/* from a block with a short jump to where it leads, or back */
-#define SHORT_MAX (130ull + BLOCK_BYTES)
+#define WINDOW 4096
 
 const uint8_t machine_args[6] = { PREG_RDI, PREG_RSI, PREG_RDX, PREG_RCX, PREG_R8, PREG_R9 };
 
@@ -77,6 +69,11 @@ void disasm__free(struct disasm *d)
 		cs_free(d->insn, 1);
 	cs_close(&d->cs);
 	free(d);
+}
+
+const struct elf_file *disasm__elf(const struct disasm *d)
+{
+	return d->elf;
 }
 
 /* Row of a register in the order of enum probe_reg: all its widths. */
@@ -420,271 +417,6 @@ int disasm__at(struct disasm *d, uint64_t addr, struct insn *out)
 	return 0;
 }
 
-struct branch_list {
-	struct disasm_branch *items;
-	size_t cnt, size;
-};
-
-static int add_branch(struct branch_list *list, const struct disasm_branch *branch)
-{
-	if (list->cnt == list->size) {
-		size_t size = list->size ? 2 * list->size : 64;
-		void *items;
-
-		if (size > BRANCH_MAX)
-			return -E2BIG;
-		items = reallocarray(list->items, size, sizeof(*list->items));
-		if (!items)
-			return -ENOMEM;
-		list->items = items;
-		list->size = size;
-	}
-	list->items[list->cnt++] = *branch;
-	return 0;
-}
-
-/* Distance from the end of a direct jump or call to its target, by the bytes; @size is its length, 0 if
- * they are none. @b has at least 6 bytes. */
-static inline int64_t branch_distance(const uint8_t *b, size_t *size)
-{
-	int32_t wide;
-
-	*size = 0;
-	if (b[0] == 0xe8 || b[0] == 0xe9) {
-		*size = 5;
-		memcpy(&wide, b + 1, 4);
-		return wide;
-	}
-	if (b[0] == 0xeb || (b[0] & 0xf0) == 0x70) {
-		*size = 2;
-		return (int8_t)b[1];
-	}
-	if (b[0] == 0x0f && (b[1] & 0xf0) == 0x80) {
-		*size = 6;
-		memcpy(&wide, b + 2, 4);
-		return wide;
-	}
-	return 0;
-}
-
-struct scan {
-	const struct disasm_range *ranges;
-	size_t range_cnt;
-	struct disasm_range hull;
-	struct branch_list list;
-};
-
-static bool is_wanted(const struct scan *s, uint64_t target)
-{
-	if (target - s->hull.start >= s->hull.end - s->hull.start)
-		return false;
-	for (size_t k = 0; k < s->range_cnt; k++)
-		if (target >= s->ranges[k].start && target < s->ranges[k].end)
-			return true;
-	return false;
-}
-
-static int scan_byte(struct scan *s, const uint8_t *code, uint64_t addr)
-{
-	size_t length;
-	uint64_t target = (uint64_t)branch_distance(code, &length) + addr + length;
-
-	if (!length || !is_wanted(s, target))
-		return 0;
-	return add_branch(&s->list, &(struct disasm_branch){
-					    .addr = addr,
-					    .target = target,
-					    .call = code[0] == 0xe8,
-					    .cond = length == 6 || (code[0] & 0xf0) == 0x70,
-				    });
-}
-
-/*
- * Could a distance of four bytes, in a block or right behind it, lead into a range of @extent bytes? @from: where a jump or
- * call ends that begins with the block, counted from the start of the range.
- */
-static bool leads_there(const uint8_t *code, uint32_t from, uint32_t extent)
-{
-	typedef uint32_t four __attribute__((vector_size(16)));
-	four any = { 0 };
-
-	for (uint32_t i = 0; i <= 4; i++) { /* the fifth for 0f 8x in the last byte */
-		four distance;
-
-		memcpy(&distance, code + 1 + i, sizeof(distance));
-		any |= (four)(distance + (four){ 0, 4, 8, 12 } + (from + i) < extent);
-	}
-	return any[0] | any[1] | any[2] | any[3];
-}
-
-/*
- * @code has 6 readable bytes past @size rounded up to whole blocks. All the code of an interpreter is looked at, some 10 MB,
- * ten times: so first at where the bytes could lead to, which nearly always is elsewhere, and only then at what they are.
- */
-static int scan_bytes(struct scan *s, const uint8_t *code, uint64_t addr, size_t size)
-{
-	uint64_t extent = s->hull.end - s->hull.start;
-	int err = 0;
-
-	for (size_t i = 0; !err && i < size; i += BLOCK_BYTES) {
-		uint64_t at = addr + i - s->hull.start;
-		size_t end = size - i < BLOCK_BYTES ? size : i + BLOCK_BYTES;
-
-		if (at + SHORT_MAX >= extent + 2 * SHORT_MAX && extent <= UINT32_MAX &&
-		    !leads_there(code + i, (uint32_t)(at + 5), (uint32_t)extent))
-			continue;
-		for (size_t k = i; !err && k < end; k++)
-			err = scan_byte(s, code + k, addr + k);
-	}
-	return err;
-}
-
-static int scan_range(struct scan *s, const struct disasm *d, uint8_t *buf, uint64_t start,
-		      uint64_t end)
-{
-	while (start < end) {
-		size_t size = end - start < SCAN_CHUNK ? end - start : SCAN_CHUNK;
-		size_t read = end - start < SCAN_CHUNK + 6 ? end - start : SCAN_CHUNK + 6;
-		int err;
-
-		if (elf_file__read(d->elf, start, buf, read))
-			return -EFAULT;
-		memset(buf + read, 0xcc, SCAN_CHUNK + 6 - read);
-		err = scan_bytes(s, buf, start, size);
-		if (err)
-			return err;
-		start += size;
-	}
-	return 0;
-}
-
-/* cmp byte [reg + disp], 0; behind a prefix or not. */
-static bool is_byte_test(const uint8_t *code, uint8_t disp)
-{
-	size_t at = 2 + ((code[1] & 7) == 4);
-
-	return code[0] == BYTE_TEST && (code[1] & 0xf8) == 0x78 && code[at] == disp &&
-	       !code[at + 1];
-}
-
-/* What a look at all bytes of the code is for. @code has TAIL_BYTES readable bytes past @size. */
-struct look {
-	int (*bytes)(struct look *l, const uint8_t *code, uint64_t addr, size_t size);
-	const uint64_t *wanted;
-	size_t wanted_cnt;
-	struct disasm_range hull; /* of them */
-	bool fixed; /* addresses are constants */
-	uint8_t disp;
-	uint64_t *out;
-	size_t max, cnt;
-};
-
-static int keep(struct look *l, uint64_t addr)
-{
-	if (l->cnt == l->max)
-		return -E2BIG;
-	l->out[l->cnt++] = addr;
-	return 0;
-}
-
-static int look_through(const struct disasm *d, struct look *l)
-{
-	auto_free uint8_t *buf = malloc(SCAN_CHUNK + TAIL_BYTES);
-	uint64_t start, end;
-	int err = buf ? 0 : -ENOMEM;
-
-	for (size_t i = 0; !err && elf_file__code(d->elf, i, &start, &end); i++)
-		for (; !err && start < end; start += SCAN_CHUNK) {
-			size_t size = end - start < SCAN_CHUNK ? end - start : SCAN_CHUNK;
-			size_t read = end - start < SCAN_CHUNK + TAIL_BYTES
-					      ? end - start
-					      : SCAN_CHUNK + TAIL_BYTES;
-
-			if (elf_file__read(d->elf, start, buf, read))
-				return -EFAULT;
-			memset(buf + read, 0xcc, SCAN_CHUNK + TAIL_BYTES - read);
-			err = l->bytes(l, buf, start, size);
-		}
-	return err;
-}
-
-static int byte_tests(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
-{
-	const uint8_t *at = code, *end = code + size;
-	int err = 0;
-
-	for (; !err && (at = memchr(at, BYTE_TEST, (size_t)(end - at))); at++)
-		if (is_byte_test(at, l->disp))
-			err = keep(l, addr + (uint64_t)(at - code));
-	return err;
-}
-
-int disasm__byte_tests(const struct disasm *d, uint8_t disp, uint64_t *out, size_t max, size_t *cnt)
-{
-	struct look l = { .bytes = byte_tests, .disp = disp, .max = max };
-	int err;
-
-	l.out = out;
-	err = look_through(d, &l);
-	*cnt = l.cnt;
-	return err;
-}
-
-static void widen(struct disasm_range *hull, uint64_t start, uint64_t end)
-{
-	hull->start = start < hull->start ? start : hull->start;
-	hull->end = end > hull->end ? end : hull->end;
-}
-
-static bool is_one_of(const struct look *l, uint64_t value)
-{
-	if (value - l->hull.start >= l->hull.end - l->hull.start)
-		return false;
-	for (size_t i = 0; i < l->wanted_cnt; i++)
-		if (l->wanted[i] == value)
-			return true;
-	return false;
-}
-
-/* The address itself; or, of a lea that is relative to the program counter, the distance to it. */
-static int address_uses(struct look *l, const uint8_t *code, uint64_t addr, size_t size)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < size; i++) {
-		int32_t value;
-
-		memcpy(&value, code + i, 4);
-		if (l->fixed && is_one_of(l, (uint64_t)(int64_t)value))
-			err = keep(l, addr + i);
-		if (err || code[i] != 0x8d || (code[i + 1] & 0xc7) != 0x05)
-			continue;
-		memcpy(&value, code + i + 2, 4);
-		if (is_one_of(l, addr + i + 6 + (uint64_t)(int64_t)value))
-			err = keep(l, addr + i);
-	}
-	return err;
-}
-
-int disasm__address_uses(const struct disasm *d, const uint64_t *wanted, size_t wanted_cnt,
-			 uint64_t *out, size_t max, size_t *cnt)
-{
-	struct look l = { .bytes = address_uses,
-			  .wanted = wanted,
-			  .wanted_cnt = wanted_cnt,
-			  .fixed = elf_file__is_fixed(d->elf),
-			  .hull = { UINT64_MAX, 0 },
-			  .max = max };
-	int err;
-
-	l.out = out;
-	for (size_t i = 0; i < wanted_cnt; i++)
-		widen(&l.hull, wanted[i], wanted[i] + 1);
-	err = look_through(d, &l);
-	*cnt = l.cnt;
-	return err;
-}
-
 bool insn__compares_word(const struct insn *insn, uint64_t table, uint64_t *with)
 {
 	int32_t disp, value;
@@ -712,27 +444,4 @@ bool insn__has_address(const struct insn *insn, uint64_t at)
 		return false;
 	return !insn->target &&
 	       insn->pointer - (insn->addr + insn->size) != (uint64_t)(int64_t)value;
-}
-
-int disasm__branches(const struct disasm *d, const struct disasm_range *ranges, size_t cnt,
-		     struct disasm_branch **out, size_t *out_cnt)
-{
-	struct scan s = { ranges, cnt, { UINT64_MAX, 0 }, { NULL, 0, 0 } };
-	auto_free uint8_t *buf = malloc(SCAN_CHUNK + 6);
-	uint64_t start, end;
-	int err = 0;
-
-	if (!buf)
-		return -ENOMEM;
-	for (size_t i = 0; i < cnt; i++)
-		widen(&s.hull, ranges[i].start, ranges[i].end);
-	for (size_t i = 0; !err && elf_file__code(d->elf, i, &start, &end); i++)
-		err = scan_range(&s, d, buf, start, end);
-	if (err) {
-		free(s.list.items);
-		return err;
-	}
-	*out = s.list.items;
-	*out_cnt = s.list.cnt;
-	return 0;
 }

@@ -2,8 +2,8 @@
 /*
  * Instructions of the target's file, reduced to what probe plans need: where control goes, whether the
  * kernel emulates a uprobe on it, and which register or memory word it moves where. All knowledge of
- * the machine (x86-64 so far) is in disasm.c, which alone sees the disassembler; what is above works on
- * the reduced form and on the constants of this header.
+ * the machine (x86-64 so far) is in disasm.c, which alone sees the disassembler, and in disasm_scan.c, which searches bytes;
+ * what is above works on the reduced form and on the constants of this header.
  */
 #ifndef PYEBPF_CPYTHON_DISASM_H
 #define PYEBPF_CPYTHON_DISASM_H
@@ -84,6 +84,7 @@ extern const uint8_t machine_args[6];
  */
 int disasm__new(const struct elf_file *elf, struct disasm **out, struct err *e);
 void disasm__free(struct disasm *d);
+const struct elf_file *disasm__elf(const struct disasm *d);
 
 /* disasm__at - the instruction at an address; -EFAULT outside the code, -EILSEQ if it is none. */
 int disasm__at(struct disasm *d, uint64_t addr, struct insn *out);
