@@ -183,6 +183,86 @@ def test_switching_a_profiler_on_and_off(name, tmp_path):
     assert (got["f"], got["g"]) == (100, 100)
 
 
+MONITORED = '''
+import sys, threading
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+monitoring, events, TOOL = sys.monitoring, sys.monitoring.events, sys.monitoring.PROFILER_ID
+def f(): pass
+def g():
+    yield
+    yield
+def helper(): pass
+def noted(*_): helper()
+def seen(*_): helper()
+def switches_itself(i): monitoring.set_events(TOOL, events.PY_START if i % 2 else 0)
+def watches(i):
+    monitoring.set_events(TOOL, events.LINE if i % 3 else 0)
+    monitoring.set_local_events(TOOL, f.__code__, events.PY_RETURN if i % 2 else 0)
+def calls_below(i):
+    watches(i)
+    f()
+def in_a_thread(): pass
+def worker():
+    for _ in range(3000): in_a_thread()
+def threads():
+    all = [threading.Thread(target=worker) for _ in range(3)]
+    for t in all: t.start()
+    for i in range(100):
+        monitoring.set_local_events(TOOL, in_a_thread.__code__, events.LINE if i % 2 else 0)
+        monitoring.set_events(TOOL, events.PY_RETURN if i % 2 else 0)
+    for t in all: t.join()
+def another_interpreter():
+    try: other = interpreters.create("legacy")
+    except Exception: other = interpreters.create(isolated=False)
+    interpreters.run_string(other, """if 1:
+        import sys
+        sys.monitoring.use_tool_id(2, "t")
+        def in_another(): pass
+        for i in range(100):
+            sys.monitoring.set_events(2, sys.monitoring.events.LINE if i % 2 else 0)
+            in_another()
+        """)
+    for _ in range(100): f()
+    interpreters.destroy(other)
+    for _ in range(100): f()
+another_interpreter()
+monitoring.use_tool_id(TOOL, "t")
+for i in range(200):
+    switches_itself(i)
+    switches_itself(i)
+    f()
+    for _ in g(): pass
+    calls_below(i)
+monitoring.set_events(TOOL, 0)
+monitoring.set_local_events(TOOL, f.__code__, 0)
+threads()
+monitoring.register_callback(TOOL, events.PY_START, noted)
+monitoring.set_events(TOOL, events.PY_START)
+for _ in range(50): f()
+monitoring.set_events(TOOL, 0)
+for i in range(200):
+    sys.setprofile(seen if i % 2 else None)
+    f()
+sys.setprofile(None)
+another_interpreter()
+'''
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12) and n != "3.13t"])
+def test_code_that_changes_where_it_begins(name, tmp_path):
+    """Its first instruction is dispatched anew then: not so where it changed while it ran, or in a callback of what monitors."""
+    prog, path = tmp_path / "monitored.py", tmp_path / "t.pstats"
+    prog.write_text(MONITORED)
+    done = count(lib.command(name) + [prog], path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    got = calls(path, prog)
+    want = {"f": 200 + 2 * 200 + 50 + 200 + 200, "g": 200, "helper": 50 + 300, "noted": 50, "seen": 300, "switches_itself": 400, "watches": 200,
+            "calls_below": 200, "in_a_thread": 9000, "worker": 3, "threads": 1, "another_interpreter": 2}
+    assert {f: got[f] for f in want} == want
+    assert [figures[1] for (_, _, f), figures in marshal.loads(path.read_bytes()).items() if f == "in_another"] == [200]
+
+
 @pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.12", "3.13t"))])
 def test_a_running_process(name, options, tmp_path):
     """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""

@@ -758,11 +758,20 @@ static void test_opcodes__their_cost(void **state)
 
 /* --- --count --- */
 
+/* Two interpreters with one lock, the older one first, and the state of the thread that has it. */
+static struct {
+	uint64_t newest;
+	uint8_t is[2][8192], gil[64], tstate[256];
+} m;
+
 static void fresh_tables(bool time, bool locked)
 {
 	fresh();
 	inline_describe_tables(address(t.base), time, t.private);
 	t.private->locked = locked;
+	if (!time && !locked)
+		inline_describe_monitoring(&t.layout, address(t.base), address(&m.newest),
+					   t.private);
 	memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
 	if (time)
 		memset(t.base + IL_NODES, 0, IL_COUNT_BYTES - (IL_NODES - IL_FUNCS));
@@ -837,6 +846,81 @@ static void test_count__every_register(void **state)
 				    (plan.frame_in_slot || frame != PREG_RSP))
 					count_plan(&plan, frame % 2);
 			}
+	}
+}
+
+/* @cnt: how many; the thread is in the newest one */
+static void make_interpreters(int cnt, uint64_t version, uint32_t tracing)
+{
+	const struct layout_monitoring *monitoring = layout_monitoring(&t.layout);
+
+	memset(&m, 0, sizeof(m));
+	m.newest = address(m.is[cnt - 1]);
+	set64(m.is[1], t.layout.is_next, address(m.is[0]));
+	for (int i = 0; i < cnt; i++)
+		set64(m.is[i], t.layout.is_gil, address(m.gil));
+	set64(m.is[cnt - 1], monitoring->is_version, version);
+	set64(m.gil, monitoring->gil_holder, address(m.tstate));
+	set64(m.tstate, t.layout.ts_interp, m.newest);
+	if (monitoring->ts_tracing)
+		memcpy(m.tstate + monitoring->ts_tracing, &tracing, 4);
+}
+
+static void set_version(uint64_t version)
+{
+	set64(t.code, layout_monitoring(&t.layout)->co_version, version);
+}
+
+/* Where RESUME changes the code it comes twice, and is one call. */
+static void count_changed(const struct il_header *h, int interpreters)
+{
+	bool slow = interpreters > 1;
+
+	fresh_tables(false, false);
+	make_interpreters(interpreters, 512, 0);
+	set_version(0);
+	run_kind(h, INLINE_ENTRY);
+	set_version(512);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(func_of_code()->calls, 1);
+	assert_int_equal(t.shared->slow, 2);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(func_of_code()->calls, 2);
+	assert_int_equal(t.shared->slow, 2 + slow);
+
+	make_interpreters(interpreters, 1024, 0);
+	run_kind(h, INLINE_ENTRY);
+	set_version(1024);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(func_of_code()->calls, 3);
+	/* it was changed while it ran */
+	make_interpreters(interpreters, 2048, 0);
+	set_version(2048);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(func_of_code()->calls, 4);
+}
+
+static void test_count__code_that_changes(void **state)
+{
+	const struct inline_plan plan = { .frame_reg = PREG_RBX, .instr_reg = PREG_R13 };
+	const struct il_header *h;
+
+	(void)state;
+	t.instr[1] = 0;
+	for (unsigned int minor = 12; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		h = build_how(&plan, &(struct stub_how){ .count = true });
+		count_changed(h, 1);
+		count_changed(h, 2);
+		if (minor == 12)
+			continue;
+		/* in a callback of what monitors it stays as it is */
+		fresh_tables(false, false);
+		set_version(0);
+		make_interpreters(1, 512, 1);
+		run_kind(h, INLINE_ENTRY);
+		run_kind(h, INLINE_ENTRY);
+		assert_int_equal(func_of_code()->calls, 2);
 	}
 }
 
@@ -1308,6 +1392,7 @@ int main(void)
 		cmocka_unit_test(test_opcodes__every_register),
 		cmocka_unit_test(test_opcodes__their_cost),
 		cmocka_unit_test(test_count__every_register),
+		cmocka_unit_test(test_count__code_that_changes),
 		cmocka_unit_test(test_count__neighbours),
 		cmocka_unit_test(test_count__times),
 		cmocka_unit_test(test_lanes__one_for_each_thread),

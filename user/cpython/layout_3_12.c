@@ -67,5 +67,6 @@ const struct layout layout_3_12 = {
 		.obj_dict          = -24,
 		.type_keys         = 880,
 	},
+	.monitoring = { .co_version = 160, .is_version = 48, .ts_tracing = 0, .gil_holder = 8 },
 };
 /* clang-format on */

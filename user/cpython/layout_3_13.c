@@ -91,6 +91,7 @@ const struct layout layout_3_13 = {
 		.obj_dict          = -24,
 		.type_keys         = 880,
 	},
+	.monitoring = { .co_version = 168, .is_version = 0, .ts_tracing = 60, .gil_holder = 8 },
 	.jit_is_object = true,
 	/* 3.13.0, its debug build, 3.13.5, its debug build */
 	.jit = { { 194968, 193104 }, { 194984, 193120 }, { 194976, 193104 }, { 194992, 193120 } },

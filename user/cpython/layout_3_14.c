@@ -94,6 +94,7 @@ const struct layout layout_3_14 = {
 		.obj_dict          = -24,
 		.type_keys         = 880,
 	},
+	.monitoring = { .co_version = 168, .is_version = 0, .ts_tracing = 60, .gil_holder = 8 },
 	.jit = { { 225864, 223184 }, { 225880, 223200 } },
 	.debug = debug_offsets,
 };

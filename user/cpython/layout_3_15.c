@@ -94,6 +94,7 @@ const struct layout layout_3_15 = {
 		.obj_dict          = -24,
 		.type_keys         = 888,
 	},
+	.monitoring = { .co_version = 168, .is_version = 0, .ts_tracing = 64, .gil_holder = 8 },
 	.jit = { { 226240, 223408 }, { 226256, 223424 } },
 	.debug = debug_offsets,
 };

@@ -78,6 +78,14 @@ const struct layout *layout_find(unsigned int minor, bool free_threaded)
 	return NULL;
 }
 
+const struct layout_monitoring *layout_monitoring(const struct pye_pylayout *py)
+{
+	static const struct layout_monitoring none;
+	const struct layout *l = layout_find(py->minor, py->flags & PYE_LAYOUT_FREE_THREADED);
+
+	return l ? &l->monitoring : &none;
+}
+
 const char *layout_names(void)
 {
 	return "3.6 to 3.15";

@@ -32,8 +32,19 @@ struct layout_jit {
 	uint32_t is_offset; /* of `jit` (bool), or of `optimizer` (object) */
 };
 
+/*
+ * sys.monitoring, profile and trace functions change the code of what they watch where it begins next: when the version that it has
+ * is not that of the interpreter. Then RESUME is dispatched anew. 3.12 on, with a GIL; co_version 0: nothing is known of it.
+ */
+struct layout_monitoring {
+	uint16_t co_version, is_version; /* u64 in a code object, and in the interpreter state */
+	uint16_t ts_tracing; /* int in the thread state: while it is not 0 code is left as it is; 0: there is no such rule */
+	uint16_t gil_holder; /* in the lock: the pointer to the state of who has it */
+};
+
 struct layout {
 	struct pye_pylayout py;
+	struct layout_monitoring monitoring;
 	uint16_t trace_refs; /* bytes that a Py_DEBUG build puts in front of every object (to 3.7) */
 	uint8_t least_micro; /* earlier releases of this minor version have another layout */
 	bool jit_is_object; /* struct layout_jit is about `optimizer` (3.13) */
@@ -47,6 +58,9 @@ extern const struct layout layout_3_6, layout_3_7, layout_3_8, layout_3_9, layou
 
 /* layout_find - the data of a version, static; NULL for one that is not known. */
 const struct layout *layout_find(unsigned int minor, bool free_threaded);
+
+/* layout_monitoring - of the version of a layout; static */
+const struct layout_monitoring *layout_monitoring(const struct pye_pylayout *py);
 
 /**
  * layout_vet - is this a layout that interp__layout() can have made of the version's data?

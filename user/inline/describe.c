@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cpython/layouts.h"
 #include "inline/region_count.h"
 
 void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
@@ -87,4 +88,23 @@ void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
 	p->nodes = timed ? base + IL_NODES : 0;
 	p->active_frames = timed ? base + IL_ACTIVE : 0;
 	p->spans = timed ? base + IL_SPANS : 0;
+}
+
+void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, uint64_t interpreters,
+				struct il_private *p)
+{
+	const struct layout_monitoring *m = layout_monitoring(l);
+
+	if (!m->co_version)
+		return;
+	p->interpreters = interpreters;
+	p->version_at = base + IL_PRIVATE + offsetof(struct il_private, no_version);
+	p->unlike_any = UINT64_MAX;
+	p->co_version = m->co_version;
+	p->is_version = m->is_version;
+	p->is_next = l->is_next;
+	p->is_gil = l->is_gil;
+	p->gil_holder = m->gil_holder;
+	p->ts_interp = l->ts_interp;
+	p->ts_tracing = m->ts_tracing;
 }

@@ -590,6 +590,8 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 		inline_describe_quiet(e->base, &private);
 	if (e->counted)
 		inline_describe_tables(e->base, e->timed, &private);
+	if (e->counted && !e->timed && !e->locked)
+		inline_describe_monitoring(l, e->base, e->in->interpreters, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
 	inline__alive(e);
 	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));

@@ -178,6 +178,11 @@ void inline_describe_quiet(uint64_t base, struct il_private *p);
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);
 
+/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations, with
+ * one GIL. @interpreters: address of the pointer to the newest one */
+void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, uint64_t interpreters,
+				struct il_private *p);
+
 /* inline_failed - the sentence of a negative errno; what is a cause already stays. Returns the cause. */
 int inline_failed(pid_t pid, int err, struct err *e);
 

@@ -244,6 +244,32 @@ PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, 
 	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 
+/* The state of the thread that runs: it has the lock, which is one for all interpreters here. */
+PART uint64_t running_tstate(const struct il_private *p, uint64_t is)
+{
+	uint64_t gil = is ? AT(uint64_t, is + p->is_gil) : 0;
+
+	return gil ? AT(uint64_t, gil + p->gil_holder) : 0;
+}
+
+/* 3.12 on: will RESUME change its code, where something that monitors was switched on or off, and be dispatched anew? */
+PART int begins_anew(struct il_private *p, uint64_t code)
+{
+	uint64_t is = p->interpreters ? AT(uint64_t, p->interpreters) : 0;
+	uint64_t tstate = running_tstate(p, is);
+
+	if (!tstate)
+		return 0;
+	if (AT(uint64_t, is + p->is_next)) /* it can end before the other one */
+		p->version_at = (uint64_t)(uintptr_t)&p->unlike_any;
+	else
+		p->version_at = is + p->is_version;
+	if (p->ts_tracing && AT(uint32_t, tstate + p->ts_tracing))
+		return 0;
+	is = AT(uint64_t, tstate + p->ts_interp);
+	return AT(uint64_t, code + p->co_version) < AT(uint64_t, is + p->is_version);
+}
+
 PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t arg,
 		      uint32_t kind)
 {
@@ -252,6 +278,8 @@ PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame,
 	int resumed = is_resumed(p, frame, arg, kind), outermost = 0;
 	const struct il_active *from;
 
+	if (kind == INLINE_ENTRY && begins_anew(p, code))
+		return;
 	if (!f)
 		f = new_func(p, h, code);
 	if (!f) {

@@ -16,6 +16,7 @@
 
 #include <string.h>
 
+#include "cpython/layouts.h"
 #include "cpython/plan.h"
 #include "inline/emit_x86_64.h"
 #include "inline/region_count.h"
@@ -445,10 +446,20 @@ static void opcode_end_stub(struct out *o, struct frame *f, uint32_t n)
 	back(o, done);
 }
 
+/* other = code, which RESUME is going to change? Changes head. */
+static uint32_t compare_version(struct out *o, const struct frame *f, uint16_t co_version)
+{
+	GET(o, f->head, PRIVATE(version_at));
+	LOAD(o, f->head, f->head, 0);
+	mem(o, true, "\x3b", 1, f->head, f->other, co_version); /* cmp */
+	return jump(o, JNE);
+}
+
 /* --count: the code object's place, and one more there. Changes rax, rdx. */
 static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 {
-	uint32_t skip = 0, child, other, done;
+	uint16_t co_version = locked ? 0 : layout_monitoring(f->l)->co_version;
+	uint32_t skip = 0, child, other, changes = 0, done;
 
 	enter(o, f, true);
 	BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
@@ -473,6 +484,8 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 	both(o, "\x03", 1, PREG_RDX, f->head); /* add */
 	mem(o, true, "\x39", 1, f->other, PREG_RDX, 0); /* cmp [rdx], other */
 	other = jump(o, JNE);
+	if (co_version)
+		changes = compare_version(o, f, co_version);
 	if (locked)
 		byte(o, 0xf0);
 	B(o, "\x48\xff\x44\xc2\x08"); /* inc qword [rdx + rax * 8 + 8] */
@@ -482,6 +495,8 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 		land(o, skip);
 	leave(o, f, n);
 	land(o, other);
+	if (changes)
+		land(o, changes);
 	slow_in_table(o, f, INLINE_ENTRY);
 	back(o, done);
 }
