@@ -188,7 +188,20 @@ static inline void jump_original(struct out *o, uint32_t n)
 }
 
 struct inline_detour;
+struct inline_plan;
 struct pye_pylayout;
+
+/* stub_emit - the stub of a word or call
+ * @kind: enum inline_kind
+ * @handler: it is reached through the dispatch table, where all registers are live; else a function begins
+ * @n: its number among the originals, which says where it goes on. Its offset in the image. */
+uint32_t stub_emit(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
+		   unsigned int kind, bool handler, uint32_t n);
+
+/* stub_emit_opcode - the same of an opcode; @recorded: or else it ends the time of one that is */
+uint32_t stub_emit_opcode(struct out *o, const struct inline_plan *plan,
+			  const struct pye_pylayout *l, bool recorded, unsigned int opcode,
+			  uint32_t n);
 
 /* emit_leave - the record of a frame that returns or yields, without the slow path
  * @frame, @head, @other: registers; the latter two, rax and rdx are changed
