@@ -166,7 +166,8 @@ static int find_interpreter(void *ctx)
 	int err;
 
 	q->in = calloc(1, sizeof(*q->in));
-	err = q->in ? interp__find(q->pid, "uprobe", q->in, &q->e) : -ENOMEM;
+	err = q->in ? interp__find_cached(q->pid, "uprobe", q->run->t.cache, q->in, &q->e)
+		    : -ENOMEM;
 	if (err) {
 		free(q->in);
 		q->in = NULL;
@@ -180,7 +181,9 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 {
 	bool first = k->pid == r->t.pid.pid && !r->t.engine.base && !r->t.in.path[0];
 	struct inline_member *m = inline_member__new(r, k->pid, first);
+	struct inline_plan plan;
 	struct inline_opts opts;
+	struct err unused;
 	int err;
 
 	if (!m)
@@ -195,6 +198,9 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 	} else if (!err) {
 		inline_member__opts(m, &opts);
 		opts.parked = true;
+		/* if there is none the attach says why */
+		if (!inline_plan_load_cached(r->t.cache, m->in->open_path, &plan, &unused))
+			opts.plan = &plan;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
 		if (!err)
 			err = inline_member__tell(m);

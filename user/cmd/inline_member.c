@@ -238,12 +238,13 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 {
 	struct inline_run *r = m->run;
 	const struct session_opts *o = r->t.opts;
-	bool first = m->engine == &r->t.engine;
+	bool first = m->engine == &r->t.engine, held = first && o->command && !r->follow;
 	size_t ring = o->ring_bytes ? o->ring_bytes : RING_BYTES;
 
 	*out = (struct inline_opts){ .ring_bytes = first || ring < CHILD_BYTES ? ring : CHILD_BYTES,
 				     .wait = o->wait_when_full,
-				     .held = first && o->command && !r->follow ? &r->t.held : NULL,
+				     .plan = held && r->t.has_plan ? &r->t.plan : NULL,
+				     .held = held ? &r->t.held : NULL,
 				     .opcodes = r->opcodes ? r->chosen : NULL,
 				     .count = r->counts != NULL,
 				     .time = r->counts && r->counts->time,

@@ -101,9 +101,11 @@ void inline_target__say_stops(const struct inline_target *t)
 static int find_interpreter(void *ctx)
 {
 	struct inline_target *t = ctx;
-	struct err e = { 0 };
-	int err = interp__find(t->pid.pid, "uprobe", &t->in, &e);
+	struct err e = { 0 }, unused;
+	int err = interp__find_cached(t->pid.pid, "uprobe", t->cache, &t->in, &e);
 
+	/* while it stands still: later it takes CPU time; if there is none the attach says why */
+	t->has_plan = !err && !inline_plan_load(t->in.open_path, &t->plan, &unused);
 	if (err)
 		*t->e = e;
 	/* a shell, or env, on its way to Python */
@@ -177,17 +179,19 @@ void inline_target__wait(struct inline_target *t)
 	while (t->opts->command && !t->child_reaped && t->interrupts < 2)
 		inline_target__signals(t, 100);
 }
+
 int inline_target__start(struct inline_target *t)
 {
+	int err;
+
 	t->signal_fd = run_signals(true);
 	if (t->signal_fd < 0)
 		return t->signal_fd;
-	if (t->opts->subprocesses) {
-		int err = follow__new(&t->follow);
-
-		if (err)
-			return err;
-	}
+	err = interp_cache__new(&t->cache);
+	if (!err && t->opts->subprocesses)
+		err = follow__new(&t->follow);
+	if (err)
+		return err;
 	return t->opts->command ? start_command(t) : start_process(t);
 }
 
@@ -202,6 +206,7 @@ void inline_target__done(struct inline_target *t)
 	inline__done(&t->engine);
 	inline_target__unfollow(t);
 	interp__done(&t->in);
+	interp_cache__free(t->cache);
 	if (t->signal_fd >= 0)
 		close(t->signal_fd);
 	launch__close(&t->launch);

@@ -103,6 +103,12 @@ int plan_make_inline(const struct elf_file *elf, struct inline_plan *out, struct
  */
 int inline_plan_load(const char *path, struct inline_plan *out, struct err *e);
 
+struct interp_cache;
+
+/* inline_plan_load_cached - the same, once for each file; @cache: of cpython/interp.h */
+int inline_plan_load_cached(struct interp_cache *cache, const char *path, struct inline_plan *out,
+			    struct err *e);
+
 /**
  * plan_detour - add one to a plan
  * @at:    start of an instruction

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/sandbox.h"
+#include "cpython/inline_plan.h"
 #include "cpython/interp.h"
 #include "cpython/layouts.h"
 #include "cpython/version.h"
@@ -30,6 +31,7 @@ struct entry {
 	struct entry *next;
 	struct file_key key;
 	struct interp_file *file; /* NULL: no interpreter, the usual case */
+	struct inline_plan *inline_plan; /* NULL: not asked for */
 };
 
 struct interp_cache {
@@ -164,6 +166,7 @@ static void clear(struct interp_cache *cache)
 
 		cache->entries = entry->next;
 		free(entry->file);
+		free(entry->inline_plan);
 		free(entry);
 	}
 	cache->cnt = 0;
@@ -194,12 +197,13 @@ static bool same_key(const struct file_key *a, const struct file_key *b)
 	       a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-static const struct interp_file *find(const struct interp_cache *cache, const struct file_key *key)
+static struct entry *find(const struct interp_cache *cache, const struct file_key *key)
 {
-	for (const struct entry *entry = cache->entries; entry; entry = entry->next)
-		if (same_key(&entry->key, key))
-			return entry->file ? entry->file : &cache->none;
-	return NULL;
+	struct entry *entry = cache->entries;
+
+	while (entry && !same_key(&entry->key, key))
+		entry = entry->next;
+	return entry;
 }
 
 static struct entry *make_entry(const struct file_key *key, const char *path, const char *engine)
@@ -221,22 +225,41 @@ static struct entry *make_entry(const struct file_key *key, const char *path, co
 const struct interp_file *interp_file__get(struct interp_cache *cache, const char *path,
 					   const char *engine)
 {
-	const struct interp_file *found;
 	struct file_key key;
 	struct entry *entry;
 
 	if (!read_key(path, &key))
 		return &cache->none;
-	found = find(cache, &key);
-	if (found)
-		return found;
-	entry = make_entry(&key, path, engine);
-	if (!entry)
-		return NULL;
-	entry->next = cache->entries;
-	cache->entries = entry;
-	cache->cnt++;
+	entry = find(cache, &key);
+	if (!entry) {
+		entry = make_entry(&key, path, engine);
+		if (!entry)
+			return NULL;
+		entry->next = cache->entries;
+		cache->entries = entry;
+		cache->cnt++;
+	}
 	return entry->file ? entry->file : &cache->none;
+}
+
+int inline_plan_load_cached(struct interp_cache *cache, const char *path, struct inline_plan *out,
+			    struct err *e)
+{
+	struct file_key key;
+	struct entry *entry = read_key(path, &key) ? find(cache, &key) : NULL;
+	int err;
+
+	if (entry && entry->inline_plan) {
+		*out = *entry->inline_plan;
+		return 0;
+	}
+	err = inline_plan_load(path, out, e);
+	if (err || !entry)
+		return err;
+	entry->inline_plan = malloc(sizeof(*out));
+	if (entry->inline_plan)
+		*entry->inline_plan = *out;
+	return 0;
 }
 
 void interp_cache__trim(struct interp_cache *cache)

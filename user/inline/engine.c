@@ -532,7 +532,9 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 {
 	int ret = check_process(pid, opts->held || opts->parked, err);
 
-	if (!ret)
+	if (!ret && opts->plan)
+		*plan = *opts->plan;
+	else if (!ret)
 		ret = inline_plan_load(e->in->open_path, plan, err);
 	if (!ret)
 		ret = remote__open(&e->remote, pid, err);
