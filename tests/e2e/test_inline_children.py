@@ -80,6 +80,22 @@ def test_a_command_that_is_no_python(tmp_path):
     assert done.returncode == 125 and b"is not Python" in done.stderr
 
 
+@pytest.mark.parametrize("name", [n for n in lib.every() if n == "3.11-debian"])
+def test_a_program_that_was_no_python_before(name, tmp_path):
+    """What was none is not looked into when it is executed again, but for when its file is another one by then, or holds something else."""
+    python, = lib.command(name)
+    report = lib.shell_words([FAMILY, "report", 12])
+    script = f"""
+        cp /bin/true changed; cp /bin/true replaced
+        for i in 1 2 3; do ./changed; ./replaced; /bin/true; done
+        cat {python} >changed; cp {python} other; mv other replaced
+        for i in 1 2 3; do ./changed {report}; /bin/true; ./replaced {report}; done"""
+    seen, done = lib.traced(["sh", "-c", script], tmp_path, *INLINE, cwd=tmp_path)
+    assert b"warning: child" not in done.stderr, lib.text(done.stderr)
+    said = dict(json.loads(line) for line in done.stdout.decode().splitlines())
+    assert works(seen.whole()) == {str(pid): calls for pid, calls in said.items()} and len(said) == 6
+
+
 def test_many_children(tmp_path):
     """As test_children.py, with fewer descriptors than children."""
     many = lib.PROGRAMS / "children_many.py"

@@ -7,6 +7,7 @@
 #define LOG_DOMAIN "inline"
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -42,6 +43,11 @@ static struct inline_kin *kin_of(const struct inline_run *r, pid_t pid)
 	return k;
 }
 
+static struct hold new_hold(pid_t pid)
+{
+	return (struct hold){ .pid = pid, .mem = -1, .gently = true };
+}
+
 static struct inline_kin *kin_new(struct inline_run *r, pid_t pid)
 {
 	struct inline_kin *k = kin_of(r, pid);
@@ -52,7 +58,7 @@ static struct inline_kin *kin_new(struct inline_run *r, pid_t pid)
 	if (!k)
 		return NULL;
 	k->pid = pid;
-	k->hold = (struct hold){ .pid = pid, .mem = -1, .gently = true };
+	k->hold = new_hold(pid);
 	k->next = r->kin;
 	r->kin = k;
 	return k;
@@ -160,9 +166,27 @@ static int on_born(struct inline_run *r, pid_t pid)
 	return k ? 0 : -ENOMEM;
 }
 
+/* Which program it is now. */
+static bool read_program(pid_t pid, struct file_id *out)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return file_id__read(path, out);
+}
+
+/* As it began before, and was no Python: shells and their tools come again and again. */
+static bool is_other(const struct inline_run *r, pid_t pid)
+{
+	struct file_id program;
+
+	return read_program(pid, &program) && file_set__has(&r->others, &program);
+}
+
 static int find_interpreter(void *ctx)
 {
 	struct question *q = ctx;
+	struct file_id program;
 	int err;
 
 	q->in = calloc(1, sizeof(*q->in));
@@ -172,6 +196,8 @@ static int find_interpreter(void *ctx)
 		free(q->in);
 		q->in = NULL;
 	}
+	if (err == -PYE_ENOTPYTHON && read_program(q->pid, &program))
+		file_set__add(&q->run->others, &program);
 	/* a shell, or env, on its way to Python */
 	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
 }
@@ -236,6 +262,13 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 	if (status >> 16 == PTRACE_EVENT_EXEC && k->member) {
 		inline_member__end(k->member, now_ns());
 		k->member = NULL;
+	}
+	if (status >> 16 == PTRACE_EVENT_EXEC && is_other(r, pid)) {
+		hold__done(&k->hold);
+		k->hold = new_hold(pid);
+		follow__watch(r->follow, pid, false);
+		follow__go(r->follow, pid, 0);
+		return 0;
 	}
 	err = hold__on_stop(&k->hold, status, find_interpreter, &q, &sig);
 	if (err != HOLD_GO_ON)
@@ -346,6 +379,7 @@ void inline_family__release(struct inline_run *r)
 
 void inline_family__free(struct inline_run *r)
 {
+	file_set__done(&r->others);
 	while (r->kin)
 		kin_drop(r, r->kin);
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/sandbox.h"
@@ -15,21 +14,14 @@
 #include "cpython/layouts.h"
 #include "cpython/version.h"
 #include "elf/elf_file.h"
+#include "proc/file_id.h"
 
 /* An agent that runs for months meets new files all the time; then it starts over. */
 #define CACHE_FILES_MAX 1024
 
-/* One inode in one state: a file that was written to since is another one. */
-struct file_key {
-	dev_t dev;
-	ino_t ino;
-	off_t size;
-	struct timespec changed;
-};
-
 struct entry {
 	struct entry *next;
-	struct file_key key;
+	struct file_id key;
 	struct interp_file *file; /* NULL: no interpreter, the usual case */
 	struct inline_plan *inline_plan; /* NULL: not asked for */
 };
@@ -180,33 +172,16 @@ void interp_cache__free(struct interp_cache *cache)
 	free(cache);
 }
 
-static bool read_key(const char *path, struct file_key *key)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0)
-		return false;
-	memset(key, 0, sizeof(*key));
-	*key = (struct file_key){ st.st_dev, st.st_ino, st.st_size, st.st_ctim };
-	return true;
-}
-
-static bool same_key(const struct file_key *a, const struct file_key *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
-	       a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
-}
-
-static struct entry *find(const struct interp_cache *cache, const struct file_key *key)
+static struct entry *find(const struct interp_cache *cache, const struct file_id *key)
 {
 	struct entry *entry = cache->entries;
 
-	while (entry && !same_key(&entry->key, key))
+	while (entry && !file_id__same(&entry->key, key))
 		entry = entry->next;
 	return entry;
 }
 
-static struct entry *make_entry(const struct file_key *key, const char *path, const char *engine)
+static struct entry *make_entry(const struct file_id *key, const char *path, const char *engine)
 {
 	auto_free struct interp_file *file = malloc(sizeof(*file));
 	struct entry *entry = calloc(1, sizeof(*entry));
@@ -225,10 +200,10 @@ static struct entry *make_entry(const struct file_key *key, const char *path, co
 const struct interp_file *interp_file__get(struct interp_cache *cache, const char *path,
 					   const char *engine)
 {
-	struct file_key key;
+	struct file_id key;
 	struct entry *entry;
 
-	if (!read_key(path, &key))
+	if (!file_id__read(path, &key))
 		return &cache->none;
 	entry = find(cache, &key);
 	if (!entry) {
@@ -245,8 +220,8 @@ const struct interp_file *interp_file__get(struct interp_cache *cache, const cha
 int inline_plan_load_cached(struct interp_cache *cache, const char *path, struct inline_plan *out,
 			    struct err *e)
 {
-	struct file_key key;
-	struct entry *entry = read_key(path, &key) ? find(cache, &key) : NULL;
+	struct file_id key;
+	struct entry *entry = file_id__read(path, &key) ? find(cache, &key) : NULL;
 	int err;
 
 	if (entry && entry->inline_plan) {

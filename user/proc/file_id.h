@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files told apart by inode and state: one that was written to since is another one. */
+#ifndef PYEBPF_PROC_FILE_ID_H
+#define PYEBPF_PROC_FILE_ID_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <time.h>
+
+struct file_id {
+	dev_t dev;
+	ino_t ino;
+	off_t size;
+	struct timespec changed;
+};
+
+/* file_id__read - follows links, those of /proc, too; false: it is not there. */
+bool file_id__read(const char *path, struct file_id *out);
+bool file_id__same(const struct file_id *a, const struct file_id *b);
+
+/* A zeroed one is empty. */
+struct file_set {
+	struct file_id *items; /* owned */
+	size_t cnt;
+};
+
+bool file_set__has(const struct file_set *set, const struct file_id *id);
+
+/* file_set__add - without memory it is not remembered; starts over when there are very many. */
+void file_set__add(struct file_set *set, const struct file_id *id);
+void file_set__done(struct file_set *set);
+
+#endif
