@@ -70,7 +70,12 @@ def test_exact(pyebpf, interpreter, engines):
         check("trace_exact.py", pyebpf, interpreter, [engine], *some(interpreter, engine, programs))
 
 
+# Of the other builds in the short form: where structures are others, and one that its loader is given.
+ATTACHED = [name for name in pythons.names() if lib.LONG or name in lib.families() or lib.family(name) == "3.7" or name in ("3.9-bullseye", "3.11d-debian")]
+
+
 @pytest.mark.needs_root
+@pytest.mark.parametrize("interpreter", ATTACHED, indirect=True)
 def test_attach(pyebpf, interpreter, engines):
     whole = lib.LONG or interpreter.name in lib.families()
     check("trace_attach.py", pyebpf, interpreter, engines if whole else engines[:1])

@@ -7,7 +7,6 @@
 #define LOG_DOMAIN "inline"
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -29,7 +28,7 @@ struct inline_kin {
 /* A program that begins: is it Python? */
 struct question {
 	struct inline_run *run;
-	pid_t pid;
+	struct inline_kin *kin;
 	struct interp *in; /* on the heap */
 	struct err e;
 };
@@ -166,46 +165,34 @@ static int on_born(struct inline_run *r, pid_t pid)
 	return k ? 0 : -ENOMEM;
 }
 
-/* Which program it is now. */
-static bool read_program(pid_t pid, struct file_id *out)
-{
-	char path[40];
-
-	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
-	return file_id__read(path, out);
-}
-
-/* As it began before, and was no Python: shells and their tools come again and again. */
-static bool is_other(const struct inline_run *r, pid_t pid)
-{
-	struct file_id program;
-
-	return read_program(pid, &program) && file_set__has(&r->others, &program);
-}
-
 static int find_interpreter(void *ctx)
 {
 	struct question *q = ctx;
-	struct file_id program;
 	int err;
 
 	q->in = calloc(1, sizeof(*q->in));
-	err = q->in ? interp__find_cached(q->pid, "uprobe", q->run->t.cache, q->in, &q->e)
+	err = q->in ? interp__find_cached(q->kin->pid, "uprobe", q->run->t.cache, q->in, &q->e)
 		    : -ENOMEM;
 	if (err) {
 		free(q->in);
 		q->in = NULL;
 	}
-	if (err == -PYE_ENOTPYTHON && read_program(q->pid, &program))
-		file_set__add(&q->run->others, &program);
+	if (err == -PYE_ENOTPYTHON && q->kin->hold.loader)
+		inline_others__add(&q->run->others, q->kin->pid);
 	/* a shell, or env, on its way to Python */
 	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
+}
+
+/* The process that was asked for, and no Python so far. */
+static bool is_first(const struct inline_run *r, const struct inline_kin *k)
+{
+	return k->pid == r->t.pid.pid && !r->t.engine.base && !r->t.in.path[0];
 }
 
 /* Python, not started yet; it stands still. */
 static int attach(struct inline_run *r, struct inline_kin *k, struct question *q)
 {
-	bool first = k->pid == r->t.pid.pid && !r->t.engine.base && !r->t.in.path[0];
+	bool first = is_first(r, k);
 	struct inline_member *m = inline_member__new(r, k->pid, first);
 	struct inline_plan plan;
 	struct inline_opts opts;
@@ -252,7 +239,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 static int on_stop(struct inline_run *r, pid_t pid, int status)
 {
 	struct inline_kin *k = kin_new(r, pid);
-	struct question q = { .run = r, .pid = pid };
+	struct question q = { .run = r, .kin = k };
 	int sig, err, ret = 0;
 
 	if (!k) {
@@ -263,7 +250,7 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 		inline_member__end(k->member, now_ns());
 		k->member = NULL;
 	}
-	if (status >> 16 == PTRACE_EVENT_EXEC && is_other(r, pid)) {
+	if (status >> 16 == PTRACE_EVENT_EXEC && inline_others__has(&r->others, pid)) {
 		hold__done(&k->hold);
 		k->hold = new_hold(pid);
 		follow__watch(r->follow, pid, false);
@@ -274,12 +261,17 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 	if (err != HOLD_GO_ON)
 		k->hold.watch = false;
 	follow__watch(r->follow, pid, k->hold.watch);
-	if (!err)
+	if (!err) {
 		ret = attach(r, k, &q);
-	else if (err != HOLD_GO_ON)
+	} else if (err != HOLD_GO_ON &&
+		   is_first(r, k)) { /* a command that cannot be traced must not run */
+		*r->t.e = q.e;
+		ret = err;
+	} else if (err != HOLD_GO_ON) {
 		miss(r, pid, &q.e);
+	}
 	free(q.in);
-	if (err)
+	if (err && !ret)
 		follow__go(r->follow, pid, sig);
 	return ret;
 }
@@ -379,7 +371,7 @@ void inline_family__release(struct inline_run *r)
 
 void inline_family__free(struct inline_run *r)
 {
-	file_set__done(&r->others);
+	inline_others__done(&r->others);
 	while (r->kin)
 		kin_drop(r, r->kin);
 }

@@ -556,8 +556,10 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		err = finish(&r, ended);
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
 		report_oddities(&r);
-		if (!err && !r.last_pix)
+		if (!err && !r.last_pix && r.t.ended)
 			err = inline_target__never_python(&r.t);
+		else if (!err && !r.last_pix)
+			log_warn("no Python had begun when the trace ended");
 	}
 	if (err &&
 	    !(counts && r.t.engine.shared)) /* else it goes on, whatever became of the sums */

@@ -6,11 +6,11 @@
 #include "assemble/assemble.h"
 #include "capture/cap_inline.h"
 #include "capture/inline_count_sum.h"
+#include "cmd/inline_others.h"
 #include "cmd/inline_target.h"
 #include "cmd/session_inline.h"
 #include "cpython/walk_outside.h"
 #include "inline/follow.h"
-#include "proc/file_id.h"
 #include "proc/mem.h"
 
 struct inline_run;
@@ -68,7 +68,7 @@ struct inline_run {
 	struct proc_info info; /* of the first process */
 	char python[16];
 	struct follow *follow; /* of the target; NULL: without -s */
-	struct file_set others; /* programs that were no Python when they began */
+	struct inline_others others;
 	struct inline_kin *kin;
 	unsigned int missed; /* children that could not be traced */
 };

@@ -109,10 +109,12 @@ static int begin(struct inline_engine *e, const struct inline_opts *opts)
 int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine *from,
 		  const struct inline_opts *opts, struct err *err)
 {
+	const char *why = inline_unfit(pid, true); /* its parent may have changed that since */
 	int ret;
 
 	memset(e, 0, sizeof(*e));
-	ret = remote__open(&e->remote, pid, err);
+	e->remote.mem = -1;
+	ret = why ? inline_refuse(err, pid, why) : remote__open(&e->remote, pid, err);
 	if (ret) {
 		follow__go(opts->follow, pid, 0);
 		return inline_failed(pid, ret, err);

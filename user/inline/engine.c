@@ -766,6 +766,7 @@ void inline__gone(struct inline_engine *e)
 	e->reserved = e->mapped = false;
 	e->remote.cnt = 0;
 	e->remote.parked = false;
+	remote__close(&e->remote); /* what comes after it may be attached to */
 }
 
 void inline__done(struct inline_engine *e)

@@ -26,6 +26,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cpython/interp_names.h"
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
 #include "proc/mem.h"
@@ -98,6 +99,8 @@ int remote__open(struct remote *r, pid_t pid, struct err *e)
 		return 0;
 	if (errno == EACCES || errno == EPERM)
 		return inline_bar(e, pid, "written to");
+	if (errno == ESRCH) /* a kernel thread, a zombie */
+		return interp_refuse_other(pid, e);
 	return err_set(e, -PYE_ETARGET, "process %d: %s", pid, strerror(errno));
 }
 

@@ -4,7 +4,6 @@
 #define PYEBPF_PROC_FILE_ID_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -18,17 +17,5 @@ struct file_id {
 /* file_id__read - follows links, those of /proc, too; false: it is not there. */
 bool file_id__read(const char *path, struct file_id *out);
 bool file_id__same(const struct file_id *a, const struct file_id *b);
-
-/* A zeroed one is empty. */
-struct file_set {
-	struct file_id *items; /* owned */
-	size_t cnt;
-};
-
-bool file_set__has(const struct file_set *set, const struct file_id *id);
-
-/* file_set__add - without memory it is not remembered; starts over when there are very many. */
-void file_set__add(struct file_set *set, const struct file_id *id);
-void file_set__done(struct file_set *set);
 
 #endif
