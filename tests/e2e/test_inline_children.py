@@ -96,6 +96,99 @@ def test_a_program_that_was_no_python_before(name, tmp_path):
     assert works(seen.whole()) == {str(pid): calls for pid, calls in said.items()} and len(said) == 6
 
 
+GLUE = {"none": "int start(int n, char **words) { (void)n; (void)words; return 0; }",
+        "python": "int Py_BytesMain(int, char **); int start(int n, char **words) { return Py_BytesMain(n, words); }"}
+LOADER = "/lib64/ld-linux-x86-64.so.2"
+LIBPYTHON = "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"
+
+
+@pytest.mark.parametrize("how", ["LD_LIBRARY_PATH=python ./tool", "cp python/libglue.so none/new; mv none/new none/libglue.so; ./tool",
+                                 "cat python/libglue.so >none/libglue.so; ./tool"])
+def test_a_program_whose_libraries_change(how, tmp_path):
+    """It is no Python, and the same file is one with another library."""
+    if not os.path.exists(LIBPYTHON):
+        pytest.skip("no shared library of 3.11")
+
+    def build(code, *words):
+        subprocess.run(["gcc", "-x", "c", "-", "-x", "none", *words], input=code.encode(), check=True, cwd=tmp_path)
+
+    for what, code in GLUE.items():
+        (tmp_path / what).mkdir()
+        build(code, "-shared", "-fPIC", "-o", what + "/libglue.so", *[LIBPYTHON] * (what == "python"))
+    build("int start(int, char **); int main(int n, char **words) { return start(n, words); }", "-o", "tool", "-Lnone", "-lglue",
+          "-Wl,-rpath," + str(tmp_path / "none"))
+    script = "./tool; ./tool; %s %s; ./tool" % (how, lib.shell_words([FAMILY, "report", 12]))
+    seen, done = lib.traced(["sh", "-c", script], tmp_path, *INLINE, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    said = dict(json.loads(line) for line in done.stdout.decode().splitlines())
+    assert works(seen.whole()) == {str(pid): calls for pid, calls in said.items()} and len(said) == 1
+
+
+@pytest.mark.parametrize("name", [n for n in lib.every() if n == "3.11-debian"])
+def test_the_loader_is_whatever_it_is_given(name, tmp_path):
+    python, = lib.command(name)
+    script = "%s /bin/true; %s %s %s" % (LOADER, LOADER, python, lib.shell_words([FAMILY, "report", 12]))
+    seen, done = lib.traced(["sh", "-c", script], tmp_path, *INLINE)
+    said = dict(json.loads(line) for line in done.stdout.decode().splitlines())
+    assert works(seen.whole()) == {str(pid): calls for pid, calls in said.items()} and len(said) == 1
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+@pytest.mark.parametrize("how", ["--", "-p"])
+def test_what_the_process_executes_that_was_asked_for(name, how, tmp_path):
+    """Python, Python again, a shell, and Python."""
+    python, = lib.command(name)
+    prog, cap = tmp_path / "again.py", tmp_path / "t.pyebpf"
+    prog.write_text("import os, sys\ndef f(): pass\nn = int(sys.argv[1])\nif n == 3: input()\nfor _ in range(10): f()\n"
+                    "words = [sys.executable, __file__, str(n - 1)]\n"
+                    "if n == 2: words = ['sh', '-c', 'exec ' + ' '.join(words)]\n"
+                    "if n: os.execvp(words[0], words)\n")
+    command = [python, prog, 3]
+    if how == "--":
+        (tmp_path / "line").write_bytes(b"\n")
+        with open(tmp_path / "line", "rb") as line:
+            done = lib.trace([*INLINE, "--", *map(str, command)], cap, stdin=line)
+        assert done.returncode == 0 and b"warning" not in done.stderr, lib.text(done.stderr)
+    else:
+        with lib.started(command, stdin=-1) as target, lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.close()
+            assert target.wait(30) == 0
+            lib.finish(tracer)
+    calls = [e for e in lib.Trace(cap).whole().events if e["ev"] == "call" and e["name"] == "f"]
+    assert len(calls) == 40 and len({e["pid"] for e in calls}) == 1
+
+
+def test_the_end_before_python_begins(tmp_path):
+    """The command goes on, and its end is waited for."""
+    script = "sleep 1; exec %s -c 'print(42); raise SystemExit(7)'" % lib.shell_words(lib.command(ONE))
+    for options in (["-d", "200ms"], []):
+        with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *options, "--", "sh", "-c", script], stderr=-1) as tracer:
+            if not options:
+                lib.until(pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid)).read_text, "the shell")
+                time.sleep(0.2)
+                tracer.send_signal(signal.SIGINT)
+            out, said = tracer.communicate(timeout=60)
+            assert (out, tracer.returncode) == (b"42\n", 7) and b"no Python had begun" in said, lib.text(said)
+
+
+def test_a_child_in_another_pid_namespace(tmp_path):
+    """It is not traced, which is said."""
+    code = ("import ctypes, os\ndef f(): pass\nassert not ctypes.CDLL(None).unshare(0x20000000)\npid = os.fork()\nf()\n"
+            "if pid: assert os.waitpid(pid, 0)[1] == 0\n")
+    seen, done = lib.traced(lib.command(ONE) + ["-c", code], tmp_path, *INLINE)
+    assert b"is not traced" in done.stderr and b"pid namespace" in done.stderr, lib.text(done.stderr)
+    assert [e["name"] for e in seen.whole().events if e["ev"] == "call"].count("f") == 1
+
+
+def test_a_command_that_is_refused_does_not_run(tmp_path):
+    python = next((p for p in ("/usr/bin/python2.7", os.path.expanduser("~/.pyenv/versions/2.7.18/bin/python2.7")) if os.path.exists(p)), None)
+    if not python:
+        pytest.skip("no Python 2")
+    done = lib.trace([*INLINE, "--", "sh", "-c", "exec %s -c 'print 42'" % python], tmp_path / "t.pyebpf")
+    assert (done.returncode, done.stdout) == (125, b"") and b"it is Python 2" in done.stderr, lib.text(done.stderr)
+
+
 def test_many_children(tmp_path):
     """As test_children.py, with fewer descriptors than children."""
     many = lib.PROGRAMS / "children_many.py"
