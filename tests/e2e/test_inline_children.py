@@ -189,6 +189,24 @@ def test_a_command_that_is_refused_does_not_run(tmp_path):
     assert (done.returncode, done.stdout) == (125, b"") and b"it is Python 2" in done.stderr, lib.text(done.stderr)
 
 
+@pytest.mark.parametrize("form", ["-static", "-static-pie"])
+def test_a_static_program_is_let_go(form, tmp_path):
+    """It has no loader that could be waited for: each of its system calls would stop it for ever."""
+    code = """
+        #include <stdio.h>
+        #include <time.h>
+        #include <unistd.h>
+        int main(void) { for (int i = 0; i < 100000; i++) getppid(); printf("%ld\\n", (long)clock()); return 0; }"""
+    subprocess.run(["gcc", form, "-o", "quick", "-x", "c", "-"], input=code.encode(), check=True, cwd=tmp_path)
+    alone = int(subprocess.run([tmp_path / "quick"], stdout=subprocess.PIPE, check=True).stdout)
+    python = lib.shell_words(lib.command(ONE) + [FAMILY, "report", 12])
+    seen, done = lib.traced(["sh", "-c", "./quick; %s" % python], tmp_path, *INLINE, cwd=tmp_path)
+    assert works(seen.whole())
+    assert int(done.stdout.split()[0]) < 10 * max(alone, 1000), "where each call stops it is some hundred times"
+    done = lib.trace(["--force", *INLINE, "--", tmp_path / "quick"], tmp_path / "t.pyebpf")
+    assert done.returncode == 125 and b"is not Python" in done.stderr
+
+
 def test_many_children(tmp_path):
     """As test_children.py, with fewer descriptors than children."""
     many = lib.PROGRAMS / "children_many.py"

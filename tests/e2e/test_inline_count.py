@@ -370,6 +370,26 @@ def test_code_that_comes_and_goes_takes_no_memory(name, options, tmp_path):
     assert max(grown) - grown[0] < 6144, grown
 
 
+@pytest.mark.parametrize("name, options", [(n, o) for n in lib.pick("3.8", "3.10", "3.12") for o in ((), ("--time",))])
+def test_what_never_ran_was_not_called(name, options, tmp_path):
+    """A generator, or coroutine, that is closed or thrown into before it has begun."""
+    path, prog = tmp_path / "t.pstats", tmp_path / "unstarted.py"
+    prog.write_text("def g(): yield\n"
+                    "async def c(): pass\n"
+                    "def begun(): yield\n"
+                    "for _ in range(100):\n"
+                    "    for end in g().close, lambda: g().throw(ValueError), c().close:\n"
+                    "        try: end()\n"
+                    "        except ValueError: pass\n"
+                    "    b = begun()\n"
+                    "    next(b)\n"
+                    "    b.close()\n")
+    done = count(lib.command(name) + [prog], path, *options)
+    assert done.returncode == 0, lib.text(done.stderr)
+    got = calls(path, prog)
+    assert (got.get("g", 0), got.get("c", 0), got["begun"], got["<lambda>"]) == (0, 0, 100, 100)
+
+
 def test_no_more_than_the_table_holds(tmp_path):
     """What finds no room is counted, and the rest is right."""
     path, prog = tmp_path / "t.txt", tmp_path / "many.py"
@@ -385,6 +405,8 @@ def test_no_more_than_the_table_holds(tmp_path):
     got = {f: n for f, n in table.items() if f.startswith("%s:2(" % prog)}
     assert sum(got.values()) + lost in range(70009, 70100), "and a few calls of other functions"
     assert got["%s:2(one)" % prog] == 9
+    done = count(lib.command(ONE) + [prog], tmp_path / "t.pstats")
+    assert done.returncode == 0 and re.search(rb"warning: \d+ calls are not in .*/t.pstats", done.stderr), lib.text(done.stderr)
 
 
 def test_filters(tmp_path):

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,6 +280,48 @@ static void test_count__places_of_freed_functions(void **state)
 	end();
 }
 
+#define FAR 65000u /* from its caller */
+
+/* As a target that runs on: once the caller's place is free, does what it called have its key still? */
+static void *watch(void *arg)
+{
+	struct il_node *nodes = at(IL_NODES);
+	bool *seen = arg;
+
+	while (__atomic_load_n(&nodes[10].key, __ATOMIC_ACQUIRE))
+		;
+	*seen = __atomic_load_n(&nodes[FAR].key, __ATOMIC_RELAXED) == (10ull << 32 | 2);
+	return NULL;
+}
+
+static void test_count__no_place_is_free_before_what_was_called_there(void **state)
+{
+	(void)state;
+	for (unsigned int round = 0; round < 20; round++) {
+		struct il_node *nodes;
+		pthread_t thread;
+		bool seen = false;
+
+		begin(true);
+		nodes = at(IL_NODES);
+		define(1, 1, 'm');
+		define(2, 2, 's');
+		nodes[1] = (struct il_node){ .key = 1, .calls = 1 };
+		nodes[10] = (struct il_node){ .key = 1ull << 32 | 3, .calls = 1 };
+		nodes[FAR] = (struct il_node){ .key = 10ull << 32 | 2, .calls = 5 };
+		assert_int_equal(pthread_create(&thread, NULL, watch, &seen), 0);
+		for (uint32_t i = 0; i < 5000; i++) {
+			define(3, 3 + i, 'f');
+			retire(3);
+		}
+		snapshot();
+		pthread_join(thread, NULL);
+		assert_false(seen);
+		assert_int_equal(nodes[FAR].key, 0);
+		end();
+	}
+}
+
 static void fill(uint64_t from, uint64_t to)
 {
 	uint64_t *words = at(from);
@@ -332,6 +375,7 @@ int main(void)
 		cmocka_unit_test(test_count__callers_and_what_still_runs),
 		cmocka_unit_test(test_count__ends_that_are_never_told),
 		cmocka_unit_test(test_count__places_of_freed_functions),
+		cmocka_unit_test(test_count__no_place_is_free_before_what_was_called_there),
 		cmocka_unit_test(test_count__any_bytes),
 	};
 

@@ -163,7 +163,15 @@ static int take(struct look *l, uint32_t at)
 	return 0;
 }
 
-/* Their callers' keys are read until all are summed up. */
+static void set_keys(struct look *l, uint64_t key)
+{
+	for (uint32_t i = 1; i < IL_NODE_CNT; i++)
+		if (l->fate[i] == FREED)
+			__atomic_store_n(&l->nodes[i].key, key, __ATOMIC_RELEASE);
+}
+
+/* Their callers' keys are read until all are summed up. None is free before all are nobody's: the next one in a caller's place would
+ * find what that had called. */
 static int take_all(struct look *l)
 {
 	int err = 0;
@@ -171,10 +179,11 @@ static int take_all(struct look *l)
 	for (uint32_t i = 1; !err && i < IL_NODE_CNT; i++)
 		if (l->fate[i] == FREED)
 			err = take(l, i);
-	for (uint32_t i = 1; !err && i < IL_NODE_CNT; i++)
-		if (l->fate[i] == FREED)
-			__atomic_store_n(&l->nodes[i].key, 0, __ATOMIC_RELEASE);
-	return err;
+	if (err)
+		return err;
+	set_keys(l, UINT64_MAX);
+	set_keys(l, 0);
+	return 0;
 }
 
 /* Numbers of functions are never given again: those whose nodes are gone need no memory. */

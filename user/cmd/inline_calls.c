@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#define LOG_DOMAIN "inline"
 #include "cmd/inline_calls.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/outbuf.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
@@ -261,6 +263,9 @@ static int write_sums(struct calls *c, const char *path, struct err *e)
 	if (c->time && c->format == &export_text)
 		sum.tail = (struct sum_tail){ put_durations, c };
 	err = err ? err : sum__write(&sum, &output, c->format, &result, e);
+	if (!err && c->view.lost && c->format != &export_text) /* text has it itself */
+		log_warn("%llu calls are not in %s: there was no room for them",
+			 (unsigned long long)c->view.lost, path);
 	if (!err && !c->opts->quiet && strcmp(path, "-") != 0)
 		emit_report(stderr, path, c->format, &result);
 	return err;

@@ -126,8 +126,44 @@ static bool is_started(const struct hold *h)
 {
 	struct user_regs_struct regs;
 
-	return h->loader && !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
-	       (int64_t)regs.rax != -ENOSYS && regs.rip - h->loader >= h->loader_end - h->loader;
+	return (h->loader || h->alone) && !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
+	       (int64_t)regs.rax != -ENOSYS &&
+	       (h->alone || regs.rip - h->loader >= h->loader_end - h->loader);
+}
+
+/* Does its dynamic section say that it is a program? That of a loader does not. */
+static bool says_program(const struct hold *h, uint64_t at)
+{
+	Elf64_Dyn d;
+
+	for (unsigned int i = 0; i < HEADERS; i++) {
+		if (pread(h->mem, &d, sizeof(d), (off_t)(at + i * sizeof(d))) != sizeof(d) ||
+		    d.d_tag == DT_NULL)
+			break;
+		if (d.d_tag == DT_FLAGS_1)
+			return d.d_un.d_val & DF_1_PIE;
+	}
+	return false;
+}
+
+/* Of one that no loader is named in: is it a static program, or a loader itself? */
+static bool is_static(const struct hold *h)
+{
+	uint64_t headers = auxiliary(h->pid, AT_PHDR), entry = auxiliary(h->pid, AT_ENTRY);
+	Elf64_Ehdr e;
+	Elf64_Phdr p;
+
+	/* the headers follow the file's, which is mapped with them */
+	if (pread(h->mem, &e, sizeof(e), (off_t)(headers - sizeof(e))) != sizeof(e) ||
+	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
+		return false;
+	for (unsigned int i = 0; i < e.e_phnum && i < HEADERS; i++) {
+		if (pread(h->mem, &p, sizeof(p), (off_t)(headers + i * sizeof(p))) != sizeof(p))
+			return false;
+		if (p.p_type == PT_DYNAMIC)
+			return says_program(h, p.p_vaddr + entry - e.e_entry);
+	}
+	return true;
 }
 
 static void on_exec(struct hold *h)
@@ -140,15 +176,18 @@ static void on_exec(struct hold *h)
 	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
 	h->mem = open(path, O_RDWR | O_CLOEXEC);
 	h->entry = h->loader = 0;
-	h->watch = false;
+	h->watch = h->alone = false;
 	if (h->gently && find_loader(h)) {
 		h->watch = true;
 		return;
 	}
-	/* without AT_BASE there is no loader: it is one itself, or a static program */
 	if (!auxiliary(h->pid, AT_BASE)) {
-		h->watch = true;
-		return;
+		bool alone = is_static(h);
+
+		h->alone = h->gently && alone;
+		h->watch = h->alone || !alone;
+		if (h->watch)
+			return;
 	}
 	entry = auxiliary(h->pid, AT_ENTRY);
 	if (entry)
@@ -194,7 +233,7 @@ static int ask(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 	if (err != -PYE_ENOTPYTHON)
 		return err;
 	h->entry = h->loader = 0;
-	h->watch = false;
+	h->watch = h->alone = false;
 	return HOLD_GO_ON;
 }
 

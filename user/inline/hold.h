@@ -26,6 +26,7 @@ struct hold {
 	uint8_t code[2];
 	bool watch; /* its system calls are looked at: the program is not mapped yet, or not started */
 	bool gently; /* it is not ours: nothing is written into it */
+	bool alone; /* gently: a static program, whose system calls are all its own */
 	uint64_t loader, loader_end; /* gently: whose calls do not count */
 };
 
