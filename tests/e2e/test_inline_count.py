@@ -263,6 +263,42 @@ def test_code_that_changes_where_it_begins(name, tmp_path):
     assert [figures[1] for (_, _, f), figures in marshal.loads(path.read_bytes()).items() if f == "in_another"] == [200]
 
 
+INTERPRETERS_COME_AND_GO = '''
+import threading
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+def f(): pass
+stop, done, lock = threading.Event(), 0, threading.Lock()
+def worker():
+    global done
+    mine = 0
+    while not stop.is_set():
+        for _ in range(1000): f()
+        mine += 1000
+    with lock: done += mine
+threads = [threading.Thread(target=worker) for _ in range(3)]
+for t in threads: t.start()
+for _ in range(12):
+    try: other = interpreters.create("legacy")
+    except Exception: other = interpreters.create(isolated=False)
+    interpreters.run_string(other, "import sys; sys.monitoring.use_tool_id(2, 't'); sys.monitoring.set_events(2, 2)")
+    interpreters.destroy(other)
+stop.set()
+for t in threads: t.join()
+print(done)
+'''
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 12) and n != "3.13t"])
+def test_interpreters_that_come_and_go(name, tmp_path):
+    """Each is monitored by itself, while threads of another one call functions."""
+    prog, path = tmp_path / "interpreters.py", tmp_path / "t.pstats"
+    prog.write_text(INTERPRETERS_COME_AND_GO)
+    done = count(lib.command(name) + [prog], path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    assert calls(path, prog)["f"] == int(done.stdout) > 0
+
+
 @pytest.mark.parametrize("name, options", [(n, ("--time",) * (i % 2)) for i, n in enumerate(lib.pick("3.8", "3.11", "3.12", "3.13t"))])
 def test_a_running_process(name, options, tmp_path):
     """Sums on SIGUSR1 while it goes on, each in a file of its own, and at the end; nothing stays behind."""

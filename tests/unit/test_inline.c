@@ -760,7 +760,7 @@ static void test_opcodes__their_cost(void **state)
 
 /* Two interpreters with one lock, the older one first, and the state of the thread that has it. */
 static struct {
-	uint64_t newest;
+	uint64_t newest, main; /* as they follow each other in the runtime */
 	uint8_t is[2][8192], gil[64], tstate[256];
 } m;
 
@@ -856,12 +856,13 @@ static void make_interpreters(int cnt, uint64_t version, uint32_t tracing)
 
 	memset(&m, 0, sizeof(m));
 	m.newest = address(m.is[cnt - 1]);
-	set64(m.is[1], t.layout.is_next, address(m.is[0]));
+	m.main = address(m.is[0]);
 	for (int i = 0; i < cnt; i++)
 		set64(m.is[i], t.layout.is_gil, address(m.gil));
 	set64(m.is[cnt - 1], monitoring->is_version, version);
 	set64(m.gil, monitoring->gil_holder, address(m.tstate));
 	set64(m.tstate, t.layout.ts_interp, m.newest);
+	set64(m.tstate, t.layout.ts_thread_id, pthread_self());
 	if (monitoring->ts_tracing)
 		memcpy(m.tstate + monitoring->ts_tracing, &tracing, 4);
 }

@@ -288,7 +288,9 @@ static void *watch(void *arg)
 	struct il_node *nodes = at(IL_NODES);
 	bool *seen = arg;
 
-	while (__atomic_load_n(&nodes[10].key, __ATOMIC_ACQUIRE))
+	time_t until = time(NULL) + 60;
+
+	while (__atomic_load_n(&nodes[10].key, __ATOMIC_ACQUIRE) && time(NULL) < until)
 		;
 	*seen = __atomic_load_n(&nodes[FAR].key, __ATOMIC_RELAXED) == (10ull << 32 | 2);
 	return NULL;

@@ -75,7 +75,7 @@ static struct {
 	size_t bytes;
 	uint64_t bias, clock;
 	uint64_t goals[IL_ORIGINAL_MAX + 1]; /* by pad: the address in the interpreter */
-	uint64_t tstate, newest; /* variables of the interpreter */
+	uint64_t tstate, newest[2]; /* variables of the interpreter */
 	uint8_t state[512], cframe[256], lines[64] __attribute__((aligned(16)));
 	uint64_t scratch[16][SCRATCH / 8]; /* what registers point to */
 	uint64_t runs;
@@ -242,7 +242,7 @@ static void begin(void)
 	if (how->count) {
 		inline_describe_tables(address(t.base), how->time, t.private);
 		if (!how->time && !how->locked)
-			inline_describe_monitoring(&t.layout, address(t.base), address(&w.newest),
+			inline_describe_monitoring(&t.layout, address(t.base), address(w.newest),
 						   t.private);
 		memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
 		if (how->time)

@@ -265,7 +265,7 @@ static int write_sums(struct calls *c, const char *path, struct err *e)
 	err = err ? err : sum__write(&sum, &output, c->format, &result, e);
 	if (!err && c->view.lost && c->format != &export_text) /* text has it itself */
 		log_warn("%llu calls are not in %s: there was no room for them",
-			 (unsigned long long)c->view.lost, path);
+			 (unsigned long long)c->view.lost, strcmp(path, "-") ? path : "the output");
 	if (!err && !c->opts->quiet && strcmp(path, "-") != 0)
 		emit_report(stderr, path, c->format, &result);
 	return err;

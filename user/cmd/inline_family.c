@@ -266,7 +266,7 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 	} else if (err != HOLD_GO_ON &&
 		   is_first(r, k)) { /* a command that cannot be traced must not run */
 		*r->t.e = q.e;
-		ret = err;
+		ret = inline_failed(pid, err, r->t.e);
 	} else if (err != HOLD_GO_ON) {
 		miss(r, pid, &q.e);
 	}

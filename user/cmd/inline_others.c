@@ -78,12 +78,13 @@ static bool add_library(struct inline_other *other, pid_t pid, const char *path,
 	return lib->path != NULL;
 }
 
-static bool has_library(const struct inline_other *other, ino_t ino)
+/* Has none of the mappings before it the same file? */
+static bool is_new(const struct maps *maps, size_t i)
 {
-	for (size_t i = 0; i < other->lib_cnt; i++)
-		if (other->libs[i].id.ino == ino)
-			return true;
-	return false;
+	for (size_t k = 0; k < i; k++)
+		if (mapping_same_file(&maps->items[k], &maps->items[i]))
+			return false;
+	return true;
 }
 
 /* All files that are mapped; false: one of them is not at its path. */
@@ -97,12 +98,12 @@ static bool add_libraries(struct inline_other *other, pid_t pid)
 	for (size_t i = 0; good && i < maps.cnt; i++) {
 		const struct mapping *m = &maps.items[i];
 
-		if (m->ino && m->ino != other->program.ino && !has_library(other, m->ino))
+		if (m->ino && is_new(&maps, i))
 			good = add_library(other, pid, m->path, m->ino);
 	}
 	maps__done(&maps);
 	add_library(other, pid, LOADER_CACHE, 0); /* there may be none */
-	return good;
+	return good && other->lib_cnt < LIBS_MAX;
 }
 
 void inline_others__add(struct inline_others *o, pid_t pid)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Programs that were no Python when they began: shells and their tools, which come again and again with -s. As long as nothing
- * that they are made of has changed they are none the next time either.
+ * Programs that were no Python when they began: shells and their tools, which come again and again with -s. As long as no file
+ * that they were made of has changed they are none the next time either. Not seen is a library that is put where the loader looks
+ * before it finds that of the last time.
  */
 #ifndef PYEBPF_CMD_INLINE_OTHERS_H
 #define PYEBPF_CMD_INLINE_OTHERS_H

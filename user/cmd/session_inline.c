@@ -3,6 +3,7 @@
 #include "cmd/session_inline.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -553,6 +554,8 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 	if (!err) {
 		int ended = loop(&r);
 
+		if (ended <= -PYE_ENOTPYTHON && r.follow && r.t.launch.pid > 0 && !r.last_pix)
+			kill(r.t.launch.pid, SIGKILL); /* it stands still: it would be waited for */
 		err = finish(&r, ended);
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
 		report_oddities(&r);

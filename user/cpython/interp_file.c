@@ -213,6 +213,8 @@ const struct interp_file *interp_file__get(struct interp_cache *cache, const cha
 		entry->next = cache->entries;
 		cache->entries = entry;
 		cache->cnt++;
+	} else if (entry->file && entry->file->err < 0 && entry->file->err > -PYE_ENOTPYTHON) {
+		load(path, engine, entry->file); /* no memory, no descriptors: that passes */
 	}
 	return entry->file ? entry->file : &cache->none;
 }

@@ -83,7 +83,11 @@ const struct layout_monitoring *layout_monitoring(const struct pye_pylayout *py)
 	static const struct layout_monitoring none;
 	const struct layout *l = layout_find(py->minor, py->flags & PYE_LAYOUT_FREE_THREADED);
 
-	return l ? &l->monitoring : &none;
+	/* it does not say itself where these are: they move with those around them */
+	if (!l || py->co_code_adaptive != l->py.co_code_adaptive ||
+	    py->co_linetable != l->py.co_linetable || py->ts_native_id != l->py.ts_native_id)
+		return &none;
+	return &l->monitoring;
 }
 
 const char *layout_names(void)

@@ -59,7 +59,7 @@ extern const struct layout layout_3_6, layout_3_7, layout_3_8, layout_3_9, layou
 /* layout_find - the data of a version, static; NULL for one that is not known. */
 const struct layout *layout_find(unsigned int minor, bool free_threaded);
 
-/* layout_monitoring - of the version of a layout; static */
+/* layout_monitoring - of the version of a layout; static. Nothing is known of one whose fields have moved. */
 const struct layout_monitoring *layout_monitoring(const struct pye_pylayout *py);
 
 /**

@@ -102,9 +102,9 @@ void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, uin
 	p->unlike_any = UINT64_MAX;
 	p->co_version = m->co_version;
 	p->is_version = m->is_version;
-	p->is_next = l->is_next;
 	p->is_gil = l->is_gil;
 	p->gil_holder = m->gil_holder;
 	p->ts_interp = l->ts_interp;
+	p->ts_thread_id = l->ts_thread_id;
 	p->ts_tracing = m->ts_tracing;
 }

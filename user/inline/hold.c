@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A breakpoint at the entry point, set when the program was executed. A program that is given to the
- * dynamic loader as an argument is mapped by that: there the system calls are watched until it is.
+ * dynamic loader as an argument is mapped by that: there the system calls are watched until it is. Gently, they are watched until
+ * the first one that is the program's own.
  */
 #include "inline/hold.h"
 
@@ -24,6 +25,7 @@
 
 #define BREAKPOINT 0xcc
 #define HEADERS	   64 /* program headers that are looked at */
+#define LOOKS_MAX  4096 /* stops in which a loader has mapped its program long ago */
 
 int hold__seize(pid_t pid)
 {
@@ -126,9 +128,10 @@ static bool is_started(const struct hold *h)
 {
 	struct user_regs_struct regs;
 
-	return (h->loader || h->alone) && !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
-	       (int64_t)regs.rax != -ENOSYS &&
-	       (h->alone || regs.rip - h->loader >= h->loader_end - h->loader);
+	return (h->loader || h->is_static) && !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
+	       (int64_t)regs.rax != -ENOSYS && regs.orig_rax != SYS_execve &&
+	       regs.orig_rax != SYS_execveat &&
+	       (h->is_static || regs.rip - h->loader >= h->loader_end - h->loader);
 }
 
 /* Does its dynamic section say that it is a program? That of a loader does not. */
@@ -146,24 +149,31 @@ static bool says_program(const struct hold *h, uint64_t at)
 	return false;
 }
 
-/* Of one that no loader is named in: is it a static program, or a loader itself? */
-static bool is_static(const struct hold *h)
+/* What no loader is named in: a static program, or a loader itself, which maps one? UNKNOWN: nothing that could be traced, as
+ * a program of 32 bits. */
+enum sort {
+	UNKNOWN,
+	STATIC,
+	LOADER
+};
+
+static enum sort sort_of(const struct hold *h)
 {
 	uint64_t headers = auxiliary(h->pid, AT_PHDR), entry = auxiliary(h->pid, AT_ENTRY);
 	Elf64_Ehdr e;
 	Elf64_Phdr p;
 
 	/* the headers follow the file's, which is mapped with them */
-	if (pread(h->mem, &e, sizeof(e), (off_t)(headers - sizeof(e))) != sizeof(e) ||
-	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
-		return false;
+	if (!headers || pread(h->mem, &e, sizeof(e), (off_t)(headers - sizeof(e))) != sizeof(e) ||
+	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0 || e.e_ident[EI_CLASS] != ELFCLASS64)
+		return UNKNOWN;
 	for (unsigned int i = 0; i < e.e_phnum && i < HEADERS; i++) {
 		if (pread(h->mem, &p, sizeof(p), (off_t)(headers + i * sizeof(p))) != sizeof(p))
-			return false;
+			return UNKNOWN;
 		if (p.p_type == PT_DYNAMIC)
-			return says_program(h, p.p_vaddr + entry - e.e_entry);
+			return says_program(h, p.p_vaddr + entry - e.e_entry) ? STATIC : LOADER;
 	}
-	return true;
+	return STATIC;
 }
 
 static void on_exec(struct hold *h)
@@ -176,17 +186,18 @@ static void on_exec(struct hold *h)
 	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
 	h->mem = open(path, O_RDWR | O_CLOEXEC);
 	h->entry = h->loader = 0;
-	h->watch = h->alone = false;
+	h->watch = h->is_static = false;
+	h->looks = 0;
 	if (h->gently && find_loader(h)) {
 		h->watch = true;
 		return;
 	}
 	if (!auxiliary(h->pid, AT_BASE)) {
-		bool alone = is_static(h);
+		enum sort sort = sort_of(h);
 
-		h->alone = h->gently && alone;
-		h->watch = h->alone || !alone;
-		if (h->watch)
+		h->is_static = h->gently && sort == STATIC;
+		h->watch = h->is_static || sort == LOADER;
+		if (h->watch || sort == UNKNOWN) /* else it can have a breakpoint like all others */
 			return;
 	}
 	entry = auxiliary(h->pid, AT_ENTRY);
@@ -232,8 +243,9 @@ static int ask(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 
 	if (err != -PYE_ENOTPYTHON)
 		return err;
+	hold__done(h);
 	h->entry = h->loader = 0;
-	h->watch = h->alone = false;
+	h->watch = h->is_static = false;
 	return HOLD_GO_ON;
 }
 
@@ -249,6 +261,7 @@ int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ct
 			return ask(h, wanted, ctx);
 		if (h->watch && !h->loader && maps_code(h))
 			look_for_program(h);
+		h->watch &= h->loader || ++h->looks < LOOKS_MAX;
 	} else if (what == SIGTRAP && is_at_entry(h)) {
 		return ask(h, wanted, ctx);
 	} else if (status >> 16 != PTRACE_EVENT_STOP) {

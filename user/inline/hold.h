@@ -26,7 +26,8 @@ struct hold {
 	uint8_t code[2];
 	bool watch; /* its system calls are looked at: the program is not mapped yet, or not started */
 	bool gently; /* it is not ours: nothing is written into it */
-	bool alone; /* gently: a static program, whose system calls are all its own */
+	bool is_static; /* gently: it has no loader, all its system calls are its own */
+	unsigned int looks; /* for what a loader maps, so far */
 	uint64_t loader, loader_end; /* gently: whose calls do not count */
 };
 

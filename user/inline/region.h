@@ -151,11 +151,12 @@ struct il_private {
 	uint64_t retired; /* address of IL_RETIRED: where in the ring code objects with this hash were freed last */
 	uint64_t entered; /* with --time: the frame whose begin was the last event; else 0 */
 	/* --count without --time, where code can change at its RESUME (struct layout_monitoring) */
-	uint64_t interpreters; /* address of the pointer to the newest one; 0: it cannot, or several run at once */
+	uint64_t interpreters; /* address of the pointer to the newest one, behind which is that to the main one; 0: it cannot, or several run at once */
 	uint64_t version_at; /* what code is compared with: the version of the only interpreter there is, or one of these: */
 	uint64_t no_version; /* 0: while it is not known; of code that was never changed */
 	uint64_t unlike_any; /* where there are several: the slow path looks for the right one */
-	uint32_t co_version, is_version, is_next, is_gil, gil_holder, ts_interp, ts_tracing, pad4;
+	uint32_t co_version, is_version, is_gil, gil_holder, ts_interp, ts_thread_id, ts_tracing,
+		pad4;
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };
 

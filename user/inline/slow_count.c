@@ -244,30 +244,35 @@ PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, 
 	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 
-/* The state of the thread that runs: it has the lock, which is one for all interpreters here. */
+/* The state of the thread that runs, and has the lock of the main interpreter; 0: it has another one. */
 PART uint64_t running_tstate(const struct il_private *p, uint64_t is)
 {
 	uint64_t gil = is ? AT(uint64_t, is + p->is_gil) : 0;
+	uint64_t tstate = gil ? AT(uint64_t, gil + p->gil_holder) : 0, self;
 
-	return gil ? AT(uint64_t, gil + p->gil_holder) : 0;
+	__asm__ volatile("mov %%fs:0, %0" : "=r"(self));
+	return tstate && AT(uint64_t, tstate + p->ts_thread_id) == self ? tstate : 0;
 }
 
-/* 3.12 on: will RESUME change its code, where something that monitors was switched on or off, and be dispatched anew? */
+/*
+ * Without --time, which has is_again() for it, 3.12 on: will RESUME change its code, where something that monitors was switched on or
+ * off, and be dispatched anew? Of the interpreters only the main one, and that of the running thread, are sure to be there.
+ */
 PART int begins_anew(struct il_private *p, uint64_t code)
 {
-	uint64_t is = p->interpreters ? AT(uint64_t, p->interpreters) : 0;
+	uint64_t is = p->interpreters ? AT(uint64_t, p->interpreters + 8) : 0;
 	uint64_t tstate = running_tstate(p, is);
 
 	if (!tstate)
 		return 0;
-	if (AT(uint64_t, is + p->is_next)) /* it can end before the other one */
+	if (AT(uint64_t, p->interpreters) != is)
 		p->version_at = (uint64_t)(uintptr_t)&p->unlike_any;
 	else
 		p->version_at = is + p->is_version;
 	if (p->ts_tracing && AT(uint32_t, tstate + p->ts_tracing))
 		return 0;
 	is = AT(uint64_t, tstate + p->ts_interp);
-	return AT(uint64_t, code + p->co_version) < AT(uint64_t, is + p->is_version);
+	return AT(uint64_t, code + p->co_version) != AT(uint64_t, is + p->is_version);
 }
 
 PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t arg,
@@ -294,7 +299,8 @@ PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame,
 	}
 }
 
-/* Where monitoring was switched on or off, 3.12 on, the instruction that begins a frame changes its code, and is dispatched anew. */
+/* Where monitoring was switched on or off, 3.12 on, the instruction that begins a frame changes its code, and is dispatched anew:
+ * with --time, where ends are seen, too, the same frame begins twice in a row. */
 PART int is_again(struct il_private *p, uint64_t frame, uint32_t kind)
 {
 	uint64_t last = p->entered;
