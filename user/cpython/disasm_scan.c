@@ -235,9 +235,11 @@ static int byte_tests(struct scan *s, const uint8_t *code, uint64_t addr, size_t
 
 int disasm__byte_tests(const struct disasm *d, uint8_t disp, uint64_t *out, size_t max, size_t *cnt)
 {
-	struct scan s = { .bytes = byte_tests, .disp = disp, .out = out, .max = max };
-	int err = scan_all(&s, disasm__elf(d));
+	struct scan s = { .bytes = byte_tests, .disp = disp, .max = max };
+	int err;
 
+	s.out = out;
+	err = scan_all(&s, disasm__elf(d));
 	*cnt = s.cnt;
 	return err;
 }
@@ -280,10 +282,10 @@ int disasm__address_uses(const struct disasm *d, const uint64_t *wanted, size_t 
 			  .wanted = wanted,
 			  .wanted_cnt = wanted_cnt,
 			  .fixed = elf_file__is_fixed(disasm__elf(d)),
-			  .out = out,
 			  .max = max };
 	int err;
 
+	s.out = out;
 	for (size_t i = 0; i < wanted_cnt; i++)
 		widen(&s.hull, wanted[i], wanted[i] + 1);
 	err = scan_all(&s, disasm__elf(d));
