@@ -176,6 +176,7 @@ def test_a_running_process(name, tmp_path):
             time.sleep(0.2)
             tracer.send_signal(signal.SIGUSR1)
             lib.until((tmp_path / "t-1.txt").exists, "the first sums")
+            time.sleep(0.2)  # it sleeps most of the time
             tracer.send_signal(signal.SIGINT)
             assert tracer.wait(60) == 0
         first, last = table(tmp_path / "t-1.txt")[0], table(path)[0]
