@@ -10,20 +10,21 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "elf/elf_file.h"
 
 #define SCAN_CHUNK  ((size_t)256 << 10)
 #define BLOCK_BYTES 16 /* that are looked at at once */
 /* of what begins at the end of a chunk; the last block is looked at as a whole */
 #define TAIL_BYTES (BLOCK_BYTES + 12)
-#define BRANCH_MAX ((size_t)1 << 20)
+#define BRANCH_MAX (1u << 20)
 #define BYTE_TEST  0x80 /* cmp of a byte with a constant, and others */
 /* from a block with a short jump to where it leads, or back */
 #define SHORT_MAX (130ull + BLOCK_BYTES)
 
 struct branch_list {
 	struct disasm_branch *items;
-	size_t cnt, size;
+	uint32_t cnt, size;
 };
 
 /* What a look at all bytes of the code is for. @code has TAIL_BYTES readable bytes past @size. */
@@ -91,18 +92,10 @@ static int keep(struct scan *s, uint64_t addr)
 
 static int add_branch(struct branch_list *list, const struct disasm_branch *branch)
 {
-	if (list->cnt == list->size) {
-		size_t size = list->size ? 2 * list->size : 64;
-		void *items;
+	int err = list->cnt < BRANCH_MAX ? GROW(list->items, list->size, list->cnt) : -E2BIG;
 
-		if (size > BRANCH_MAX)
-			return -E2BIG;
-		items = reallocarray(list->items, size, sizeof(*list->items));
-		if (!items)
-			return -ENOMEM;
-		list->items = items;
-		list->size = size;
-	}
+	if (err)
+		return err;
 	list->items[list->cnt++] = *branch;
 	return 0;
 }
