@@ -284,30 +284,21 @@ void cap_inline__reap(struct cap_inline *c)
 	}
 }
 
-void *inline_put(struct cap_inline *c, uint32_t bytes)
+bool inline_grow(struct cap_inline *c, size_t need)
 {
-	size_t need = c->out_len + CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
-	uint32_t *header;
+	size_t size = c->out_size ? 2 * c->out_size : 2 * BATCH_BYTES;
+	uint8_t *more;
 
-	if (need > c->out_size) {
-		size_t size = c->out_size ? 2 * c->out_size : 2 * BATCH_BYTES;
-		uint8_t *more;
-
-		while (size < need)
-			size *= 2;
-		more = realloc(c->out, size);
-		if (!more) {
-			c->failed = -ENOMEM;
-			return NULL;
-		}
-		c->out = more;
-		c->out_size = size;
+	while (size < need)
+		size *= 2;
+	more = realloc(c->out, size);
+	if (!more) {
+		c->failed = -ENOMEM;
+		return false;
 	}
-	header = (void *)(c->out + c->out_len);
-	header[0] = bytes;
-	header[1] = 0;
-	c->out_len = need;
-	return header + 2;
+	c->out = more;
+	c->out_size = size;
+	return true;
 }
 
 static void send_text(struct cap_inline *c, uint32_t id, uint32_t which, const struct il_str *str,

@@ -118,8 +118,23 @@ const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 /* Of the memory of a thread's frames, from 3.11 on; more for a frame that needs it. */
 #define CHUNK_BYTES (16u << 10)
 
+/* inline_grow - room for so many bytes in the batch; false: no memory. */
+bool inline_grow(struct cap_inline *c, size_t need);
+
 /* inline_put - room for a record of the batch; NULL: no memory. */
-void *inline_put(struct cap_inline *c, uint32_t bytes);
+static inline void *inline_put(struct cap_inline *c, uint32_t bytes)
+{
+	size_t need = c->out_len + CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
+	uint32_t *header;
+
+	if (__builtin_expect(need > c->out_size, 0) && !inline_grow(c, need))
+		return NULL;
+	header = (void *)(c->out + c->out_len);
+	header[0] = bytes;
+	header[1] = 0;
+	c->out_len = need;
+	return header + 2;
+}
 
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
