@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "elf/elf_file.h"
 
 #define INSN_MAX (1u << 18)
@@ -23,18 +24,10 @@ bool body__contains(const struct body *b, uint64_t addr)
 
 static int push_insn(struct body *b, const struct insn *insn)
 {
-	/* doubled at every power of two */
-	if ((b->insn_cnt & (b->insn_cnt - 1)) == 0) {
-		size_t size = b->insn_cnt ? 2 * b->insn_cnt : 1;
-		void *all;
-
-		if (size > INSN_MAX)
-			return -E2BIG;
-		all = reallocarray(b->insns, size, sizeof(*b->insns));
-		if (!all)
-			return -ENOMEM;
-		b->insns = all;
-	}
+	if (b->insn_cnt == INSN_MAX)
+		return -E2BIG;
+	if (GROW(b->insns, b->insn_cap, (uint32_t)b->insn_cnt))
+		return -ENOMEM;
 	b->insns[b->insn_cnt++] = (struct body_insn){
 		.addr = insn->addr,
 		.target = insn->flow == FLOW_NEXT ? 0 : insn->target,

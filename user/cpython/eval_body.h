@@ -32,6 +32,7 @@ struct body {
 	size_t part_cnt;
 	struct body_insn *insns; /* rising addresses */
 	size_t insn_cnt;
+	uint32_t insn_cap;
 	struct body_edge *edges; /* rising targets */
 	size_t edge_cnt;
 	const struct code *code; /* borrowed */
