@@ -9,6 +9,7 @@
 #include "proc/file.h"
 #include "proc/file_id.h"
 #include "proc/maps.h"
+#include "proc/root.h"
 
 #define OTHERS_MAX    1024 /* then it starts over */
 #define LIBS_MAX      64
@@ -38,9 +39,9 @@ static bool read_program(pid_t pid, struct file_id *out)
 /* By its path in the process's own root. */
 static bool read_library(pid_t pid, const char *path, struct file_id *out)
 {
-	auto_free char *full = NULL;
+	auto_close int fd = proc_root__open(pid, path);
 
-	return asprintf(&full, "/proc/%d/root%s", pid, path) > 0 && file_id__read(full, out);
+	return fd >= 0 && file_id__of(fd, out);
 }
 
 /* LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT ...; so has one that is too long to be looked at. */

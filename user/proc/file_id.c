@@ -3,13 +3,28 @@
 
 #include <sys/stat.h>
 
+static void fill(struct file_id *out, const struct stat *st)
+{
+	*out = (struct file_id){ st->st_dev, st->st_ino, st->st_size, st->st_ctim };
+}
+
+bool file_id__of(int fd, struct file_id *out)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	fill(out, &st);
+	return true;
+}
+
 bool file_id__read(const char *path, struct file_id *out)
 {
 	struct stat st;
 
 	if (stat(path, &st) < 0)
 		return false;
-	*out = (struct file_id){ st.st_dev, st.st_ino, st.st_size, st.st_ctim };
+	fill(out, &st);
 	return true;
 }
 

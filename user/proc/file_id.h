@@ -14,7 +14,8 @@ struct file_id {
 	struct timespec changed;
 };
 
-/* file_id__read - follows links, those of /proc, too; false: it is not there. */
+/* file_id__of, file_id__read - of an open file (O_PATH will do), or at a path: follows links, those of /proc, too; false: it is not there. */
+bool file_id__of(int fd, struct file_id *out);
 bool file_id__read(const char *path, struct file_id *out);
 bool file_id__same(const struct file_id *a, const struct file_id *b);
 

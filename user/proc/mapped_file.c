@@ -7,17 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <linux/openat2.h>
-
 #include "base/cleanup.h"
-#include "proc/file.h"
-
-#ifndef SYS_openat2
-#define SYS_openat2 437
-#endif
+#include "proc/root.h"
 
 static int check_regular(int fd)
 {
@@ -70,22 +63,16 @@ static void unescape(char *out, size_t size, const char *path)
 
 int mapped_file_by_path(pid_t pid, const struct mapping *m)
 {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
-				.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-	auto_close int root = -1, fd = -1;
-	char path[4096], root_path[32];
+	auto_close int fd = -1;
+	char path[4096];
 	int err;
 
 	if (m->path[0] != '/')
 		return -ENOENT;
-	snprintf(root_path, sizeof(root_path), "/proc/%d/root", pid);
-	root = open(root_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0)
-		return proc_gone(-errno);
 	unescape(path, sizeof(path), m->path);
-	fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	fd = proc_root__open(pid, path);
 	if (fd < 0)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ENOENT;
+		return fd;
 	err = check_same(fd, m);
 	return err ? err : take_fd(&fd);
 }
