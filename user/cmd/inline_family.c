@@ -194,9 +194,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 {
 	bool first = is_first(r, k);
 	struct inline_member *m = inline_member__new(r, k->pid, first);
-	struct inline_plan plan;
 	struct inline_opts opts;
-	struct err unused;
 	int err;
 
 	if (!m)
@@ -211,9 +209,6 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 	} else if (!err) {
 		inline_member__opts(m, &opts);
 		opts.parked = true;
-		/* if there is none the attach says why */
-		if (!inline_plan_load_cached(r->t.cache, m->in->open_path, &plan, &unused))
-			opts.plan = &plan;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
 		if (!err)
 			err = inline_member__tell(m);

@@ -243,7 +243,7 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 
 	*out = (struct inline_opts){ .ring_bytes = first || ring < CHILD_BYTES ? ring : CHILD_BYTES,
 				     .wait = o->wait_when_full,
-				     .plan = held && r->t.has_plan ? &r->t.plan : NULL,
+				     .cache = r->t.cache,
 				     .held = held ? &r->t.held : NULL,
 				     .opcodes = r->opcodes ? r->chosen : NULL,
 				     .count = r->counts != NULL,

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/run.h"
+#include "cpython/inline_plan.h"
 
 void inline_target__init(struct inline_target *t, const struct session_opts *opts,
 			 struct session_result *result, struct err *e)
@@ -102,11 +103,13 @@ static int find_interpreter(void *ctx)
 {
 	struct inline_target *t = ctx;
 	struct err e = { 0 }, unused;
+	struct inline_plan plan;
 	int err = interp__find_cached(t->pid.pid, "uprobe", t->cache, &t->in, &e);
 
-	/* while it stands still: later it takes CPU time; if there is none the attach says why */
-	t->has_plan = !err && !inline_plan_load(t->in.open_path, &t->plan, &unused);
-	if (err)
+	/* into the cache while it stands still: later it takes CPU time; if there is none the attach says why */
+	if (!err)
+		inline_plan_load_cached(t->cache, t->in.open_path, &plan, &unused);
+	else
 		*t->e = e;
 	/* a shell, or env, on its way to Python */
 	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;

@@ -7,7 +7,6 @@
 
 #include "capture/launch.h"
 #include "cmd/session.h"
-#include "cpython/inline_plan.h"
 #include "cpython/interp.h"
 #include "inline/engine.h"
 #include "proc/info.h"
@@ -18,8 +17,6 @@ struct inline_target {
 	struct proc_pid pid;
 	struct interp in;
 	struct interp_cache *cache; /* of what it starts, too; owned */
-	struct inline_plan plan; /* of a command without -s */
-	bool has_plan;
 	struct inline_engine engine;
 	struct launch launch;
 	struct held held;

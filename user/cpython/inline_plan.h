@@ -105,7 +105,7 @@ int inline_plan_load(const char *path, struct inline_plan *out, struct err *e);
 
 struct interp_cache;
 
-/* inline_plan_load_cached - the same, once for each file; @cache: of cpython/interp.h */
+/* inline_plan_load_cached - the same, once for each file; @cache: of cpython/interp.h; NULL: none */
 int inline_plan_load_cached(struct interp_cache *cache, const char *path, struct inline_plan *out,
 			    struct err *e);
 

@@ -223,7 +223,7 @@ int inline_plan_load_cached(struct interp_cache *cache, const char *path, struct
 			    struct err *e)
 {
 	struct file_id key;
-	struct entry *entry = file_id__read(path, &key) ? find(cache, &key) : NULL;
+	struct entry *entry = cache && file_id__read(path, &key) ? find(cache, &key) : NULL;
 	int err;
 
 	if (entry && entry->inline_plan) {

@@ -532,10 +532,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 {
 	int ret = check_process(pid, opts->held || opts->parked, err);
 
-	if (!ret && opts->plan)
-		*plan = *opts->plan;
-	else if (!ret)
-		ret = inline_plan_load(e->in->open_path, plan, err);
+	if (!ret)
+		ret = inline_plan_load_cached(opts->cache, e->in->open_path, plan, err);
 	if (!ret)
 		ret = remote__open(&e->remote, pid, err);
 	if (ret)

@@ -58,8 +58,8 @@ struct inline_opts {
 	bool count, time; /* no events: calls are counted, with durations */
 	bool quiet; /* code will be left out */
 	const uint8_t *opcodes; /* 256 enum stub_opcode: with events; NULL: none */
-	const struct inline_plan *
-		plan; /* of its file; NULL: it is made now, while a child that is held takes CPU time */
+	struct interp_cache *
+		cache; /* has the plan, if its file was analysed before; borrowed; NULL: it is made now, while a child that is held takes CPU time */
 	const struct held *held; /* our child, at its entry point; it is let go; NULL: none */
 	struct follow *
 		follow; /* its threads are traced from then on, until that is released; borrowed; NULL: none */
