@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pyebpf may and may not do: the capabilities that suffice, and what is said when one is missing."""
+import collections
 import contextlib
 import json
 import os
@@ -133,7 +134,7 @@ def test_the_command_gets_none_of_them(run, capabilities):
 
 ROOT_KEEPS = ("setuid", "setgid", "chown", "fowner", "dac_override", "kill")
 BIT = {"chown": 0, "dac_override": 1, "dac_read_search": 2, "fowner": 3, "kill": 5, "setgid": 6, "setuid": 7,
-       "sys_ptrace": 19, "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}
+       "sys_ptrace": 19, "sys_nice": 23, "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}
 
 
 def sets(pid):
@@ -202,6 +203,32 @@ def test_what_root_gives_up(public_tmp):
     kept = mask(*MINIMUM, *ROOT_KEEPS)
     assert have["CapEff"] == have["CapPrm"] == have["CapBnd"] == kept
     assert have["CapInh"] == have["CapAmb"] == 0
+
+
+INLINE_KEEPS = ("sys_ptrace", "dac_read_search", "checkpoint_restore", "sys_nice")
+
+
+@pytest.mark.parametrize("user, kept", [([], INLINE_KEEPS + ROOT_KEEPS), (as_nobody(), ())], ids=["root", "user"])
+@pytest.mark.parametrize("how", [["-p"], ["-s", "-p"], ["--"], ["-s", "--"]], ids=" ".join)
+def test_what_the_inline_engine_keeps(public_tmp, user, kept, how):
+    """It stops the target, and its children, to the end. Root's target is another user's, whom it has no right to touch but by
+    what it kept."""
+    code = ("import os, time\ndef f(): pass\nprint(flush=True)\n"
+            "for i in range(150):\n    f()\n    if not os.fork():\n        f()\n        os._exit(0)\n    os.wait()\n    time.sleep(.01)\n")
+    command = ["/usr/bin/python3", "-I", "-c", code]
+    with pythons.running([*as_nobody(), *command]) as (target, _):
+        what = [target.pid] if "-p" in how else command
+        with tracing(user, "--engine", "inline", "-d", "1s", "-o", "x.ndjson", *how, *what, cwd=public_tmp,
+                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            have = sets(process.pid)
+            process.wait(60)
+            assert not process.returncode, process.stderr.read()
+    assert have["CapEff"] == have["CapPrm"] == mask(*kept) and have["CapInh"] == have["CapAmb"] == 0
+    assert have["CapBnd"] == mask(*kept) or user
+    events = [json.loads(line) for line in (public_tmp / "x.ndjson").read_text("utf-8").splitlines()]
+    calls = collections.Counter(e["pid"] for e in events if e.get("ev") == "call" and e["name"] == "f")
+    assert len(calls) > 1 if "-s" in how else len(calls) == 1
+    assert events[-1]["generated"] == events[-1]["written"] > 0
 
 
 def test_root_in_a_folder_of_another_user(public_tmp):

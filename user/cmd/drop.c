@@ -11,12 +11,18 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "capture/feature.h"
+#include "cmd/drop.h"
 #include "cmd/session_priv.h"
 
-/* Root writes files as the user who called sudo, or into folders of others, and stops its command. */
-#define CAPS_ROOT                                                                   \
-	(CAPS(CAP_SETUID) | CAPS(CAP_SETGID) | CAPS(CAP_CHOWN) | CAPS(CAP_FOWNER) | \
-	 CAPS(CAP_DAC_OVERRIDE) | CAPS(CAP_KILL))
+int drop_for_good(uint64_t keep, struct err *e)
+{
+	int err = caps_keep(keep, false);
+
+	if (err)
+		return err_set(e, err, "privileges cannot be given up: %s", err_str(err));
+	log_debug("capabilities kept of those there were: 0x%llx", (unsigned long long)keep);
+	return 0;
+}
 
 /* Can a process get probes later? */
 static bool keeps_probes(const struct session *s)
@@ -31,7 +37,7 @@ static uint64_t still_needed(const struct session *s)
 	uint64_t more = CAPS_BPF | CAPS_PROC | cap_bpf__needs(s->cap);
 
 	if (!geteuid())
-		return CAPS_ROOT | more;
+		return DROP_ROOT | more;
 	return keeps_probes(s) ? more : 0;
 }
 
@@ -48,10 +54,7 @@ int session_drop(const struct session *s, struct err *e)
 	/* some distributions' kernels ask for it where perf_event_paranoid is above 2; CPUs come back, too */
 	if (!err && s->opts.sample_ns && keep && feature_try_perf() == -EACCES)
 		keep |= CAPS(CAP_SYS_ADMIN);
-	if (!err)
-		err = caps_keep(keep, false);
 	if (err)
 		return err_set(e, err, "privileges cannot be given up: %s", err_str(err));
-	log_debug("capabilities kept of those there were: 0x%llx", (unsigned long long)keep);
-	return 0;
+	return drop_for_good(keep, e);
 }

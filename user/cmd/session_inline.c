@@ -10,9 +10,11 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/caps.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/drop.h"
 #include "cmd/run.h"
 #include "cmd/session_inline_priv.h"
 #include "inline/stub.h"
@@ -504,11 +506,19 @@ static int attach(struct inline_run *r)
 	return err ? err : r->follow ? inline_family__begin(r, m) : 0;
 }
 
+/* What is read from here on is the target's: it has no privilege to win but that of stopping processes, in a hurry. */
+static int drop(struct err *e)
+{
+	return drop_for_good(CAPS_PROC | CAPS(CAP_SYS_NICE) | (geteuid() ? 0 : DROP_ROOT), e);
+}
+
 static int begin(struct inline_run *r, int fd)
 {
 	int err;
 
 	err = inline_target__start(&r->t);
+	if (!err)
+		err = drop(r->t.e);
 	if (err)
 		return err;
 	r->follow = r->t.follow;
