@@ -583,18 +583,42 @@ def test_several_gils(name, tmp_path):
     assert list(calls.values()) == [20000, 20000]
 
 
-def test_a_gil_that_comes_later(tmp_path):
-    """The stubs do not take turns then: what the ring holds cannot be trusted, and is not used."""
-    code = (INTERPRETERS + "def f(): pass\n"
-            "f()\nkept = create(True)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: f()")
-    with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "--"] + lib.command(ONE) + ["-c", code],
-                     stderr=-1) as tracer:
-        children = pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid))
-        pid = int(lib.until(lambda: children.read_text().split(), "the child")[0])
-        lib.until(lambda: memfds(pid), "the attach")
-        lib.until(lambda: not memfds(pid), "the end of the capture")
-        os.kill(pid, signal.SIGTERM)
-        assert "two interpreters" in lib.finish(tracer, 128 + signal.SIGTERM)
+GILS_COME_AND_GO = INTERPRETERS + '''
+import threading
+CODE = "def sub(): return 1\\nfor i in range(5000): sub()"
+def f(): pass
+done = 0
+def some():
+    for _ in range(3):
+        i = create(True)
+        s.run_string(i, CODE)
+        s.destroy(i)
+threads = [threading.Thread(target=some) for _ in range(2)]
+for t in threads: t.start()
+while any(t.is_alive() for t in threads):
+    for _ in range(100): f()
+    done += 100
+    time.sleep(0.001)
+print(done)
+'''
+
+
+@pytest.mark.parametrize("options", [(), ("--exclude", "gils"), ("--opcodes", "RESUME")], ids=" ".join)
+@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)])
+def test_gils_that_come_later(name, options, tmp_path):
+    """Two interpreters beside the main one run at the same time, and go again: all events are there."""
+    capture = tmp_path / ("t.ndjson" if "--opcodes" in options else "t.pyebpf")
+    prog = tmp_path / "gils.py"
+    prog.write_text(GILS_COME_AND_GO)
+    done = lib.sh([lib.BINARY, "trace", "-o", capture, *INLINE, "--on-full", "wait", *options, "--"] + lib.command(name) + [prog])
+    assert done.returncode == 0, lib.text(done.stderr)
+    if "--opcodes" in options:
+        events = [json.loads(line) for line in capture.read_text("utf-8").splitlines()]
+        calls = collections.Counter(e["func"] for e in events if e.get("base") == "RESUME")
+    else:
+        calls = collections.Counter(e["name"] for e in lib.Trace(capture).whole().events if e["ev"] == "call")
+    assert calls["sub"] == 6 * 5000
+    assert calls["f"] == (0 if "--exclude" in options else int(done.stdout))
 
 
 @pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 8)])

@@ -758,20 +758,50 @@ static void test_opcodes__their_cost(void **state)
 
 /* --- --count --- */
 
-/* Two interpreters with one lock, the older one first, and the state of the thread that has it. */
+/* Interpreters with one lock, the oldest one first, and the state of the thread that has it. */
 static struct {
-	uint64_t newest, main; /* as they follow each other in the runtime */
-	uint8_t is[2][8192], gil[64], tstate[256];
+	uint64_t mutex, newest, main, next; /* as they follow each other in the runtime */
+	uint8_t is[3][8192], gil[64], tstate[256];
 } m;
+
+/* @cnt: how many; the thread is in the newest one */
+static void make_interpreters(int cnt, uint64_t version, uint32_t tracing)
+{
+	const struct layout_monitoring *monitoring = layout_monitoring(&t.layout);
+
+	memset(&m, 0, sizeof(m));
+	m.newest = address(m.is[cnt - 1]);
+	m.main = address(m.is[0]);
+	m.next = (uint64_t)cnt;
+	for (int i = 0; i < cnt; i++) {
+		set64(m.is[i], t.layout.is_gil, address(m.gil));
+		set64(m.is[i], t.layout.is_next, i ? address(m.is[i - 1]) : 0);
+	}
+	set64(m.is[cnt - 1], monitoring->is_version, version);
+	set64(m.gil, monitoring->gil_holder, address(m.tstate));
+	set64(m.tstate, t.layout.ts_interp, m.newest);
+	set64(m.tstate, t.layout.ts_thread_id, pthread_self());
+	if (monitoring->ts_tracing)
+		memcpy(m.tstate + monitoring->ts_tracing, &tracing, 4);
+}
+
+static void set_version(uint64_t version)
+{
+	set64(t.code, layout_monitoring(&t.layout)->co_version, version);
+}
 
 static void fresh_tables(bool time, bool locked)
 {
 	fresh();
 	inline_describe_tables(address(t.base), time, t.private);
 	t.private->locked = locked;
+	if (!locked && t.layout.is_gil != PYE_NO_FIELD) {
+		make_interpreters(1, 0, 0);
+		set_version(0);
+		inline_describe_turns(&t.layout, address(&m.newest), t.private);
+	}
 	if (!time && !locked)
-		inline_describe_monitoring(&t.layout, address(t.base), address(&m.newest),
-					   t.private);
+		inline_describe_monitoring(&t.layout, address(t.base), t.private);
 	memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
 	if (time)
 		memset(t.base + IL_NODES, 0, IL_COUNT_BYTES - (IL_NODES - IL_FUNCS));
@@ -849,29 +879,6 @@ static void test_count__every_register(void **state)
 	}
 }
 
-/* @cnt: how many; the thread is in the newest one */
-static void make_interpreters(int cnt, uint64_t version, uint32_t tracing)
-{
-	const struct layout_monitoring *monitoring = layout_monitoring(&t.layout);
-
-	memset(&m, 0, sizeof(m));
-	m.newest = address(m.is[cnt - 1]);
-	m.main = address(m.is[0]);
-	for (int i = 0; i < cnt; i++)
-		set64(m.is[i], t.layout.is_gil, address(m.gil));
-	set64(m.is[cnt - 1], monitoring->is_version, version);
-	set64(m.gil, monitoring->gil_holder, address(m.tstate));
-	set64(m.tstate, t.layout.ts_interp, m.newest);
-	set64(m.tstate, t.layout.ts_thread_id, pthread_self());
-	if (monitoring->ts_tracing)
-		memcpy(m.tstate + monitoring->ts_tracing, &tracing, 4);
-}
-
-static void set_version(uint64_t version)
-{
-	set64(t.code, layout_monitoring(&t.layout)->co_version, version);
-}
-
 /* Where RESUME changes the code it comes twice, and is one call. */
 static void count_changed(const struct il_header *h, int interpreters)
 {
@@ -910,7 +917,7 @@ static void test_count__code_that_changes(void **state)
 	t.instr[1] = 0;
 	for (unsigned int minor = 12; minor <= LAST_MINOR; minor++) {
 		use_version(minor);
-		h = build_how(&plan, &(struct stub_how){ .count = true });
+		h = build_how(&plan, &(struct stub_how){ .count = true, .turns = true });
 		count_changed(h, 1);
 		count_changed(h, 2);
 		if (minor == 12)
@@ -922,6 +929,57 @@ static void test_count__code_that_changes(void **state)
 		run_kind(h, INLINE_ENTRY);
 		run_kind(h, INLINE_ENTRY);
 		assert_int_equal(func_of_code()->calls, 2);
+	}
+}
+
+/* One that came later begins, with no lock yet, and then has one of its own: all take the slow path from then on. */
+static void count_apart(const struct il_header *h, int which)
+{
+	uint8_t own[64];
+
+	fresh_tables(false, false);
+	make_interpreters(1, 512, 0);
+	set_version(512);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(t.private->with_main, 1);
+
+	make_interpreters(3, 512, 0);
+	set_version(256);
+	if (t.layout.minor >= 13) { /* the last one has its number, and is not in the list */
+		m.mutex = 1;
+		m.newest = m.main;
+		run_kind(h, INLINE_ENTRY);
+		assert_int_equal(t.private->with_main, 1);
+		make_interpreters(3, 512, 0);
+	}
+	/* what had the main one's lock last is gone by now */
+	set64(m.gil, layout_monitoring(&t.layout)->gil_holder, 8);
+	set64(m.is[which], t.layout.is_gil, 0);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(t.private->with_main, 1);
+	set64(m.is[which], t.layout.is_gil, address(own));
+	run_kind(h, INLINE_ENTRY);
+	assert_true(t.private->with_main == IL_APART);
+	set64(m.is[which], t.layout.is_gil, address(m.gil));
+	m.newest = 8; /* no more looked at */
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(func_of_code()->calls, t.shared->slow);
+	assert_int_equal(t.shared->slow, t.layout.minor >= 13 ? 5 : 4);
+	assert_int_equal(t.private->lock, 0);
+}
+
+static void test_count__a_lock_of_its_own(void **state)
+{
+	const struct inline_plan plan = { .frame_reg = PREG_RBX, .instr_reg = PREG_R13 };
+
+	(void)state;
+	t.instr[1] = 0;
+	for (unsigned int minor = 12; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		for (int which = 1; which <= 2; which++) /* the newest one, or the one before */
+			count_apart(build_how(&plan,
+					      &(struct stub_how){ .count = true, .turns = true }),
+				    which);
 	}
 }
 
@@ -1394,6 +1452,7 @@ int main(void)
 		cmocka_unit_test(test_opcodes__their_cost),
 		cmocka_unit_test(test_count__every_register),
 		cmocka_unit_test(test_count__code_that_changes),
+		cmocka_unit_test(test_count__a_lock_of_its_own),
 		cmocka_unit_test(test_count__neighbours),
 		cmocka_unit_test(test_count__times),
 		cmocka_unit_test(test_lanes__one_for_each_thread),

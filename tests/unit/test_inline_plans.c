@@ -44,6 +44,8 @@ enum {
 	CLOCK = 4,
 	LANES = 8,
 	QUIET = 16,
+	TURNS = 32, /* an interpreter with a GIL of its own could come; APART: it has */
+	APART = 64,
 };
 
 static uint8_t every[256], odd[256];
@@ -59,12 +61,20 @@ static const struct mode {
 	{ "events, under a lock", { .locked = true }, LOCKED },
 	{ "events, lanes", { .locked = true }, LOCKED | LANES },
 	{ "events, the kernel's clock", { .locked = true }, LOCKED | CLOCK },
+	{ "events, before another GIL", { .turns = true }, TURNS },
+	{ "events, behind another GIL", { .turns = true }, TURNS | APART },
+	{ "events, some left out, behind another GIL",
+	  { .switches = true, .quiet = true, .turns = true },
+	  ROOTS | QUIET | TURNS | APART },
 	{ "count", { .count = true }, 0 },
+	{ "count, before another GIL", { .count = true, .turns = true }, TURNS },
+	{ "count, behind another GIL", { .count = true, .turns = true }, TURNS | APART },
 	{ "count, under a lock", { .count = true, .locked = true }, LOCKED },
 	{ "count and time", { .count = true, .time = true }, 0 },
 	{ "count and time, under a lock", { .count = true, .time = true, .locked = true }, LOCKED },
 	{ "all opcodes", { .opcodes = every }, 0 },
 	{ "some opcodes", { .opcodes = odd }, 0 },
+	{ "some opcodes, before another GIL", { .opcodes = odd, .turns = true }, TURNS },
 };
 
 static struct {
@@ -75,7 +85,8 @@ static struct {
 	size_t bytes;
 	uint64_t bias, clock;
 	uint64_t goals[IL_ORIGINAL_MAX + 1]; /* by pad: the address in the interpreter */
-	uint64_t tstate, newest[2]; /* variables of the interpreter */
+	uint64_t tstate, newest[3]; /* variables of the interpreter */
+	uint8_t interpreter[512], gil[64];
 	uint8_t state[512], cframe[256], lines[64] __attribute__((aligned(16)));
 	uint64_t scratch[16][SCRATCH / 8]; /* what registers point to */
 	uint64_t runs;
@@ -224,6 +235,18 @@ static void make_stubs(void)
 	}
 }
 
+static void take_turns(void)
+{
+	uint64_t gil = address(w.gil);
+
+	w.newest[0] = w.newest[1] = address(w.interpreter);
+	w.newest[2] = 1;
+	inline_describe_turns(&t.layout, address(w.newest), t.private);
+	if (t.layout.is_gil != PYE_NO_FIELD)
+		memcpy(w.interpreter + t.layout.is_gil, &gil, sizeof(gil));
+	t.private->with_main = w.mode->with & APART ? IL_APART : 1;
+}
+
 static void begin(void)
 {
 	const struct stub_how *how = &w.mode->how;
@@ -239,11 +262,12 @@ static void begin(void)
 	}
 	if (w.mode->with & QUIET)
 		inline_describe_quiet(address(t.base), t.private);
+	if (w.mode->with & TURNS)
+		take_turns();
 	if (how->count) {
 		inline_describe_tables(address(t.base), how->time, t.private);
-		if (!how->time && !how->locked)
-			inline_describe_monitoring(&t.layout, address(t.base), address(w.newest),
-						   t.private);
+		if (how->turns)
+			inline_describe_monitoring(&t.layout, address(t.base), t.private);
 		memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
 		if (how->time)
 			memset(t.base + IL_NODES, 0, IL_COUNT_BYTES - (IL_NODES - IL_FUNCS));

@@ -210,8 +210,7 @@ static void look_for_exec(struct inline_run *r)
 	inline_member__end(m, now_ns());
 }
 
-/* -EILSEQ: what a ring holds cannot be trusted any more. */
-static int every_second(struct inline_run *r, uint64_t now)
+static void every_second(struct inline_run *r, uint64_t now)
 {
 	double events = (double)capw__written(r->capw);
 	unsigned int backlog = 0, threads;
@@ -222,8 +221,6 @@ static int every_second(struct inline_run *r, uint64_t now)
 		if (m->cap)
 			cap_inline__reap(m->cap);
 		backlog = full > backlog ? full : backlog;
-		if (inline__is_shared(m->engine))
-			return -EILSEQ;
 	}
 	threads = assembler__threads(r->as);
 	if (!r->t.opts->quiet && !r->counts && isatty(STDERR_FILENO))
@@ -231,7 +228,6 @@ static int every_second(struct inline_run *r, uint64_t now)
 			(unsigned int)((now - r->start_ns) / SECOND_NS / 60),
 			(unsigned int)((now - r->start_ns) / SECOND_NS % 60), events / 1e6, threads,
 			threads == 1 ? "" : "s", backlog);
-	return 0;
 }
 
 /* What a round took out of all rings is older than what the next but one does. */
@@ -323,10 +319,8 @@ static int loop(struct inline_run *r)
 		if (time_is_up(r, now))
 			break;
 		if (now >= next) {
-			err = every_second(r, now);
+			every_second(r, now);
 			next = now + SECOND_NS;
-			if (err)
-				return err;
 		}
 		inline_target__signals(&r->t, pause_ms(r, any));
 	}
@@ -366,10 +360,9 @@ static int finish(struct inline_run *r, int err)
 
 	finish_members(r, err);
 	if (r->counts && err == -EILSEQ)
-		return err_set(
-			r->t.e, -PYE_ETARGET,
-			"the tables were damaged, by the target itself or by two interpreters "
-			"that ran at once: what was counted cannot be trusted");
+		return err_set(r->t.e, -PYE_ETARGET,
+			       "the tables were damaged, by the target itself: what was counted "
+			       "cannot be trusted");
 	if (r->counts && !err && r->last_pix)
 		ended = tell_counts(r, true, r->t.e);
 	if (r->instructions) {
@@ -395,8 +388,7 @@ static int finish(struct inline_run *r, int err)
 		filters_report(&r->t.opts->filter, r->as, left_out(r));
 	if (err == -EILSEQ)
 		log_warn(
-			"the ring was damaged, by the target itself or by two interpreters that ran "
-			"at once: the capture ends before that");
+			"the ring was damaged, by the target itself: the capture ends before that");
 	else if (err)
 		log_warn("the capture ends early: %s", err_str(err));
 	err = capw__finish(r->capw, &t) ?: ended;

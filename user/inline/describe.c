@@ -90,19 +90,25 @@ void inline_describe_tables(uint64_t base, bool timed, struct il_private *p)
 	p->spans = timed ? base + IL_SPANS : 0;
 }
 
-void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, uint64_t interpreters,
-				struct il_private *p)
+void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
+			   struct il_private *p)
+{
+	p->interpreters = interpreters;
+	p->begins = l->minor >= 13 ? interpreters - 8 : 0;
+	p->is_gil = l->is_gil;
+	p->is_next = l->is_next;
+}
+
+void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, struct il_private *p)
 {
 	const struct layout_monitoring *m = layout_monitoring(l);
 
 	if (!m->co_version)
 		return;
-	p->interpreters = interpreters;
 	p->version_at = base + IL_PRIVATE + offsetof(struct il_private, no_version);
 	p->unlike_any = UINT64_MAX;
 	p->co_version = m->co_version;
 	p->is_version = m->is_version;
-	p->is_gil = l->is_gil;
 	p->gil_holder = m->gil_holder;
 	p->ts_interp = l->ts_interp;
 	p->ts_thread_id = l->ts_thread_id;

@@ -206,7 +206,7 @@ uint32_t stub_emit_opcode(struct out *o, const struct inline_plan *plan,
 /* emit_leave - the record of a frame that returns or yields, without the slow path
  * @frame, @head, @other: registers; the latter two, rax and rdx are changed
  * @slow: jumps to where it is taken; only flags, rax, rdx and @head are changed there. How many. */
-#define EMIT_SLOW_MAX 5
+#define EMIT_SLOW_MAX 6
 uint32_t emit_leave(struct out *o, const struct pye_pylayout *l, uint8_t frame, unsigned int kind,
 		    uint8_t head, uint8_t other, uint32_t slow[EMIT_SLOW_MAX]);
 

@@ -84,14 +84,20 @@ static int check_process(pid_t pid, bool held, struct err *e)
 	return why ? inline_refuse(e, pid, why) : 0;
 }
 
-/* One that begins or ends has no lock yet, or no more. */
-bool inline__is_shared(struct inline_engine *e)
+static bool has_own_gils(const struct inline_engine *e)
+{
+	const struct pye_pylayout *l = &e->in->layout;
+
+	return e->in->interpreters && l->is_next != PYE_NO_FIELD && l->is_gil != PYE_NO_FIELD;
+}
+
+/* Do several interpreters with a GIL each run at once? One that begins or ends has no lock yet, or no more. */
+static bool is_shared(struct inline_engine *e)
 {
 	const struct pye_pylayout *l = &e->in->layout;
 	uint64_t at, lock, first = 0;
 
-	if (e->locked || !e->in->interpreters || l->is_next == PYE_NO_FIELD ||
-	    l->is_gil == PYE_NO_FIELD || remote__read(&e->remote, e->in->interpreters, &at, 8))
+	if (!has_own_gils(e) || remote__read(&e->remote, e->in->interpreters, &at, 8))
 		return false;
 	for (unsigned int i = 0; at && i < INTERPRETERS_MAX; i++) {
 		if (remote__read(&e->remote, at + l->is_gil, &lock, 8))
@@ -413,6 +419,7 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	struct stub_how how = { .count = e->counted,
 				.time = e->timed,
 				.locked = e->locked,
+				.turns = e->turns,
 				.quiet = e->quiet,
 				.opcodes = opts->opcodes };
 	auto_close int code = -1, ring = -1;
@@ -554,8 +561,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	ret = find_clock(e, opts, err);
 	if (ret)
 		return ret;
-	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED ||
-		    inline__is_shared(e);
+	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
+	e->turns = !e->locked && has_own_gils(e);
 	plan_region(e, opts);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
@@ -590,8 +597,10 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 		inline_describe_quiet(e->base, &private);
 	if (e->counted)
 		inline_describe_tables(e->base, e->timed, &private);
-	if (e->counted && !e->timed && !e->locked)
-		inline_describe_monitoring(l, e->base, e->in->interpreters, &private);
+	if (e->turns)
+		inline_describe_turns(l, e->in->interpreters, &private);
+	if (e->counted && !e->timed && e->turns)
+		inline_describe_monitoring(l, e->base, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
 	inline__alive(e);
 	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));

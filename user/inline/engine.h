@@ -46,6 +46,7 @@ struct inline_engine {
 	bool mapped; /* all of it: words may be replaced */
 	uint64_t clock; /* address of the vdso's clock_gettime() in the target; 0: the stubs read the time stamp counter */
 	uint64_t hz, tsc_hz; /* ticks per second: of the stubs' clock; of the time stamp counter */
+	bool turns; /* ... do from the moment on when an interpreter with a GIL of its own begins */
 	bool locked; /* every event takes the slow path, and its lock: several threads can write at once, or there is `clock` */
 	uint64_t memfd_flags; /* that this kernel knows */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
@@ -106,10 +107,6 @@ int inline__detach(struct inline_engine *e);
 
 /* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(); -ESRCH: it has executed something, too. */
 int inline__stop_outside(struct inline_engine *e);
-
-/* inline__is_shared - several interpreters with a GIL each (3.12 on) run at once, and the stubs take no turns:
- * what the ring holds cannot be trusted. */
-bool inline__is_shared(struct inline_engine *e);
 
 /* inline__lane - our view of what a thread has for itself: its ring does not come twice, but goes on for IL_SLACK; @i: below
  * IL_LANE_CNT, if there are lanes. */
@@ -180,10 +177,13 @@ void inline_describe_quiet(uint64_t base, struct il_private *p);
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);
 
-/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations, with
- * one GIL. @interpreters: address of the pointer to the newest one */
-void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, uint64_t interpreters,
-				struct il_private *p);
+/* inline_describe_turns - where an interpreter with a GIL of its own can come. @interpreters: address of the pointer to the newest one */
+void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
+			   struct il_private *p);
+
+/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations, where
+ * that was described. */
+void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, struct il_private *p);
 
 /* inline_failed - the sentence of a negative errno; what is a cause already stays. Returns the cause. */
 int inline_failed(pid_t pid, int err, struct err *e);

@@ -86,8 +86,11 @@ enum il_first_call {
 #define IL_RING_MIN  (1u << 18)
 
 /* In the cache: it is not recorded. */
-#define IL_CODE_QUIET  1ull
-#define IL_FRAME_MASK  0xffffffffffffull
+#define IL_CODE_QUIET 1ull
+#define IL_FRAME_MASK 0xffffffffffffull
+
+/* An interpreter with a lock of its own has been seen. */
+#define IL_APART       (~0ull)
 
 #define IL_ROOT(frame) (il_frame_hash(frame) & (IL_ROOT_CNT - 1))
 
@@ -150,13 +153,19 @@ struct il_private {
 	uint64_t quiet; /* its address; 0: no filter */
 	uint64_t retired; /* address of IL_RETIRED: where in the ring code objects with this hash were freed last */
 	uint64_t entered; /* with --time: the frame whose begin was the last event; else 0 */
-	/* --count without --time, where code can change at its RESUME (struct layout_monitoring) */
-	uint64_t interpreters; /* address of the pointer to the newest one, behind which is that to the main one; 0: it cannot, or several run at once */
+	/*
+	 * Where an interpreter that begins later can have a lock of its own, 3.12 on: address of the pointer to the newest one, behind
+	 * which are that to the main one and the number of the next one; 0: it cannot. All with a number below `with_main`
+	 * have the main one's lock; while there are more, all events take the slow path, and `lock`.
+	 */
+	uint64_t interpreters, with_main;
+	uint64_t begins; /* address of a byte whose lowest bit is set while one gets its number, 3.13 on; 0: that has the main one's lock */
+	/* --count without --time, where code can change at its RESUME (struct layout_monitoring), else 0; with `interpreters` */
 	uint64_t version_at; /* what code is compared with: the version of the only interpreter there is, or one of these: */
 	uint64_t no_version; /* 0: while it is not known; of code that was never changed */
 	uint64_t unlike_any; /* where there are several: the slow path looks for the right one */
-	uint32_t co_version, is_version, is_gil, gil_holder, ts_interp, ts_thread_id, ts_tracing,
-		pad4;
+	uint32_t co_version, is_version, is_gil, is_next, gil_holder, ts_interp, ts_thread_id,
+		ts_tracing;
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };
 

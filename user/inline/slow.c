@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "inline/slow_quiet.h"
+#include "inline/slow_turns.h"
 
 #define GLIBC_TID     0x2d0 /* of struct pthread */
 #define MUSL_TID      0x30
@@ -497,7 +498,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	if (room && p->thread != self) {
 		put_more(p, now(p) << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
 		p->thread = self;
-		p->turn = p->locked ? 0 : self;
+		p->turn = p->locked || is_apart(p) ? 0 : self;
 		p->top = p->run = 0;
 	}
 	if (room && p->roots && !goes_on(p, object, kind)) {

@@ -6,7 +6,7 @@
  */
 #include "inline/region_count.h"
 #include "inline/slow.h"
-#include "inline/slow_parts.h"
+#include "inline/slow_turns.h"
 
 #define FUNC_PROBES   8u
 #define NODE_PROBES   16u
@@ -244,11 +244,10 @@ PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, 
 	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 
-/* The state of the thread that runs, and has the lock of the main interpreter; 0: it has another one. */
-PART uint64_t running_tstate(const struct il_private *p, uint64_t is)
+/* The state of the thread that runs, and has this lock; 0: it has another one. */
+PART uint64_t running_tstate(const struct il_private *p, uint64_t gil)
 {
-	uint64_t gil = is ? AT(uint64_t, is + p->is_gil) : 0;
-	uint64_t tstate = gil ? AT(uint64_t, gil + p->gil_holder) : 0, self;
+	uint64_t tstate = AT(uint64_t, gil + p->gil_holder), self;
 
 	__asm__ volatile("mov %%fs:0, %0" : "=r"(self));
 	return tstate && AT(uint64_t, tstate + p->ts_thread_id) == self ? tstate : 0;
@@ -256,13 +255,16 @@ PART uint64_t running_tstate(const struct il_private *p, uint64_t is)
 
 /*
  * Without --time, which has is_again() for it, 3.12 on: will RESUME change its code, where something that monitors was switched on or
- * off, and be dispatched anew? Of the interpreters only the main one, and that of the running thread, are sure to be there.
+ * off, and be dispatched anew?
  */
 PART int begins_anew(struct il_private *p, uint64_t code)
 {
-	uint64_t is = p->interpreters ? AT(uint64_t, p->interpreters + 8) : 0;
-	uint64_t tstate = running_tstate(p, is);
+	uint64_t is, tstate;
 
+	if (!p->version_at || is_apart(p))
+		return 0;
+	is = AT(uint64_t, p->interpreters + 8);
+	tstate = running_tstate(p, AT(uint64_t, is + p->is_gil));
 	if (!tstate)
 		return 0;
 	if (AT(uint64_t, p->interpreters) != is)

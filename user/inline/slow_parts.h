@@ -64,23 +64,6 @@ PART long call0(long nr)
 	return result;
 }
 
-/* Without a GIL. Whoever has it may have been taken off its CPU. */
-PART void lock(struct il_private *p)
-{
-	for (unsigned int i = 1; p->locked && __atomic_exchange_n(&p->lock, 1, __ATOMIC_ACQUIRE);
-	     i++) {
-		if (i % SPINS)
-			__asm__ volatile("pause");
-		else
-			call0(NR_yield);
-	}
-}
-
-PART void unlock(struct il_private *p)
-{
-	__atomic_store_n(&p->lock, 0, __ATOMIC_RELEASE);
-}
-
 /* Not memcpy(): there is none in the page. */
 PART void copy(void *to, uint64_t from, uint64_t n)
 {

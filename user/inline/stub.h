@@ -24,6 +24,7 @@ struct stub_how {
 	bool count; /* calls, instead of events */
 	bool time; /* with durations */
 	bool locked; /* every event takes the slow path; counters are added to in one instruction */
+	bool turns; /* so it does while an interpreter may have a GIL of its own */
 	bool switches; /* stacks are exchanged under the interpreter: what is not known is told */
 	bool quiet; /* with switches: code can be left out */
 	const uint8_t

@@ -41,8 +41,19 @@ static void publish(struct out *o, uint8_t head, uint8_t what)
 	PUT(o, SHARED(head), head);
 }
 
-/* Room, and the thread that wrote last? Changes rax. */
-static void check_room(struct out *o, uint8_t head, uint32_t slow[2])
+/* Have all interpreters one lock, as far as is known? Changes the register. */
+static uint32_t check_turns(struct out *o, uint8_t reg)
+{
+	GET(o, reg, PRIVATE(interpreters));
+	LOAD(o, reg, reg, 16); /* number of the next one */
+	COMPARE(o, reg, PRIVATE(with_main));
+	return jump(o, JNE);
+}
+
+#define ROOM_SLOW_MAX 3
+
+/* Room, and the thread that wrote last? In a forked child there is none. Changes rax. Returned: how many jumps. */
+static uint32_t check_room(struct out *o, uint8_t head, uint32_t slow[ROOM_SLOW_MAX])
 {
 	GET(o, head, PRIVATE(head));
 	COMPARE(o, head, PRIVATE(limit));
@@ -50,6 +61,16 @@ static void check_room(struct out *o, uint8_t head, uint32_t slow[2])
 	B(o, "\x64\x48\x8b\x04\x25\x00\x00\x00\x00"); /* mov rax, fs:0: pthread_self() */
 	COMPARE(o, PREG_RAX, PRIVATE(thread));
 	slow[1] = jump(o, JNE);
+	if (!o->how.turns)
+		return 2;
+	slow[2] = check_turns(o, PREG_RAX);
+	return 3;
+}
+
+static void land_all(struct out *o, const uint32_t *from, uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++)
+		land(o, from[i]);
 }
 
 /* What a stub of the dispatch table works with. */
@@ -256,7 +277,8 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
 	const struct pye_pylayout *l = f->l;
-	uint32_t slow[2], quiet[4], unknown, first, pending = 0, other = 0, skip = 0, done;
+	uint32_t slow[ROOM_SLOW_MAX], quiet[4], slow_cnt, unknown, first, pending = 0, other = 0,
+									  skip = 0, done;
 	bool entry = kind == INLINE_ENTRY;
 
 	enter(o, f, entry);
@@ -268,7 +290,7 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 		byte(o, l->resume_skip);
 		skip = jump(o, JE);
 	}
-	check_room(o, f->head, slow);
+	slow_cnt = check_room(o, f->head, slow);
 	unknown = known_code(o, f);
 	if (entry) {
 		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
@@ -303,12 +325,10 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	land(o, unknown);
 	if (o->how.quiet) {
 		begin_quiet(o, f, kind, done, quiet);
-		for (int i = 0; i < 4; i++)
-			land(o, quiet[i]);
+		land_all(o, quiet, 4);
 		land(o, pending);
 	}
-	land(o, slow[0]);
-	land(o, slow[1]);
+	land_all(o, slow, slow_cnt);
 	land(o, first);
 	if (other)
 		land(o, other);
@@ -319,9 +339,8 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 uint32_t emit_leave(struct out *o, const struct pye_pylayout *l, uint8_t frame, unsigned int kind,
 		    uint8_t head, uint8_t other, uint32_t slow[EMIT_SLOW_MAX])
 {
-	uint32_t slow_cnt = 2, recorded, done = 0;
+	uint32_t slow_cnt = check_room(o, head, slow), recorded, done = 0;
 
-	check_room(o, head, slow);
 	if (o->how.quiet) {
 		COMPARE(o, frame, PRIVATE(run));
 		slow[slow_cnt++] = jump(o, JNE);
@@ -352,8 +371,7 @@ static void leave_stub(struct out *o, struct frame *f, unsigned int kind, uint32
 	slow_cnt = emit_leave(o, f->l, f->frame, kind, f->head, f->other, slow);
 	done = o->at;
 	leave(o, f, n);
-	for (uint32_t i = 0; i < slow_cnt; i++)
-		land(o, slow[i]);
+	land_all(o, slow, slow_cnt);
 	slow_in_table(o, f, kind);
 	back(o, done);
 }
@@ -378,10 +396,10 @@ static void set_timed(struct out *o, uint32_t timed)
 static void opcode_stub(struct out *o, struct frame *f, unsigned int opcode, uint32_t n)
 {
 	uint64_t fixed = (uint64_t)opcode << IL_OPCODE_SHIFT | IL_OPCODE;
-	uint32_t slow[2], unknown, done;
+	uint32_t slow[ROOM_SLOW_MAX], slow_cnt, unknown, done;
 
 	enter(o, f, true);
-	check_room(o, f->head, slow);
+	slow_cnt = check_room(o, f->head, slow);
 	unknown = find_code(o, f);
 	one(o, 0xc1, 4, PREG_RDX, 48); /* shl */
 	LEA(o, PREG_RAX, f->instr, f->plan->instr_disp);
@@ -399,8 +417,7 @@ static void opcode_stub(struct out *o, struct frame *f, unsigned int opcode, uin
 	set_timed(o, 1);
 	done = o->at;
 	leave(o, f, n);
-	land(o, slow[0]);
-	land(o, slow[1]);
+	land_all(o, slow, slow_cnt);
 	land(o, unknown);
 	slow_in_table(o, f, INLINE_OPCODE | opcode << 8);
 	back(o, done);
@@ -409,7 +426,7 @@ static void opcode_stub(struct out *o, struct frame *f, unsigned int opcode, uin
 /* One that is not: does it end one that is? */
 static void opcode_end_stub(struct out *o, struct frame *f, uint32_t n)
 {
-	uint32_t slow[2], other, timed, done;
+	uint32_t slow[ROOM_SLOW_MAX], slow_cnt, other, timed, done;
 
 	LEA(o, PREG_RSP, PREG_RSP, -128);
 	push(o, PREG_RAX);
@@ -429,7 +446,7 @@ static void opcode_end_stub(struct out *o, struct frame *f, uint32_t n)
 	pop(o, PREG_RAX);
 	LEA(o, PREG_RSP, PREG_RSP, 128);
 	enter(o, f, false);
-	check_room(o, f->head, slow);
+	slow_cnt = check_room(o, f->head, slow);
 	both(o, "\x33", 1, f->other, f->other); /* xor */
 	one(o, 0x83, 0, f->other, IL_OPCODE_END); /* add */
 	time_stamp(o);
@@ -437,8 +454,7 @@ static void opcode_end_stub(struct out *o, struct frame *f, uint32_t n)
 	set_timed(o, 0);
 	done = o->at;
 	leave(o, f, n);
-	land(o, slow[0]);
-	land(o, slow[1]);
+	land_all(o, slow, slow_cnt);
 	slow_in_table(o, f, INLINE_OPCODE_END);
 	back(o, done);
 }
@@ -456,7 +472,7 @@ static uint32_t compare_version(struct out *o, const struct frame *f, uint16_t c
 static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 {
 	uint16_t co_version = locked ? 0 : layout_monitoring(f->l)->co_version;
-	uint32_t skip = 0, child, other, changes = 0, done;
+	uint32_t skip = 0, child, apart = 0, other, changes = 0, done;
 
 	enter(o, f, true);
 	BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
@@ -473,6 +489,8 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 	GET(o, f->head, PRIVATE(funcs));
 	both(o, "\x85", 1, f->head, f->head); /* test */
 	child = jump(o, JE);
+	if (o->how.turns)
+		apart = check_turns(o, f->other);
 	LOAD(o, f->other, f->frame, f->l->f_code);
 	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
 	MOVE(o, PREG_RDX, f->other);
@@ -481,7 +499,7 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 	both(o, "\x03", 1, PREG_RDX, f->head); /* add */
 	mem(o, true, "\x39", 1, f->other, PREG_RDX, 0); /* cmp [rdx], other */
 	other = jump(o, JNE);
-	if (co_version)
+	if (co_version && o->how.turns)
 		changes = compare_version(o, f, co_version);
 	if (locked)
 		byte(o, 0xf0);
@@ -492,6 +510,8 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 		land(o, skip);
 	leave(o, f, n);
 	land(o, other);
+	if (apart)
+		land(o, apart);
 	if (changes)
 		land(o, changes);
 	slow_in_table(o, f, INLINE_ENTRY);
@@ -543,8 +563,7 @@ static void return_stub(struct out *o, const struct pye_pylayout *l, uint32_t n)
 
 	slow_cnt = emit_leave(o, l, PREG_RSI, INLINE_RETURN, PREG_RCX, PREG_R8, slow);
 	jump_original(o, n);
-	for (uint32_t i = 0; i < slow_cnt; i++)
-		land(o, slow[i]);
+	land_all(o, slow, slow_cnt);
 	slow_in_call(o, INLINE_RETURN);
 	jump_original(o, n);
 }
