@@ -583,6 +583,58 @@ def test_several_gils(name, tmp_path):
     assert list(calls.values()) == [20000, 20000]
 
 
+HOOKS = """
+import atexit, sys, threading
+def hook(frame, event, arg):
+    if (frame.f_code.co_name, event) == raised: raise ValueError(event)
+    return hook
+raised = None
+def leaf(x): return x + 1
+def each(n):
+    for i in range(n): yield leaf(i)
+def closes(x):
+    def inner(): return leaf(x)
+    return inner()
+class Made:
+    def __init__(self): self.x = leaf(1)
+def work():
+    leaf(1); list(each(2)); closes(1); Made()
+    try: leaf("a")
+    except TypeError: pass
+both = lambda f: (sys.settrace(f), sys.setprofile(f))
+for switch in sys.setprofile, sys.settrace, both:
+    for name in "leaf", "closes", "inner", "__init__", "work":
+        for event in "call", "return", "line", "exception":
+            raised = name, event
+            switch(hook)
+            try: work()
+            except ValueError: pass
+            raised = None
+            switch(hook)
+            work()
+            switch(None)
+@atexit.register
+def second(): leaf(1)
+@atexit.register
+def first(): leaf(1)
+threading.setprofile(hook); threading.settrace(hook)
+thread = threading.Thread(target=work)
+thread.start(); thread.join()
+both(hook)
+"""
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_hooks_that_raise(name, tmp_path):
+    """Those of sys.settrace() and sys.setprofile(), one after the other: 3.11 calls them before a frame has shown itself, the first one
+    of a stack, too."""
+    seen, _ = lib.traced(lib.command(name) + ["-c", HOOKS], tmp_path, *INLINE)
+    assert not [g for g in seen.whole().gaps if g["reason"] != "attach"]
+    assert not [e for e in seen.events if e["name"] == "[unreadable]"]
+    depths = {e["name"]: e["depth"] for e in seen.events if e["ev"] == "call" and e["name"] in ("first", "second")}
+    assert depths == {"first": 0, "second": 0}
+
+
 GILS_COME_AND_GO = INTERPRETERS + '''
 import threading
 CODE = "def sub(): return 1\\nfor i in range(5000): sub()"

@@ -37,6 +37,8 @@ struct track {
 	uint32_t read_at; /* the last stop at which its stack was read, counted from 1 */
 	uint64_t last_ns;
 	uint64_t unseen; /* 3.11: what calls next, and is on no stack: it has not shown itself; 0: the target has not told one */
+	uint64_t was_unseen; /* the last one of these, */
+	uint32_t unseen_depth; /* on a stack of so many: it can call again, and is not told again */
 	struct track_stack stack;
 	struct parked parked; /* of greenlets that do not run */
 	struct track_stack told; /* of the target, innermost first, as far as it has come */

@@ -100,7 +100,11 @@ static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
 		ts = t->last_ns; /* the clock was adjusted */
 	t->last_ns = ts;
 	t->read_now = t->resynced = false;
-	t->unseen = 0;
+	if (t->unseen) {
+		t->was_unseen = t->unseen;
+		t->unseen_depth = t->stack.cnt;
+		t->unseen = 0;
+	}
 	if (!t->announced)
 		track_announce(c, t, ts);
 	if (t->need_walk)
@@ -207,6 +211,7 @@ static void run_stack(struct cap_inline *c, struct track *t, struct track_stack 
 	struct track_stack from = t->stack;
 
 	from.stale = t->read_now;
+	t->was_unseen = 0;
 	t->stack = stack;
 	c->failed = track_park(t, &from) ?: c->failed;
 	unknown_now(t, PYE_WALK_SWITCH);
@@ -436,10 +441,20 @@ static bool is_told_of_yield(const struct cap_inline *c, uint64_t frame)
 	return c->suspended[il_frame_hash(frame)].seq == c->now->seq;
 }
 
-/* 3.11: has what calls not shown itself? */
+/* 3.11: what has called a trace function before it has shown itself, or after its end; 0: nothing has. The target tells that once: a
+ * profile function can be called next, and then what has the same address. */
+static uint64_t unseen_caller(const struct track *t)
+{
+	if (t->unseen)
+		return t->unseen;
+	return t->unseen_depth == t->stack.cnt ? t->was_unseen : 0;
+}
+
 static bool is_unseen(const struct track *t, uint32_t bits)
 {
-	return t->unseen && il_frame_hash(t->unseen) == bits;
+	uint64_t caller = unseen_caller(t);
+
+	return caller && il_frame_hash(caller) == bits;
 }
 
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
@@ -475,7 +490,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		c->suspended[il_frame_hash(frame)].frame = 0;
 	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits, false);
-	else if (!is_told_of_yield(c, t->unseen))
+	else if (t->unseen && !is_told_of_yield(c, t->unseen))
 		runs_unseen(c, ts, t->unseen);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -536,7 +551,8 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bi
 		if (never_began(c, of->instr))
 			return;
 		if (!of->generator) {
-			lose_end(c, t);
+			if (frame != unseen_caller(t)) /* else its trace function has raised */
+				lose_end(c, t);
 			return;
 		}
 		track_throw(c, ts, frame, of->code, bits);
