@@ -12,9 +12,10 @@
 #include "cpython/interp.h"
 #include "cpython/pystr.h"
 
-#define MEASURE_NS 20000000u /* and more */
-#define FUNCS_MAX  (1u << 20) /* of different names; what comes then is one more */
-#define DEAD_MAX   (1u << 16) /* numbers of code objects that are kept after their end */
+#define MEASURE_NS  20000000u /* and more */
+#define FUNCS_MAX   (1u << 20) /* of different names; what comes then is one more */
+#define DEAD_MAX    (1u << 16) /* numbers of code objects that are kept after their end */
+#define SPANS_BYTES (8ull * IL_SPAN_BUCKETS * IL_SPAN_CNT)
 
 struct inline_count {
 	struct inline_engine *e;
@@ -28,6 +29,8 @@ struct inline_count {
 	uint32_t ids_of[IL_FUNC_CNT]; /* func + 1 of the code object in each slot; 0: none */
 	uint32_t last_id[IL_FUNC_CNT]; /* il_func.id of it: of the last definition that was read */
 	bool left; /* some are freed for which the ring had no room */
+	struct il_func *slots; /* copies for a snapshot, and of their durations with --time */
+	uint64_t *spans;
 	struct inline_count_func *shown; /* of the snapshot */
 	struct count_dead gone; /* with --time: what the freed ones had */
 	struct inline_count_node *nodes;
@@ -49,15 +52,17 @@ static const struct il_active *active_table(const struct inline_count *c)
 	return (const void *)((uint8_t *)c->e->shared + (IL_ACTIVE - IL_SHARED));
 }
 
-/* Durations of a slot; NULL: it has none. */
-static uint64_t *spans_of(const struct inline_count *c, const struct il_func *f)
+/* All durations; NULL: there are none. */
+static uint64_t *span_table(const struct inline_count *c)
 {
-	uint32_t span = f->span;
+	return c->e->timed ? (void *)((uint8_t *)c->e->shared + (IL_SPANS - IL_SHARED)) : NULL;
+}
 
-	if (!c->e->timed || !span || span > IL_SPAN_CNT)
-		return NULL;
-	return (uint64_t *)(void *)((uint8_t *)c->e->shared + (IL_SPANS - IL_SHARED)) +
-	       (uint64_t)IL_SPAN_BUCKETS * (span - 1);
+/* Those of a slot; NULL: it has none. */
+static uint64_t *spans_of(uint64_t *all, uint32_t span)
+{
+	return all && span && span <= IL_SPAN_CNT ? all + (uint64_t)IL_SPAN_BUCKETS * (span - 1)
+						  : NULL;
 }
 
 int inline_count__new(struct inline_count **out, struct inline_engine *e)
@@ -98,6 +103,8 @@ void inline_count__free(struct inline_count *c)
 	free_spans(c->funcs, c->func_cnt);
 	free(c->nodes);
 	free(c->inner);
+	free(c->slots);
+	free(c->spans);
 	free(c);
 }
 
@@ -243,7 +250,7 @@ static int harvest(struct inline_count *c, uint32_t slot)
 		c->left = true;
 		return 0;
 	}
-	spans = spans_of(c, f);
+	spans = spans_of(span_table(c), f->span);
 	c->funcs[func - 1].calls += f->calls;
 	c->funcs[func - 1].resumes += f->resumes;
 	err = add_spans(spans, &c->funcs[func - 1]);
@@ -333,6 +340,30 @@ static uint64_t ns_of(const struct inline_count *c, uint64_t ticks)
 	return (uint64_t)((unsigned __int128)ticks * 1000000000u / c->e->hz);
 }
 
+/* Before the ring is read: what has left its slot by then is found there, and what leaves it until then is left aside here. So
+ * nothing is missing that a snapshot before had. */
+static int copy_slots(struct inline_count *c)
+{
+	if (!c->slots)
+		c->slots = calloc(IL_FUNC_CNT, sizeof(*c->slots));
+	if (c->e->timed && !c->spans)
+		c->spans = malloc(SPANS_BYTES);
+	if (!c->slots || (c->e->timed && !c->spans))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < IL_FUNC_CNT; i++) {
+		const struct il_func *f = &table(c)[i];
+		struct il_func *to = &c->slots[i];
+
+		to->id = __atomic_load_n(&f->id, __ATOMIC_ACQUIRE);
+		to->calls = __atomic_load_n(&f->calls, __ATOMIC_ACQUIRE);
+		to->resumes = __atomic_load_n(&f->resumes, __ATOMIC_ACQUIRE);
+		to->span = f->span;
+	}
+	if (c->spans)
+		memcpy(c->spans, span_table(c), SPANS_BYTES);
+	return 0;
+}
+
 static int show_funcs(struct inline_count *c)
 {
 	free_spans(c->shown, c->func_cnt);
@@ -350,15 +381,15 @@ static int show_funcs(struct inline_count *c)
 		memcpy(c->shown[i].spans, c->funcs[i].spans, IL_SPAN_BUCKETS * sizeof(uint64_t));
 	}
 	for (uint32_t i = 0; i < IL_FUNC_CNT; i++) {
-		const struct il_func *f = &table(c)[i];
+		const struct il_func *f = &c->slots[i];
 		struct inline_count_func *to;
 
 		if (!c->ids_of[i] || f->id != c->last_id[i])
-			continue; /* or of one whose name is not here yet */
+			continue; /* or of one whose name is not here yet, or was not there */
 		to = &c->shown[c->ids_of[i] - 1];
-		to->calls += __atomic_load_n(&f->calls, __ATOMIC_RELAXED);
-		to->resumes += __atomic_load_n(&f->resumes, __ATOMIC_RELAXED);
-		if (add_spans(spans_of(c, f), to))
+		to->calls += f->calls;
+		to->resumes += f->resumes;
+		if (add_spans(spans_of(c->spans, f->span), to))
 			return -ENOMEM;
 	}
 	return 0;
@@ -446,8 +477,10 @@ int inline_count__snapshot(struct inline_count *c, struct inline_count_view *vie
 	int err;
 
 	measure_rate(c);
-	err = inline_count__read(
-		c); /* what comes meanwhile is for the next one: a target can go on without end */
+	err = copy_slots(c);
+	if (!err)
+		err = inline_count__read(
+			c); /* what comes meanwhile is for the next one: a target can go on without end */
 	if (err >= 0)
 		err = show_funcs(c);
 	if (!err && c->e->timed)

@@ -228,15 +228,26 @@ static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, si
 {
 	const struct calls *c = ctx;
 	struct outbuf b;
+	uint32_t missing = 0;
 	int err = outbuf__init(&b, 4096, write, to);
 
 	if (err)
 		return err;
 	outbuf__printf(&b, "\n%17s %10s %10s %10s %10s  %s\n", "runs", "p50", "p90", "p99", "max",
 		       "filename:lineno(function)");
-	for (uint32_t i = 0; i < c->view.func_cnt; i++)
-		if (c->view.funcs[i].spans && c->kept[i])
-			put_shares(&b, c, &c->view.funcs[i]);
+	for (uint32_t i = 0; i < c->view.func_cnt; i++) {
+		const struct inline_count_func *f = &c->view.funcs[i];
+
+		if (f->spans && c->kept[i])
+			put_shares(&b, c, f);
+		missing += !f->spans && c->kept[i] && f->calls + f->resumes;
+	}
+	if (missing)
+		outbuf__printf(
+			&b,
+			"\n%u functions are not in this table: there was no room for how long "
+			"they take\n",
+			missing);
 	err = outbuf__flush(&b);
 	outbuf__done(&b);
 	return err;

@@ -64,7 +64,8 @@ PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_
 	return 0;
 }
 
-/* Its counts go through the ring, and the slot is free at once: the next code object will have the same address. */
+/* Its counts go through the ring, and the slot is free at once: the next code object will have the same address. Whoever finds 0 in
+ * the slot finds the record, too. */
 PART void put_retired(struct il_private *p, struct il_shared *h, struct il_func *f)
 {
 	struct il_retired *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
@@ -77,13 +78,14 @@ PART void put_retired(struct il_private *p, struct il_shared *h, struct il_func 
 	r->total = (uint32_t)(sizeof(*r) + 8ul * spans + 15) & ~15u;
 	r->calls = f->calls;
 	r->resumes = f->resumes;
-	for (uint32_t i = 0; i < spans; i++) {
+	for (uint32_t i = 0; i < spans; i++)
 		r->spans[i] = from[i];
-		from[i] = 0;
-	}
-	f->calls = f->resumes = 0;
 	p->head += r->total;
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->calls, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&f->resumes, 0, __ATOMIC_RELEASE);
+	for (uint32_t i = 0; i < spans; i++)
+		__atomic_store_n(&from[i], 0, __ATOMIC_RELAXED);
 }
 
 PART void free_func(struct il_private *p, struct il_shared *h, uint64_t code)
