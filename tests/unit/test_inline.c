@@ -1343,6 +1343,7 @@ static void set_suspended(bool suspended)
 static void eval_events(uint8_t reg, uint64_t flags)
 {
 	const struct pye_pylayout *l = &t.layout;
+	const uint32_t function = 0x43, generator = 0x63; /* co_flags */
 
 	set64(det.state, l->ts_exception, 0);
 	memset(t.frame + l->f_instr, 0xff, 4);
@@ -1356,6 +1357,12 @@ static void eval_events(uint8_t reg, uint64_t flags)
 	set64(det.state, l->ts_exception, 1);
 	assert_int_equal(run_detour(INLINE_EVAL_ENTRY, reg, flags), 0x10 | IL_THROW);
 	assert_int_equal(run_detour(INLINE_EVAL_EXIT, reg, flags), 0x10 | IL_UNWIND);
+	/* one that has not begun: a generator, and what C calls all the same */
+	memset(t.frame + l->f_instr, 0xff, 4);
+	memcpy(t.code + l->co_flags, &generator, 4);
+	assert_int_equal(run_detour(INLINE_EVAL_ENTRY, reg, flags), 0x10 | IL_THROW);
+	memcpy(t.code + l->co_flags, &function, 4);
+	assert_int_equal(run_detour(INLINE_EVAL_ENTRY, reg, flags), IL_CALL);
 }
 
 static const uint64_t flags[] = { 0, ALL_FLAGS, 0x801, 0x0d4, 0x040, 0x880 };

@@ -111,7 +111,7 @@ PART void put_eval_entry(struct il_private *p, uint64_t frame, uint64_t time)
 {
 	uint64_t slot = define(p, frame, time), bits = caller_bits(p, frame);
 
-	if (is_raising(p))
+	if (is_thrown(p, frame))
 		put_more(p, time | bits, frame | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
 	else
 		put(p, time | bits,
@@ -312,7 +312,8 @@ PART int is_call(const struct il_private *p, uint64_t frame, uint64_t arg, uint3
 {
 	if (kind == INLINE_ENTRY)
 		return !(arg & p->resume_mask);
-	return kind == INLINE_EVAL_ENTRY && AT(int32_t, frame + p->f_instr) < 0 && !is_raising(p);
+	return kind == INLINE_EVAL_ENTRY && AT(int32_t, frame + p->f_instr) < 0 &&
+	       !is_thrown(p, frame);
 }
 
 /* 1: of this event there is nothing to record. Else what was not recorded so far is, for it depends on that. */

@@ -242,7 +242,7 @@ PART const struct il_active *caller_of(const struct il_private *p, uint64_t fram
 PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, uint32_t kind)
 {
 	if (kind == INLINE_EVAL_ENTRY) /* what something is thrown into may not have begun */
-		return AT(int32_t, frame + p->f_instr) >= 0 || is_raising(p);
+		return AT(int32_t, frame + p->f_instr) >= 0 || is_thrown(p, frame);
 	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 

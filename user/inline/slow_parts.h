@@ -7,14 +7,15 @@
 #include "abi/pylayout.h"
 #include "inline/region.h"
 
-#define STUB	   __attribute__((section("pye_inline"), used, noinline))
-#define PART	   __attribute__((always_inline)) static inline
-#define AT(T, a)   (*(T *)(uintptr_t)(a))
-#define NR_yield   24
-#define NR_gettid  186
-#define CLOCK_ID   1 /* CLOCK_MONOTONIC */
-#define CLOSE_OVER 3
-#define SPINS	   64
+#define STUB	      __attribute__((section("pye_inline"), used, noinline))
+#define PART	      __attribute__((always_inline)) static inline
+#define AT(T, a)      (*(T *)(uintptr_t)(a))
+#define NR_yield      24
+#define NR_gettid     186
+#define CLOCK_ID      1 /* CLOCK_MONOTONIC */
+#define CLOSE_OVER    3
+#define SPINS	      64
+#define CO_GENERATORS (0x20u | 0x80u | 0x200u) /* and coroutines, which can be thrown into */
 
 /*
  * clock_gettime() of the vdso, on an even stack. The one call that leaves the code page: the kernel's code there
@@ -199,6 +200,14 @@ PART void put_more(struct il_private *p, uint64_t time, uint64_t what, uint64_t 
 PART int is_raising(const struct il_private *p)
 {
 	return AT(uint64_t, AT(uint64_t, p->tstate_current) + p->ts_exception) != 0;
+}
+
+/* To 3.10: is it thrown into a frame that begins? What has not begun, and is no generator's, C code calls while an exception is on
+ * its way. */
+PART int is_thrown(const struct il_private *p, uint64_t frame)
+{
+	return is_raising(p) && (AT(int32_t, frame + p->f_instr) >= 0 ||
+				 AT(uint32_t, code_of(p, frame) + p->co_flags) & CO_GENERATORS);
 }
 
 #endif
