@@ -276,7 +276,8 @@ static void test_ring__a_long_silence(void **state)
 	while ((head = capture_record(&batch, &at, &len)))
 		if (head->kind == PYE_REC_ENTRY)
 			seen = head->ts_ns;
-	assert_in_range(seen, now_ns() - 600000000000ull, now_ns());
+	/* also where the machine has just started */
+	assert_in_range(now_ns() - seen, 0, 600000000000ull);
 	cap_inline__free(t.cap);
 }
 
