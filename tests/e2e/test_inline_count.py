@@ -39,6 +39,14 @@ def calls(path, file=COUNTED):
     return {name: figures[1] for name, figures in sums(path, file).items()}
 
 
+def calls_of_all_files(path):
+    """{function: calls}: what the files of sub-interpreters are called is not the same in all versions."""
+    got = collections.Counter()
+    for (_, _, name), figures in marshal.loads(path.read_bytes()).items():
+        got[name] += figures[1]
+    return got
+
+
 def check_calls(path, out):
     want = {short(name): n for name, n in counted(out)["calls"].items()}
     got = calls(path)
@@ -579,9 +587,7 @@ def test_several_gils(name, options, tmp_path):
             flag.touch()
             lib.finish(tracer)
         assert target.wait(20) == 0
-    got = collections.Counter()  # what they call their file is not the same in all versions
-    for (_, _, function), figures in marshal.loads(path.read_bytes()).items():
-        got[function] += figures[1]
+    got = calls_of_all_files(path)
     assert (got["own_leaf"], got["own_each"], got["own_made"]) == (3 * 23000, 3 * 300, 3 * 300)
 
 
@@ -592,9 +598,7 @@ def test_gils_that_come_later(name, options, tmp_path):
     path = tmp_path / "t.pstats"
     done = count(lib.command(name) + ["-c", GILS_COME_AND_GO], path, *options)
     assert done.returncode == 0, lib.text(done.stderr)
-    got = collections.Counter()
-    for (_, _, function), figures in marshal.loads(path.read_bytes()).items():
-        got[function] += figures[1]
+    got = calls_of_all_files(path)
     assert (got["sub"], got["f"]) == (6 * 5000, int(done.stdout))
 
 

@@ -940,8 +940,10 @@ static void count_apart(const struct il_header *h, int which)
 	fresh_tables(false, false);
 	make_interpreters(1, 512, 0);
 	set_version(512);
+	t.private->thread = 7;
 	run_kind(h, INLINE_ENTRY);
 	assert_int_equal(t.private->with_main, 1);
+	assert_int_equal(t.private->turn, 7);
 
 	make_interpreters(3, 512, 0);
 	set_version(256);
@@ -960,6 +962,7 @@ static void count_apart(const struct il_header *h, int which)
 	set64(m.is[which], t.layout.is_gil, address(own));
 	run_kind(h, INLINE_ENTRY);
 	assert_true(t.private->with_main == IL_APART);
+	assert_int_equal(t.private->turn, 0);
 	set64(m.is[which], t.layout.is_gil, address(m.gil));
 	m.newest = 8; /* no more looked at */
 	run_kind(h, INLINE_ENTRY);

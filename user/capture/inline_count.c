@@ -353,14 +353,17 @@ static int copy_slots(struct inline_count *c)
 	for (uint32_t i = 0; i < IL_FUNC_CNT; i++) {
 		const struct il_func *f = &table(c)[i];
 		struct il_func *to = &c->slots[i];
+		const uint64_t *spans;
 
 		to->id = __atomic_load_n(&f->id, __ATOMIC_ACQUIRE);
 		to->calls = __atomic_load_n(&f->calls, __ATOMIC_ACQUIRE);
 		to->resumes = __atomic_load_n(&f->resumes, __ATOMIC_ACQUIRE);
 		to->span = f->span;
+		spans = spans_of(span_table(c), to->span);
+		if (spans)
+			memcpy(spans_of(c->spans, to->span), spans,
+			       IL_SPAN_BUCKETS * sizeof(*spans));
 	}
-	if (c->spans)
-		memcpy(c->spans, span_table(c), SPANS_BYTES);
 	return 0;
 }
 

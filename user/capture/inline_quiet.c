@@ -8,8 +8,7 @@
 
 #include "capture/inline_priv.h"
 
-#define WAITING_MAX   (1u << 16) /* what is more is recorded, and left out behind the ring */
-#define CO_GENERATORS (0x20u | 0x80u | 0x100u | 0x200u) /* and coroutines, of all kinds */
+#define WAITING_MAX (1u << 16) /* what is more is recorded, and left out behind the ring */
 
 static void add(struct cap_inline *c, const struct code_of *code)
 {
@@ -30,7 +29,7 @@ static void add(struct cap_inline *c, const struct code_of *code)
 
 void quiet_defined(struct cap_inline *c, struct code_of *code, uint32_t flags)
 {
-	code->is_function = !(flags & CO_GENERATORS);
+	code->is_function = !(flags & IL_CO_GENERATORS);
 	if (code->quiet && code->is_function)
 		add(c, code);
 }

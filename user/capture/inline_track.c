@@ -490,7 +490,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		c->suspended[il_frame_hash(frame)].frame = 0;
 	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits, false);
-	else if (t->unseen && !is_told_of_yield(c, t->unseen))
+	else if (!is_told_of_yield(c, t->unseen))
 		runs_unseen(c, ts, t->unseen);
 	enter(c, t, ts, frame, code, sub, bits);
 }

@@ -27,6 +27,7 @@ struct lab {
 	uint8_t *base;
 	uint64_t frame[64], code[64], instr, saved_sp, left;
 	uint64_t slot; /* where the loop keeps its frame */
+	struct il_interpreters interpreters; /* none begins */
 };
 
 static uint64_t address(const void *p)
@@ -96,6 +97,7 @@ static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool loc
 	lab->instr = code + l->co_code_adaptive;
 	inline_describe(l, address(lab->base), RING_BYTES, false, private);
 	private->clock = clock;
+	private->interpreters = address(&lab->interpreters);
 	private->locked = locked;
 	private->limit = locked ? 0 : private->limit;
 	private->thread = private->slot_self = self;
@@ -131,12 +133,14 @@ static int median(const struct lab *lab, double *ticks)
 }
 
 static int run(struct lab *lab, const struct inline_plan *plan, const struct pye_pylayout *layout,
-	       bool all, struct err *e)
+	       bool all, bool locked, struct err *e)
 {
 	uint8_t opcodes[256] = {
 		[FIRST] = STUB_OPCODE, [SECOND] = all ? STUB_OPCODE : STUB_OPCODE_END
 	};
-	const struct stub_how how = { .opcodes = opcodes };
+	/* where more GILs can come, as in a target */
+	const struct stub_how how = { .turns = !locked && layout->is_gil != PYE_NO_FIELD,
+				      .opcodes = opcodes };
 	struct il_header *h = (void *)lab->base;
 	struct out o = { .image = lab->base };
 	struct inline_plan p = *plan;
@@ -187,7 +191,7 @@ int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *
 	if (lab->base == MAP_FAILED)
 		return -errno;
 	make_objects(lab, layout, locked, clock);
-	err = run(lab, plan, layout, all, e);
+	err = run(lab, plan, layout, all, locked, e);
 	err = err ? err : median(lab, ticks);
 	munmap(lab->base, REGION_BYTES);
 	return err;

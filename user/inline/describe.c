@@ -94,7 +94,7 @@ void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
 			   struct il_private *p)
 {
 	p->interpreters = interpreters;
-	p->begins = l->minor >= 13 ? interpreters - 8 : 0;
+	p->begins = l->minor >= 13 ? interpreters + IL_INTERPRETERS_MUTEX : 0;
 	p->is_gil = l->is_gil;
 	p->is_next = l->is_next;
 }

@@ -96,8 +96,7 @@ uint32_t detour_stub(struct out *o, const struct pye_pylayout *l, const struct i
 	jump_original(o, n);
 	if (!fast)
 		return start;
-	for (uint32_t i = 0; i < slow_cnt; i++)
-		land(o, slow[i]);
+	land_all(o, slow, slow_cnt);
 	slow_in_detour(o, d);
 	back(o, done);
 	return start;

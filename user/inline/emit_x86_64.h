@@ -158,7 +158,14 @@ static inline void land(struct out *o, uint32_t from)
 		memcpy(o->image + from - 4, &distance, 4);
 }
 
-/* The same without a condition. */
+/* All that lead here. */
+static inline void land_all(struct out *o, const uint32_t *from, uint32_t cnt)
+{
+	for (uint32_t i = 0; i < cnt; i++)
+		land(o, from[i]);
+}
+
+/* A jump without a condition. */
 static inline uint32_t jump_on(struct out *o)
 {
 	byte(o, 0xe9);

@@ -84,7 +84,7 @@ static int check_process(pid_t pid, bool held, struct err *e)
 	return why ? inline_refuse(e, pid, why) : 0;
 }
 
-static bool has_own_gils(const struct inline_engine *e)
+static bool can_have_own_gils(const struct inline_engine *e)
 {
 	const struct pye_pylayout *l = &e->in->layout;
 
@@ -97,7 +97,7 @@ static bool is_shared(struct inline_engine *e)
 	const struct pye_pylayout *l = &e->in->layout;
 	uint64_t at, lock, first = 0;
 
-	if (!has_own_gils(e) || remote__read(&e->remote, e->in->interpreters, &at, 8))
+	if (!can_have_own_gils(e) || remote__read(&e->remote, e->in->interpreters, &at, 8))
 		return false;
 	for (unsigned int i = 0; at && i < INTERPRETERS_MAX; i++) {
 		if (remote__read(&e->remote, at + l->is_gil, &lock, 8))
@@ -562,7 +562,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	if (ret)
 		return ret;
 	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
-	e->turns = !e->locked && has_own_gils(e);
+	e->turns = !e->locked && can_have_own_gils(e);
 	plan_region(e, opts);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);

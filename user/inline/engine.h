@@ -46,8 +46,8 @@ struct inline_engine {
 	bool mapped; /* all of it: words may be replaced */
 	uint64_t clock; /* address of the vdso's clock_gettime() in the target; 0: the stubs read the time stamp counter */
 	uint64_t hz, tsc_hz; /* ticks per second: of the stubs' clock; of the time stamp counter */
-	bool turns; /* ... do from the moment on when an interpreter with a GIL of its own begins */
 	bool locked; /* every event takes the slow path, and its lock: several threads can write at once, or there is `clock` */
+	bool turns; /* every event does from the moment on when an interpreter with a GIL of its own begins */
 	uint64_t memfd_flags; /* that this kernel knows */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */
@@ -177,7 +177,7 @@ void inline_describe_quiet(uint64_t base, struct il_private *p);
 /* inline_describe_tables - the same of what --count has in it. */
 void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);
 
-/* inline_describe_turns - where an interpreter with a GIL of its own can come. @interpreters: address of the pointer to the newest one */
+/* inline_describe_turns - where an interpreter with a GIL of its own can come. @interpreters: address of a struct il_interpreters */
 void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
 			   struct il_private *p);
 

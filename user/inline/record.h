@@ -62,6 +62,9 @@ struct il_rec {
 	uint64_t time, what;
 };
 
+/* Of il_def.flags: functions that yield, and coroutines; an iterable coroutine (0x100) is one of them, too. */
+#define IL_CO_GENERATORS (0x20u | 0x80u | 0x200u)
+
 struct il_more_rec {
 	struct il_rec head;
 	uint64_t w2, w3;

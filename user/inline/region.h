@@ -154,9 +154,9 @@ struct il_private {
 	uint64_t retired; /* address of IL_RETIRED: where in the ring code objects with this hash were freed last */
 	uint64_t entered; /* with --time: the frame whose begin was the last event; else 0 */
 	/*
-	 * Where an interpreter that begins later can have a lock of its own, 3.12 on: address of the pointer to the newest one, behind
-	 * which are that to the main one and the number of the next one; 0: it cannot. All with a number below `with_main`
-	 * have the main one's lock; while there are more, all events take the slow path, and `lock`.
+	 * Where an interpreter that begins later can have a lock of its own, 3.12 on: address of a struct il_interpreters; 0: it
+	 * cannot. All with a number below `with_main` have the main one's lock; while there are more, all events take the slow
+	 * path, and `lock`.
 	 */
 	uint64_t interpreters, with_main;
 	uint64_t begins; /* address of a byte whose lowest bit is set while one gets its number, 3.13 on; 0: that has the main one's lock */
@@ -168,6 +168,15 @@ struct il_private {
 		ts_tracing;
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */
 };
+
+/* What CPython has of its interpreters: the `interpreters` of its _PyRuntimeState, 3.12 to 3.15. */
+struct il_interpreters {
+	uint64_t newest, main; /* addresses */
+	uint64_t next; /* number of the one that will begin next */
+};
+
+#define IL_INTERPRETERS_MUTEX \
+	(-8) /* where from that, 3.13 on: a byte whose lowest bit is set while it is changed */
 
 struct il_shared {
 	uint64_t head; /* written by the target */

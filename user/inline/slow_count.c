@@ -265,11 +265,11 @@ PART int begins_anew(struct il_private *p, uint64_t code)
 
 	if (!p->version_at || is_apart(p))
 		return 0;
-	is = AT(uint64_t, p->interpreters + 8);
+	is = interpreters_of(p)->main;
 	tstate = running_tstate(p, AT(uint64_t, is + p->is_gil));
 	if (!tstate)
 		return 0;
-	if (AT(uint64_t, p->interpreters) != is)
+	if (interpreters_of(p)->newest != is)
 		p->version_at = (uint64_t)(uintptr_t)&p->unlike_any;
 	else
 		p->version_at = is + p->is_version;

@@ -7,15 +7,14 @@
 #include "abi/pylayout.h"
 #include "inline/region.h"
 
-#define STUB	      __attribute__((section("pye_inline"), used, noinline))
-#define PART	      __attribute__((always_inline)) static inline
-#define AT(T, a)      (*(T *)(uintptr_t)(a))
-#define NR_yield      24
-#define NR_gettid     186
-#define CLOCK_ID      1 /* CLOCK_MONOTONIC */
-#define CLOSE_OVER    3
-#define SPINS	      64
-#define CO_GENERATORS (0x20u | 0x80u | 0x200u) /* and coroutines, which can be thrown into */
+#define STUB	   __attribute__((section("pye_inline"), used, noinline))
+#define PART	   __attribute__((always_inline)) static inline
+#define AT(T, a)   (*(T *)(uintptr_t)(a))
+#define NR_yield   24
+#define NR_gettid  186
+#define CLOCK_ID   1 /* CLOCK_MONOTONIC */
+#define CLOSE_OVER 3
+#define SPINS	   64
 
 /*
  * clock_gettime() of the vdso, on an even stack. The one call that leaves the code page: the kernel's code there
@@ -207,7 +206,7 @@ PART int is_raising(const struct il_private *p)
 PART int is_thrown(const struct il_private *p, uint64_t frame)
 {
 	return is_raising(p) && (AT(int32_t, frame + p->f_instr) >= 0 ||
-				 AT(uint32_t, code_of(p, frame) + p->co_flags) & CO_GENERATORS);
+				 AT(uint32_t, code_of(p, frame) + p->co_flags) & IL_CO_GENERATORS);
 }
 
 #endif

@@ -5,25 +5,31 @@
 
 #include "inline/slow_parts.h"
 
+PART const struct il_interpreters *interpreters_of(const struct il_private *p)
+{
+	return (const struct il_interpreters *)(uintptr_t)p->interpreters;
+}
+
 /* Can others run, of an interpreter with a lock of its own? It got its number long before its first frame: what others did
  * meanwhile without our lock has come to its end. */
 PART int is_apart(const struct il_private *p)
 {
-	return p->interpreters && AT(uint64_t, p->interpreters + 16) != p->with_main;
+	return p->interpreters && interpreters_of(p)->next != p->with_main;
 }
 
 /* Have all of them the main one's lock? One that begins has none yet, or is not even there. From the first one on that has its own
  * nobody looks any more, for that may end at any moment. */
 PART void look_at_interpreters(struct il_private *p)
 {
-	uint64_t next = AT(uint64_t, p->interpreters + 16), is, gil;
+	const struct il_interpreters *all = interpreters_of(p);
+	uint64_t next = all->next, is, gil;
 
 	p->turn = 0;
 	if (p->with_main == IL_APART ||
 	    (p->begins && __atomic_load_n((uint8_t *)(uintptr_t)p->begins, __ATOMIC_ACQUIRE) & 1))
 		return;
-	is = AT(uint64_t, p->interpreters);
-	gil = AT(uint64_t, AT(uint64_t, p->interpreters + 8) + p->is_gil);
+	is = all->newest;
+	gil = AT(uint64_t, all->main + p->is_gil);
 	for (uint64_t i = p->with_main; is && i < next; i++) {
 		uint64_t other = AT(uint64_t, is + p->is_gil);
 
@@ -35,6 +41,7 @@ PART void look_at_interpreters(struct il_private *p)
 		is = AT(uint64_t, is + p->is_next);
 	}
 	p->with_main = next;
+	p->turn = p->thread;
 }
 
 /* Without a GIL, or with several. Whoever has it may have been taken off its CPU. */

@@ -45,7 +45,7 @@ static void publish(struct out *o, uint8_t head, uint8_t what)
 static uint32_t check_turns(struct out *o, uint8_t reg)
 {
 	GET(o, reg, PRIVATE(interpreters));
-	LOAD(o, reg, reg, 16); /* number of the next one */
+	LOAD(o, reg, reg, offsetof(struct il_interpreters, next));
 	COMPARE(o, reg, PRIVATE(with_main));
 	return jump(o, JNE);
 }
@@ -65,12 +65,6 @@ static uint32_t check_room(struct out *o, uint8_t head, uint32_t slow[ROOM_SLOW_
 		return 2;
 	slow[2] = check_turns(o, PREG_RAX);
 	return 3;
-}
-
-static void land_all(struct out *o, const uint32_t *from, uint32_t cnt)
-{
-	for (uint32_t i = 0; i < cnt; i++)
-		land(o, from[i]);
 }
 
 /* What a stub of the dispatch table works with. */
@@ -471,7 +465,7 @@ static uint32_t compare_version(struct out *o, const struct frame *f, uint16_t c
 /* --count: the code object's place, and one more there. Changes rax, rdx. */
 static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 {
-	uint16_t co_version = locked ? 0 : layout_monitoring(f->l)->co_version;
+	uint16_t co_version = o->how.turns ? layout_monitoring(f->l)->co_version : 0;
 	uint32_t skip = 0, child, apart = 0, other, changes = 0, done;
 
 	enter(o, f, true);
@@ -499,7 +493,7 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 	both(o, "\x03", 1, PREG_RDX, f->head); /* add */
 	mem(o, true, "\x39", 1, f->other, PREG_RDX, 0); /* cmp [rdx], other */
 	other = jump(o, JNE);
-	if (co_version && o->how.turns)
+	if (co_version)
 		changes = compare_version(o, f, co_version);
 	if (locked)
 		byte(o, 0xf0);
