@@ -357,6 +357,22 @@ def test_waiting_loses_nothing(tmp_path):
     test_losses.check_exact(seen, test_losses.counted(out))
 
 
+def test_waiting_for_who_reads_the_output(tmp_path):
+    """Instructions are written as they come. Who reads them stands still for longer than a dead pyebpf is waited for."""
+    prog = tmp_path / "many.py"
+    prog.write_text("def f(): pass\nfor i in range(100000): f()\n")
+    with lib.started([lib.BINARY, "trace", *INLINE, "--on-full", "wait", "--ring", "256K", "--opcodes", "all", "-f", "ndjson", "-o", "-",
+                      "--"] + lib.command(ONE) + ["-I", "-S", prog], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tracer:
+        first = tracer.stdout.readline()
+        lib.time.sleep(3)
+        lines = [json.loads(line) for line in [first, *tracer.stdout]]
+        assert tracer.wait(60) == 0, lib.text(tracer.stderr.read())
+    instructions = [line for line in lines if "seq" in line]
+    assert [line["seq"] for line in instructions] == list(range(instructions[0]["seq"], instructions[0]["seq"] + len(instructions)))
+    assert sum(line["base"] == "CALL" and line["line"] == 2 for line in instructions) == 100000 + 1  # range()
+    assert lines[-1]["meta"]["lost"] == 0
+
+
 def test_the_ring_takes_no_page_faults(tmp_path):
     """One at each new page would be as dear as 300 events. 4.8 MB of events are 1,172 pages."""
     prog, faults = tmp_path / "faults.py", tmp_path / "faults"

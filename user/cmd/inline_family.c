@@ -149,7 +149,7 @@ static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline
 	if (m->cap)
 		cap_inline__forked(m->cap);
 	check_start(r, m);
-	m->attached = true;
+	inline_member__attached(m);
 	k->member = m;
 	return 0;
 }
@@ -217,7 +217,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		inline_opcodes__measured(r->instructions, m->engine);
 	if (!err) {
 		check_start(r, m);
-		m->attached = true;
+		inline_member__attached(m);
 		k->member = m;
 		return 0;
 	}

@@ -13,6 +13,7 @@
 #include "cmd/naming.h"
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
+#include "inline/heart.h"
 
 #define RING_BYTES    ((size_t)16 << 20)
 #define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
@@ -38,6 +39,18 @@ struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool f
 		at = &(*at)->next;
 	*at = m;
 	return m;
+}
+
+void inline_member__attached(struct inline_member *m)
+{
+	m->attached = true;
+	inline_heart__add(m->run->heart, m->engine);
+}
+
+static void reads(const struct inline_member *m)
+{
+	inline__alive(m->engine);
+	inline_heart__reads(m->run->heart);
 }
 
 static int tell_process(struct inline_member *m)
@@ -259,7 +272,7 @@ static int drain_names(struct inline_member *m)
 {
 	int got = inline_count__read(m->count);
 
-	inline__alive(m->engine);
+	reads(m);
 	m->counted |= got > 0;
 	m->read |= !got;
 	return got;
@@ -279,7 +292,7 @@ int inline_member__drain(struct inline_member *m, unsigned int batches)
 		if (!r->opcodes)
 			assembler__feed(r->as, &batch);
 		any = 1;
-		inline__alive(m->engine);
+		reads(m);
 		limits_part(&r->kept);
 		if (!r->kept.full && limits_full(&r->kept)) {
 			r->kept.full = true;
@@ -399,6 +412,7 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 	struct inline_run *r = m->run;
 	int err;
 
+	inline_heart__remove(r->heart, m->engine);
 	inline__gone(m->engine);
 	err = drain_all(m);
 	if (err)
@@ -428,6 +442,7 @@ void inline_member__detach(struct inline_member *m)
 
 	if (m->cap)
 		naming_look(m->run->as, &of, &m->naming_ns, true);
+	inline_heart__remove(m->run->heart, m->engine);
 	inline__detach(m->engine);
 }
 
@@ -452,6 +467,7 @@ void inline_member__forget(struct inline_member *m)
 		at = &(*at)->next;
 	if (*at)
 		*at = m->next;
+	inline_heart__remove(r->heart, m->engine);
 	cap_inline__free(m->cap);
 	inline_count__free(m->count);
 	outside_stacks__done(&m->stacks);

@@ -17,6 +17,7 @@
 #include "cmd/drop.h"
 #include "cmd/run.h"
 #include "cmd/session_inline_priv.h"
+#include "inline/heart.h"
 #include "inline/stub.h"
 
 #define PASS_BATCHES   64 /* batches between two looks at signals */
@@ -26,6 +27,7 @@
 #define ROOMY_BYTES    (4u << 20) /* more than is written in POLL_MS */
 #define SECOND_NS      1000000000ull
 #define ADJUST_NS      2000000ull
+#define PATIENCE_NS    10000000000ull /* as inline_heart__new() takes it */
 #define PROGRAM_NS     10000000ull /* between two looks whether it is still the same */
 
 static void decide(void *ctx, const struct pye_verdict *verdict)
@@ -246,7 +248,7 @@ static void end_round(struct inline_run *r)
 /* A child's ring is damaged: the others go on. */
 static void drop_child(struct inline_member *m)
 {
-	inline__detach(m->engine);
+	inline_member__detach(m);
 	inline_member__end(m, now_ns());
 }
 
@@ -311,6 +313,7 @@ static int loop(struct inline_run *r)
 
 		for (struct inline_member *m = r->members; m; m = m->next)
 			inline__alive(m->engine);
+		inline_heart__reads(r->heart);
 		adjust(r, now);
 		any = err ? err : drain(r, r->follow ? FOLLOW_BATCHES : PASS_BATCHES);
 		if (any < 0)
@@ -492,7 +495,8 @@ static int attach(struct inline_run *r)
 	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
 	if (!err)
 		err = inline_member__tell(m);
-	m->attached = !err;
+	if (!err)
+		inline_member__attached(m);
 	if (!err && r->instructions)
 		inline_opcodes__measured(r->instructions, m->engine);
 	return err ? err : r->follow ? inline_family__begin(r, m) : 0;
@@ -514,6 +518,7 @@ static int begin(struct inline_run *r, int fd)
 	if (err)
 		return err;
 	r->follow = r->t.follow;
+	r->heart = inline_heart__new(PATIENCE_NS);
 	err = open_capture(r, fd);
 	if (!err)
 		err = r->follow && r->t.opts->command ? inline_family__begin(r, NULL) : attach(r);
@@ -528,6 +533,7 @@ static void done(struct inline_run *r)
 		inline_member__forget(r->members);
 	inline_opcodes__free(r->instructions);
 	inline_count_sum__free(r->ended);
+	inline_heart__free(r->heart);
 	assembler__free(r->as);
 	capw__free(r->capw);
 	inline_target__done(&r->t);

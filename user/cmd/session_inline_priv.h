@@ -68,6 +68,7 @@ struct inline_run {
 	struct proc_info info; /* of the first process */
 	char python[16];
 	struct follow *follow; /* of the target; NULL: without -s */
+	struct inline_heart *heart;
 	struct inline_others others;
 	struct inline_kin *kin;
 	unsigned int missed; /* children that could not be traced */
@@ -84,6 +85,9 @@ struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool f
 /* inline_member__open - its interpreter is in m->in: tell the assembler of it, get ready to read. @comm: what it is
  * called is the run's name, too. 0 or a negative errno. */
 int inline_member__open(struct inline_member *m);
+
+/* inline_member__attached - its stubs are in place, its stacks are told */
+void inline_member__attached(struct inline_member *m);
 
 /* inline_member__opts - how its engine is attached */
 void inline_member__opts(struct inline_member *m, struct inline_opts *out);

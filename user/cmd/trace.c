@@ -83,8 +83,8 @@ static const struct opt_row capture_rows[] = {
 	  "auto, uprobe or usdt: where the probes sit; inline: stops the target for moments and writes "
 	  "into it, as said above", false, parse_engine },
 	{ 0, "on-full", "WHAT", OPT_CUSTOM, AT(wait), "drop",
-	  "inline engine, when the ring is full: drop (and count), or wait (for 1 s at most when nobody "
-	  "reads)", false, parse_full },
+	  "inline engine, when the ring is full: drop (and count), or wait (for 1 s at most when pyebpf is "
+	  "dead, 10 s when it lives and does not read)", false, parse_full },
 	{ 0, "count", NULL, OPT_FLAG, AT(count), NULL,
 	  "inline engine: no events, calls are counted; SIGUSR1 has the sums written", false, NULL },
 	{ 0, "time", NULL, OPT_FLAG, AT(time), NULL,
