@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import shutil
-import statistics
 import subprocess
 
 import pytest
@@ -327,7 +326,7 @@ def test_a_stranger_runs_at_full_speed(name, tmp_path):
         with attached(pid, tmp_path / "t.pyebpf"):
             wake(target)
     assert marks(lib.Trace(tmp_path / "t.pyebpf").whole()) == {pid: 1000}
-    alone, beside, paying = (statistics.median(times[k]) for k in ("none", "-p", "--host-wide"))
+    alone, beside, paying = (min(times[k]) for k in ("none", "-p", "--host-wide"))  # a trap is in each, a busy machine is not
     print("times of a stranger: beside -p %.2f, with --host-wide %.1f" % (beside / alone, paying / alone))
     assert beside < 1.5 * alone, times
     assert paying > 3 * alone, times
