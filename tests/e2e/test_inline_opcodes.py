@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import tempfile
 import time
 
@@ -225,6 +226,20 @@ def test_a_child_of_another_version(tmp_path):
                    *lib.command(other), "-S", "-c", "print(7)"])
     assert done.returncode == 0 and b"7" in done.stdout and b"another one" in done.stderr, lib.text(done.stderr)
     assert "RESUME" in out.read_text()
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["nobody reads", "disk full"])
+def test_a_command_outlives_the_output(full, tmp_path):
+    prog, flag = tmp_path / "p.py", tmp_path / "flag"
+    prog.write_text("import sys\ndef f(): pass\nfor i in range(300000): f()\nopen(sys.argv[1], 'w').write('whole')\n")
+    with open("/dev/full" if full else os.devnull, "wb") as out:
+        ours, theirs = os.pipe()
+        os.close(ours)
+        done = subprocess.run([lib.BINARY, "trace", *INLINE, "--opcodes", "all", "-f", "ndjson", "-o", "-", "--", *lib.command(ONE), prog, flag],
+                              stdin=subprocess.DEVNULL, stdout=out if full else theirs, stderr=subprocess.PIPE, timeout=60, check=False)
+        os.close(theirs)
+    assert done.returncode == 125 and (b"No space left" if full else b"Broken pipe") in done.stderr, (done.returncode, done.stderr)
+    assert flag.read_text() == "whole"
 
 
 def test_what_is_lost_is_counted(tmp_path):

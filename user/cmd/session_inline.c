@@ -27,7 +27,7 @@
 #define ROOMY_BYTES    (4u << 20) /* more than is written in POLL_MS */
 #define SECOND_NS      1000000000ull
 #define ADJUST_NS      2000000ull
-#define PATIENCE_NS    10000000000ull /* as inline_heart__new() takes it */
+#define PATIENCE_NS    9000000000ull /* a target waits a second more */
 #define PROGRAM_NS     10000000ull /* between two looks whether it is still the same */
 
 static void decide(void *ctx, const struct pye_verdict *verdict)
@@ -539,12 +539,20 @@ static void done(struct inline_run *r)
 	inline_target__done(&r->t);
 }
 
+/* Is it to run on after an error, being traced by then? Not if it turned out that it cannot be. */
+static bool goes_on(const struct inline_run *r, int ended)
+{
+	return ended > -PYE_ENOTPYTHON || ended == -PYE_EOUTPUT ||
+	       (r->counts && r->t.engine.shared);
+}
+
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
 		   const struct session_counts *counts, struct session_result *result,
 		   struct err *e)
 {
 	struct inline_run r = { .fd = fd, .opcodes = opcodes, .counts = counts };
 	int err = check_options(opts, e);
+	bool runs;
 
 	if (!err && counts)
 		err = inline_count_sum__new(&r.ended);
@@ -559,6 +567,7 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 				      .totals = kept_totals,
 				      .waiting = waiting_in_ring };
 	err = begin(&r, fd);
+	runs = counts && r.t.engine.shared;
 	if (!err) {
 		int ended = loop(&r);
 
@@ -570,14 +579,14 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		if (refused) /* that we end it is no status of its own */
 			r.t.child_status = 0;
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
+		runs = goes_on(&r, ended);
 		report_oddities(&r);
 		if (!err && !r.last_pix && r.t.ended)
 			err = inline_target__never_python(&r.t);
 		else if (!err && !r.last_pix)
 			log_warn("no Python had begun when the trace ended");
 	}
-	if (err &&
-	    !(counts && r.t.engine.shared)) /* else it goes on, whatever became of the sums */
+	if (err && !runs)
 		inline_target__abandon(&r.t);
 	else
 		inline_target__wait(&r.t);

@@ -566,7 +566,9 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	plan_region(e, opts);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
-	if (!ret && check_words(e, plan))
+	if (!ret)
+		ret = check_words(e, plan); /* -EFAULT: it ends */
+	if (ret == -EEXIST)
 		ret = inline_refuse(
 			err, pid,
 			"its interpreter is not as its file says: something else has changed it");
