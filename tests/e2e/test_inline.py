@@ -357,6 +357,25 @@ def test_waiting_loses_nothing(tmp_path):
     test_losses.check_exact(seen, test_losses.counted(out))
 
 
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.11", "3.12"))
+def test_thousands_of_generators_that_wait(name, tmp_path):
+    """Many of them have the same hash. 3.11 shows no event where one goes on behind what it delegated to, and that caught an exception."""
+    prog = tmp_path / "many.py"
+    prog.write_text("import gc; gc.disable()\n"
+                    "def inner():\n    try: yield 1\n    except KeyError: return 7\n"
+                    "def outer():\n    x = yield from inner()\n    yield x\n"
+                    "def main():\n    made = []\n    room = []\n"
+                    "    for i in range(4000):\n"
+                    "        made.append(outer()); next(made[-1]); room.append(bytearray(16 * (i % 7) + 40))\n"
+                    "    for g in made: assert g.throw(KeyError) == 7\n"
+                    "    for g in made: assert next(g, None) is None\n"
+                    "main()\n")
+    seen, done = lib.traced(lib.command(name) + ["-S", prog], tmp_path, *INLINE, "--on-full", "wait")
+    assert done.returncode == 0 and b"did not fit" not in done.stderr, lib.text(done.stderr)
+    ends = collections.Counter((e["name"], e["ev"]) for e in seen.whole().events if e.get("file") == str(prog))
+    assert (ends["outer", "yield"], ends["outer", "return"], ends["inner", "return"]) == (8000, 4000, 4000)
+
+
 def test_waiting_for_who_reads_the_output(tmp_path):
     """Instructions are written as they come. Who reads them stands still for longer than a dead pyebpf is waited for."""
     prog = tmp_path / "many.py"

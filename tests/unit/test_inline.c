@@ -544,6 +544,12 @@ static void test_switches__a_caller_that_is_unseen(void **state)
 	run_after(h, NULL, 0);
 	t.private->unseen = t.private->top = address(below);
 	run_after(h, NULL, 0);
+	/* what has ended there, and another one now, called by what has not shown itself either */
+	set64(t.caller, t.layout.f_previous, address(below));
+	t.private->unseen = t.private->top = address(t.frame);
+	t.private->below = address(below);
+	run_after(h, known + 1, 1);
+	set64(t.caller, t.layout.f_previous, 0);
 	set64(t.caller, t.layout.f_instr, 0);
 	set64(t.caller, t.layout.f_code, 0);
 	t.instr[0] = 0;

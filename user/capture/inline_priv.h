@@ -46,6 +46,9 @@ struct track {
 	UT_hash_handle hh;
 };
 
+/* So many frames have one hash: of 10,000 generators that wait, rarely more. */
+#define SUSPENDED_WAYS 4
+
 /* A generator's frame that has yielded. */
 struct suspended {
 	uint64_t frame; /* 0: none */
@@ -82,7 +85,9 @@ struct cap_inline {
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
-	struct suspended suspended[65536]; /* by il_frame_hash() */
+	/* by il_frame_hash(); the one that has been there longest first */
+	struct suspended suspended[65536][SUSPENDED_WAYS];
+	bool any_suspended;
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */

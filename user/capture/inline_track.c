@@ -387,6 +387,47 @@ static bool may_be_suspended(const struct cap_inline *c, const struct track *t, 
 	       (!t->parked.cnt && (thrown || track_is_behind(frame, track_top(&t->stack))));
 }
 
+static struct suspended *find_suspended(struct cap_inline *c, uint64_t frame)
+{
+	struct suspended *all = c->suspended[il_frame_hash(frame)];
+
+	for (int i = 0; frame && i < SUSPENDED_WAYS; i++)
+		if (all[i].frame == frame)
+			return &all[i];
+	return NULL;
+}
+
+static bool is_any_suspended(const struct cap_inline *c, uint32_t bits)
+{
+	for (int i = 0; bits && i < SUSPENDED_WAYS; i++)
+		if (c->suspended[bits][i].frame)
+			return true;
+	return false;
+}
+
+/* It runs, or is over. */
+static void forget_suspended(struct cap_inline *c, uint64_t frame)
+{
+	struct suspended *f = find_suspended(c, frame);
+
+	if (f)
+		f->frame = 0;
+}
+
+/* Where there is no place, one is forgotten that may have been freed long ago. */
+static void add_suspended(struct cap_inline *c, const struct suspended *now)
+{
+	struct suspended *all = c->suspended[il_frame_hash(now->frame)];
+	int i = 0;
+
+	while (i < SUSPENDED_WAYS && all[i].frame && all[i].frame != now->frame)
+		i++;
+	if (i == SUSPENDED_WAYS)
+		memmove(&all[0], &all[1], --i * sizeof(all[0]));
+	all[i] = *now;
+	c->any_suspended = true;
+}
+
 /* Make the stack that of a frame whose caller has this hash. */
 static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits,
 			bool thrown)
@@ -401,7 +442,7 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		return;
 	if (bits && take_caller(c, t, bits, frame))
 		return;
-	if (bits && c->suspended[bits].frame)
+	if (is_any_suspended(c, bits))
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(c, t, bits, false))
 		return;
@@ -425,9 +466,9 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
  */
 static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 {
-	struct suspended *f = &c->suspended[il_frame_hash(frame)];
+	struct suspended *f = c->e->in->layout.minor == 11 ? find_suspended(c, frame) : NULL;
 
-	if (c->e->in->layout.minor != 11 || !frame || f->frame != frame)
+	if (!f)
 		return false;
 	enter(c, c->now, ts, f->frame, f->code, PYE_ENTRY_RESUME,
 	      il_frame_hash(track_top(&c->now->stack)));
@@ -436,9 +477,11 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 }
 
 /* 3.11: a generator that yields calls its trace function then; that is its thread's next event. */
-static bool is_told_of_yield(const struct cap_inline *c, uint64_t frame)
+static bool is_told_of_yield(struct cap_inline *c, uint64_t frame)
 {
-	return c->suspended[il_frame_hash(frame)].seq == c->now->seq;
+	const struct suspended *f = find_suspended(c, frame);
+
+	return f && f->seq == c->now->seq;
 }
 
 /* 3.11: what has called a trace function before it has shown itself, or after its end; 0: nothing has. The target tells that once: a
@@ -461,7 +504,7 @@ void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 {
 	if (!is_unseen(c->now, bits))
 		find_caller(c, c->now, frame, bits, true);
-	c->suspended[il_frame_hash(frame)].frame = 0;
+	forget_suspended(c, frame);
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
 }
 
@@ -487,7 +530,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	if (track_top(&t->stack) == frame && !is_entered_anew(c, t, code))
 		return;
 	if (sub == PYE_ENTRY_RESUME)
-		c->suspended[il_frame_hash(frame)].frame = 0;
+		forget_suspended(c, frame);
 	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits, false);
 	else if (!is_told_of_yield(c, t->unseen))
@@ -530,9 +573,8 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
-		c->suspended[il_frame_hash(frame)] =
-			(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
-					    t->seq + 1 };
+		add_suspended(c, &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
+						      t->seq + 1 });
 	leave(c, t, ts, frame, sub);
 }
 
@@ -565,7 +607,7 @@ void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	struct track_stack *s = &c->now->stack;
 	uint32_t runs = running_cnt(s);
 
-	c->suspended[il_frame_hash(frame)].frame = 0;
+	forget_suspended(c, frame);
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, il_frame_hash(track_top(s)));
 	if (c->failed || !s->cnt)
 		return;

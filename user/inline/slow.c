@@ -367,8 +367,10 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 	}
 	if (!at)
 		*root_at(p, object) = object; /* a new one: all of it is seen */
-	else if (object != p->top || object != p->unseen)
-		tell_stack(p, h, at);
+	else if (object != p->top || object != p->unseen || at != p->below)
+		tell_stack(
+			p, h,
+			at); /* else what called a trace function shows itself now, and nothing new at its address */
 	if (ends && *root_at(p, object) == object)
 		*root_at(p, object) = 0;
 	p->top = top;
