@@ -670,6 +670,46 @@ def test_hooks_that_raise(name, tmp_path):
     assert depths == {"first": 0, "second": 0}
 
 
+FREED_WHERE_THEY_WAIT = """
+import sys
+sys.unraisablehook = lambda a: None
+class Waits:
+    def __await__(self): yield 1
+def ignores():
+    try: yield 1
+    except GeneratorExit: yield 2
+async def each():
+    try:
+        await Waits(); yield 1
+    finally: await Waits()
+async def consumer():
+    async for i in each(): pass
+def local(frame, event, arg): return local
+sys.setprofile(lambda frame, event, arg: None)
+for i in range(40):
+    g = ignores(); next(g); del g
+sys.setprofile(None)
+sys.settrace(local)
+for i in range(20):
+    c = consumer(); c.send(None)
+    try: c.close()
+    except RuntimeError: pass
+    c = consumer(); c.send(None)
+    try: c.throw(TypeError)
+    except (TypeError, RuntimeError): pass
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.10", "3.11", "3.12", "3.14"))
+def test_generators_that_are_freed_where_they_wait(name, tmp_path):
+    """The next one has their address, and in 3.11 calls a trace function before it has shown itself."""
+    seen, done = lib.traced(lib.command(name) + ["-S", "-c", FREED_WHERE_THEY_WAIT], tmp_path, *INLINE)
+    assert not [g for g in seen.whole().gaps if g["reason"] != "attach"] and b"did not fit" not in done.stderr
+    begun = collections.Counter((e["name"], e["ev"]) for e in seen.events if e.get("file") == "<string>")
+    assert (begun["ignores", "call"], begun["each", "call"], begun["consumer", "call"]) == (40, 40, 40)
+    assert (begun["ignores", "yield"], begun["ignores", "resume"]) == (80, 0)
+
+
 GILS_COME_AND_GO = INTERPRETERS + '''
 import threading
 CODE = "def sub(): return 1\\nfor i in range(5000): sub()"

@@ -496,17 +496,20 @@ static const struct il_header *begin_switches(void)
 	return h;
 }
 
+static uint8_t callers_instr[2]; /* where it stands */
+
 /* One event, behind what is told of it: that each of these frames goes on. */
 static void run_after(const struct il_header *h, const uint64_t *known, uint32_t cnt)
 {
-	uint64_t head = t.shared->head;
+	uint64_t head = t.shared->head, flags;
 
 	run(h, 0);
 	for (uint32_t i = 0; i < cnt; i++, head += 32) {
 		const struct il_more_rec *r = at(head);
 
 		assert_int_equal(r->head.what, known[i] | IL_MORE | (uint64_t)IL_FRAME << 48);
-		assert_int_equal(r->w2, IL_FRAME_KNOWN);
+		flags = known[i] && !callers_instr[1] ? IL_FRAME_BEGINS : 0;
+		assert_int_equal(r->w2, IL_FRAME_KNOWN | flags);
 	}
 	expect_event(at(head), INLINE_ENTRY, 0);
 	assert_int_equal(t.shared->head, head + size_of(INLINE_ENTRY));
@@ -522,8 +525,9 @@ static void test_switches__a_caller_that_is_unseen(void **state)
 	const uint64_t known[] = { 0, address(t.caller) };
 
 	(void)state;
-	set64(t.caller, t.layout.f_instr, address(t.instr));
-	t.instr[0] = 1;
+	set64(t.caller, t.layout.f_instr, address(callers_instr));
+	callers_instr[0] = 1;
+	callers_instr[1] = 0;
 	t.private->idle_ops[0] = 1;
 	t.private->f_stack = sizeof(t.caller) - 4;
 	run(h, 0); /* the thread, the code object */
@@ -531,6 +535,9 @@ static void test_switches__a_caller_that_is_unseen(void **state)
 	run_after(h, known, 2);
 
 	set64(t.caller, t.layout.f_previous, address(below));
+	t.private->top = address(below);
+	run_after(h, known + 1, 1);
+	callers_instr[1] = 1; /* it goes on */
 	t.private->top = address(below);
 	run_after(h, known + 1, 1);
 	t.private->top = address(t.caller);
@@ -552,7 +559,7 @@ static void test_switches__a_caller_that_is_unseen(void **state)
 	set64(t.caller, t.layout.f_previous, 0);
 	set64(t.caller, t.layout.f_instr, 0);
 	set64(t.caller, t.layout.f_code, 0);
-	t.instr[0] = 0;
+	callers_instr[0] = 0;
 }
 
 /* A ring that is full in the middle of a stack: the event is lost, the stack told anew when there is room. */

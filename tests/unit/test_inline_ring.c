@@ -430,6 +430,30 @@ static void test_ring__a_generator_with_the_hash_of_a_caller(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* 3.11: a generator was freed where it waited; what has its address now calls a trace function before it has shown itself. */
+static void test_ring__another_one_where_a_generator_waited(void **state)
+{
+	const uint64_t leaf = OUTER + 0x200, want[] = { 0, OUTER, OUTER, OUTER };
+	uint64_t at;
+
+	(void)state;
+	begin(11);
+	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+	at = put_record(at, IL_CALL, OUTER, 0);
+	at = put_record(at, IL_CALL, STRANGER, OUTER);
+	at = put_record(at, IL_YIELD, STRANGER, 0);
+	at = put_more(at, IL_FRAME, STRANGER, IL_FRAME_KNOWN | IL_FRAME_BEGINS, 0);
+	at = put_record(at, IL_CALL, leaf, STRANGER);
+	at = put_record(at, IL_RETURN, leaf, 0);
+	at = put_record(at, IL_CALL, STRANGER, OUTER);
+	at = put_record(at, IL_RETURN, STRANGER, 0);
+	at = put_record(at, IL_RETURN, OUTER, 0);
+	t.engine.shared->head = at;
+	expect_callers(want, 4);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* 3.11: the target says by its whole address which frame calls that has not shown itself: it is none that has the same hash, and
  * a generator that goes on only if it is that one. */
 static void test_ring__a_caller_that_is_unseen(void **state)
@@ -797,6 +821,7 @@ int main(void)
 		cmocka_unit_test(test_ring__an_end_before_the_first_event),
 		cmocka_unit_test(test_ring__stacks_with_one_hash),
 		cmocka_unit_test(test_ring__more_stacks_than_can_be),
+		cmocka_unit_test(test_ring__another_one_where_a_generator_waited),
 		cmocka_unit_test(test_ring__a_caller_that_is_unseen),
 		cmocka_unit_test(test_ring__a_stack_that_is_told),
 		cmocka_unit_test(test_ring__a_known_stack_goes_on),

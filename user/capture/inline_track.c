@@ -675,6 +675,8 @@ void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t f
 	struct track *t = c->now;
 
 	if (flags & IL_FRAME_KNOWN) {
+		if (flags & IL_FRAME_BEGINS)
+			forget_suspended(c, frame);
 		go_on(c, t, frame);
 		return;
 	}

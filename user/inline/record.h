@@ -38,9 +38,10 @@ enum il_more {
 #define IL_GENERATOR   (1ull << 32) /* the frame is a generator's */
 #define IL_FRAME_FIRST (1ull << 33)
 #define IL_FRAME_LAST  (1ull << 34)
-#define IL_FRAME_KNOWN \
-	(1ull          \
-	 << 35) /* its stack is known, or runs already, and goes on, or 0: one begins; no code, and no frames follow */
+/* its stack is known, or runs already, and goes on, or 0: one begins; no code, and no frames follow */
+#define IL_FRAME_KNOWN (1ull << 35)
+/* with that: it is about to begin as a call; what waited at its address is gone */
+#define IL_FRAME_BEGINS (1ull << 36)
 
 /* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
 #define IL_OPCODE_SHIFT	       40

@@ -214,17 +214,29 @@ PART uint64_t time_behind(const struct il_private *p)
 }
 
 /* This one goes on, or 0: a stack of its own begins. */
-PART void tell_frame(struct il_private *p, struct il_shared *h, uint64_t frame)
+PART void tell_frame(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t flags)
 {
 	if (make_room(p, h))
-		put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN);
+		put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN | flags);
+}
+
+/* 3.11: is it at the RESUME of a call? Then it is not what has waited at its address. */
+PART uint64_t begins(const struct il_private *p, uint64_t frame)
+{
+	uint64_t instr = AT(uint64_t, frame + p->f_instr);
+	uint8_t op = AT(uint8_t, instr);
+
+	return (op == p->idle_ops[0] || op == p->idle_ops[1]) &&
+			       !(AT(uint8_t, instr + 1) & p->resume_mask)
+		       ? IL_FRAME_BEGINS
+		       : 0;
 }
 
 /* 3.11: the collector and trace functions can be called where a frame has not shown itself yet, or has ended. It is no event's,
  * and behind them the one below goes on. */
 PART void tell_unseen(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t below)
 {
-	tell_frame(p, h, frame);
+	tell_frame(p, h, frame, begins(p, frame));
 	p->unseen = frame;
 	p->below = below;
 }
@@ -251,7 +263,7 @@ PART void tell_known(struct il_private *p, struct il_shared *h, uint64_t frame)
 	if (!root)
 		return;
 	if (*root_at(p, root) == root) {
-		tell_frame(p, h, frame);
+		tell_frame(p, h, frame, 0);
 		return;
 	}
 	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
@@ -286,7 +298,7 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 	if (frame)
 		tell_known(p, h, frame);
 	else
-		tell_frame(p, h, 0);
+		tell_frame(p, h, 0, 0);
 	if (unseen)
 		tell_unseen(p, h, unseen, frame);
 }
