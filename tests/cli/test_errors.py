@@ -183,6 +183,18 @@ def test_a_kernel_thread(pyebpf):
     assert_said(pyebpf("trace", "2"), 4, r"pyebpf trace: PID 2 is the kernel thread \S+, not Python")
 
 
+@needs_root
+def test_a_process_that_gives_back_its_memory(pyebpf):
+    """It has no program any more, as a kernel thread, for some ms after it was killed."""
+    for _ in range(10):
+        with subprocess.Popen([sys.executable, "-c", "x = bytearray(200 << 20); print(flush=True); input()"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            process.kill()
+            done = pyebpf("trace", process.pid)
+        assert done.returncode == 4 and "kernel thread" not in done.stderr, done.stderr
+
+
 # --- unsupported ---
 
 def jit_builds():

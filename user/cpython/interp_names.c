@@ -11,6 +11,7 @@
 #include "cpython/interp.h"
 #include "proc/info.h"
 
+#define KTHREADD 2 /* which makes all kernel threads */
 /* Descendants that are looked at; a process with more of them is told the first Python ones. */
 #define DESCENDANTS_MAX 256
 #define NAMED_MAX	8
@@ -87,6 +88,9 @@ int interp_refuse_other(pid_t pid, struct err *e)
 	if (info.state == 'Z')
 		return err_set(e, -PYE_ETARGET,
 			       "PID %d (%s) has ended and waits for its parent (zombie)", pid,
+			       comm);
+	if (info.exe_err == -ENOENT && info.pid != KTHREADD && info.parent != KTHREADD)
+		return err_set(e, -PYE_ETARGET, "PID %d (%s) ends: its memory is gone already", pid,
 			       comm);
 	if (info.exe_err == -ENOENT)
 		return err_set(e, -PYE_ENOTPYTHON, "PID %d is the kernel thread %s, not Python",
