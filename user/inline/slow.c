@@ -355,7 +355,7 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 	       uint32_t kind)
 {
 	uint64_t at = object, top = object;
-	int ends = 0;
+	int ends = 0, shown;
 
 	switch (kind & 0xff) {
 	case INLINE_ENTRY:
@@ -377,12 +377,12 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 	default:
 		return;
 	}
+	/* what called a trace function shows itself now, and nothing new at its address */
+	shown = object == p->top && object == p->unseen && at == p->below;
 	if (!at)
 		*root_at(p, object) = object; /* a new one: all of it is seen */
-	else if (object != p->top || object != p->unseen || at != p->below)
-		tell_stack(
-			p, h,
-			at); /* else what called a trace function shows itself now, and nothing new at its address */
+	else if (!shown)
+		tell_stack(p, h, at);
 	if (ends && *root_at(p, object) == object)
 		*root_at(p, object) = 0;
 	p->top = top;
