@@ -2,11 +2,11 @@
 #include "capture/closing.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "capture/apart.h"
 
 #define THREADS_MAX 64
@@ -57,26 +57,21 @@ static void *close_some(void *arg)
 static void start_threads(struct closing *c)
 {
 	size_t wanted = c->cnt < THREADS_MAX ? c->cnt : THREADS_MAX;
-	sigset_t all, before;
 	pthread_attr_t attr;
 
 	if (pthread_attr_init(&attr))
 		return;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	/* signals are the main thread's */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&c->lock);
 	while (c->running < wanted) {
 		pthread_t thread;
 
-		if (pthread_create(&thread, &attr, close_some, c))
+		if (thread_start(&thread, &attr, close_some, c))
 			break;
 		c->running++;
 	}
 	pthread_mutex_unlock(&c->lock);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 }
 

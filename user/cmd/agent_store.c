@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "cmd/agent_priv.h"
 #include "sink/sender.h"
 
@@ -180,14 +180,12 @@ static void settle(struct agent *a, struct job *j)
 /* The one that is done, if it is until then. */
 static struct job *take_done(struct agent_store *s, uint64_t until_ns)
 {
-	const struct timespec until = { .tv_sec = (time_t)(until_ns / SECOND),
-					.tv_nsec = (long)(until_ns % SECOND) };
 	struct job *j;
 	int err = 0;
 
 	pthread_mutex_lock(&s->lock);
 	while (s->at_hand && !err)
-		err = pthread_cond_timedwait(&s->changed, &s->lock, &until);
+		err = thread_wait_until(&s->changed, &s->lock, until_ns);
 	j = take_ptr(s->done);
 	pthread_mutex_unlock(&s->lock);
 	return j;
@@ -298,21 +296,10 @@ void agent_store_write(struct agent *a, struct profiles *window, struct window_r
 
 static int start_thread(struct agent_store *s)
 {
-	sigset_t all, before;
-	pthread_condattr_t attr;
-	int err;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	thread_cond_init(&s->changed);
 	mallopt(M_ARENA_MAX, 1); /* one heap is smaller than two, and they seldom meet */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&s->thread, NULL, thread_main, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
+	return thread_start(&s->thread, NULL, thread_main, s);
 }
 
 int agent_store_open(struct agent *a, struct err *e)

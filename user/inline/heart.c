@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inline/heart.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/thread.h"
 #include "inline/engine.h"
 
 #define BEAT_NS 200000000ull /* of the second after which the stubs wait no more */
@@ -38,45 +37,24 @@ static void *beat(void *arg)
 
 	pthread_mutex_lock(&h->lock);
 	while (!h->ends) {
-		uint64_t next = now_ns() + BEAT_NS;
-		const struct timespec until = { .tv_sec = (time_t)(next / 1000000000),
-						.tv_nsec = (long)(next % 1000000000) };
-
 		beat_once(h);
-		pthread_cond_timedwait(&h->wake, &h->lock, &until);
+		thread_wait_until(&h->wake, &h->lock, now_ns() + BEAT_NS);
 	}
 	pthread_mutex_unlock(&h->lock);
 	return NULL;
 }
 
-/* Signals are the main thread's. */
-static int start(struct inline_heart *h)
-{
-	sigset_t all, before;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&h->thread, NULL, beat, h);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return err;
-}
-
 struct inline_heart *inline_heart__new(uint64_t patience_ns)
 {
 	struct inline_heart *h = calloc(1, sizeof(*h));
-	pthread_condattr_t attr;
 
 	if (!h)
 		return NULL;
 	h->patience_ns = patience_ns;
 	pthread_mutex_init(&h->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&h->wake, &attr);
-	pthread_condattr_destroy(&attr);
+	thread_cond_init(&h->wake);
 	inline_heart__reads(h);
-	if (!start(h))
+	if (!thread_start(&h->thread, NULL, beat, h))
 		return h;
 	pthread_cond_destroy(&h->wake);
 	pthread_mutex_destroy(&h->lock);
