@@ -103,6 +103,18 @@ def test_disk_full(name, engine, out, tmp_path):
     assert sum(json.loads((tmp_path / "out").read_text()).values()) > 0
 
 
+def test_disk_full_of_samples(tmp_path):
+    """A few kB of it are enough: the samples of a second have no room."""
+    with small_disk(tmp_path, "8k") as disk, begin_load(lib.pick("3.12")[0], tmp_path, 6, 2) as target:
+        pid = int(target.stdout.readline())
+        with lib.started([lib.BINARY, "record", "-r", "999", "-o", disk / "t.pyebpf", "-p", pid], stderr=subprocess.PIPE) as tracer:
+            err = lib.finish(tracer, 6, 90)
+        assert target.wait(60) == 0, "the target was disturbed"
+        assert "cannot write %s: No space left on device" % (disk / "t.pyebpf") in err, err
+        done = lib.sh([lib.BINARY, "convert", disk / "t.pyebpf", "--format", "collapsed", "-o", tmp_path / "o.folded"])
+        assert done.returncode == 0, done.stderr
+
+
 def rings_shared_kb(pid):
     """Resident memory that is not the kernel's rings, in kB."""
     return int(lib.status_field(pid, "RssAnon").split()[0])

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -139,6 +140,19 @@ void outputs_discard(const struct outputs *o, struct outfile *capture, int err)
 		outputs_say_kept(o, "the capture is kept in");
 	else if (!o->capture_only && !o->keep_capture)
 		outfile__remove(capture);
+}
+
+int outputs_failed(const struct outputs *o, struct outfile *capture, int err, struct err *e)
+{
+	struct stat st;
+
+	if (!(err_is_full(-err) || err == -EIO || err == -EFBIG) || e->what[0] ||
+	    fstat(outfile__fd(capture), &st) || !st.st_size) {
+		outfile__remove(capture);
+		return err;
+	}
+	outputs_say_kept(o, "what was captured until the error is in");
+	return err_set(e, err, "cannot write %s: %s", o->capture, err_str(err));
 }
 
 void outputs_say_kept(const struct outputs *o, const char *why)

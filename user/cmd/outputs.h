@@ -60,6 +60,10 @@ int outputs_produce(const struct outputs *o, struct outfile *capture, bool summa
  * it is. */
 void outputs_discard(const struct outputs *o, struct outfile *capture, int err);
 
+/* outputs_failed - the run has failed: the capture is removed, but where that is because nothing could be written any more: it can
+ * be read as far as it goes, and is named in @e. Return: @err. */
+int outputs_failed(const struct outputs *o, struct outfile *capture, int err, struct err *e);
+
 /* outputs_say_kept - the name of a capture that is kept after all. */
 void outputs_say_kept(const struct outputs *o, const char *why);
 

@@ -178,10 +178,8 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 	if (err)
 		return err;
 	err = session__run(session, outfile__fd(capture), run, e);
-	if (err) {
-		outfile__remove(capture);
-		return err;
-	}
+	if (err)
+		return outputs_failed(&out, capture, err, e);
 	if (run->aborted) {
 		outputs_say_kept(&out, "interrupted; what was captured is in");
 		return 0;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -259,20 +258,6 @@ static int finish_files(struct files *f, const struct session_result *run, struc
 	return err;
 }
 
-/* The run has failed. When that is because nothing could be written any more, what is there can be read. */
-static int keep_what_is_there(struct files *f, int err, struct err *e)
-{
-	struct stat st;
-
-	if (!(err_is_full(-err) || err == -EIO || err == -EFBIG) || e->what[0] ||
-	    fstat(outfile__fd(f->capture), &st) || !st.st_size) {
-		outfile__remove(f->capture);
-		return err;
-	}
-	outputs_say_kept(&f->outputs, "what was captured until the error is in");
-	return err_set(e, err, "cannot write %s: %s", f->outputs.capture, err_str(err));
-}
-
 static int latency(const struct trace_opts *o, const struct session_opts *so,
 		   struct session_result *run, struct err *e)
 {
@@ -345,7 +330,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
 		background__wait(files.background);
-		return keep_what_is_there(&files, err, e);
+		return outputs_failed(&files.outputs, files.capture, err, e);
 	}
 	return finish_files(&files, run, e);
 }
