@@ -357,6 +357,15 @@ static void expect_callers(const uint64_t *want, uint32_t cnt)
 	assert_int_equal(seen, cnt);
 }
 
+/* What is in the ring up to @at are these entries, and nothing did not fit. */
+static void end_with(uint64_t at, const uint64_t *want, uint32_t cnt)
+{
+	t.engine.shared->head = at;
+	expect_callers(want, cnt);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 /* Two greenlets whose frames have one hash: the caller is the one that the callee lies behind. */
 static void test_ring__stacks_with_one_hash(void **state)
 {
@@ -377,10 +386,7 @@ static void test_ring__stacks_with_one_hash(void **state)
 		at = put_record(at, IL_CALL, (i ? twin : OUTER) + 0x60, OUTER);
 		at = put_record(at, IL_RETURN, (i ? twin : OUTER) + 0x60, 0);
 	}
-	t.engine.shared->head = at;
-	expect_callers(want, 6);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 6);
 }
 
 /* A target can have any number of stacks, or say so. */
@@ -424,10 +430,7 @@ static void test_ring__a_generator_with_the_hash_of_a_caller(void **state)
 	at = put_record(at, IL_RETURN, twin + 0x60, 0);
 	at = put_record(at, IL_RETURN, twin, 0);
 	at = put_record(at, IL_RETURN, OUTER, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 4);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 4);
 }
 
 /* 3.11: a generator was freed where it waited; what has its address now calls a trace function before it has shown itself. */
@@ -448,10 +451,7 @@ static void test_ring__another_one_where_a_generator_waited(void **state)
 	at = put_record(at, IL_CALL, STRANGER, OUTER);
 	at = put_record(at, IL_RETURN, STRANGER, 0);
 	at = put_record(at, IL_RETURN, OUTER, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 4);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 4);
 }
 
 /* 3.11: the target says by its whole address which frame calls that has not shown itself: it is none that has the same hash, and
@@ -488,10 +488,7 @@ static void test_ring__a_caller_that_is_unseen(void **state)
 	at = put_record(at, IL_RETURN, leaf, 0);
 	at = put_record(at, IL_RETURN, STRANGER, 0);
 	at = put_record(at, IL_RETURN, OUTER, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 9);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 9);
 }
 
 /* The target tells a stack that was never seen; what it tells of one that is known is not better. */
@@ -517,10 +514,7 @@ static void test_ring__a_stack_that_is_told(void **state)
 	at = put_record(at, IL_RETURN, inner, 0);
 	at = put_record(at, IL_RETURN, STRANGER, 0);
 	at = put_record(at, IL_RETURN, OUTER, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 4);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 4);
 }
 
 /* Tops of two stacks have the same hash, and either can have the callee behind it: the target says which one goes on, by its
@@ -549,10 +543,7 @@ static void test_ring__a_known_stack_goes_on(void **state)
 	at = put_more(at, IL_FRAME, OUTER, IL_FRAME_KNOWN, 0); /* a lie changes nothing */
 	at = put_record(at, IL_RETURN, twin, 0);
 	at = put_record(at, IL_RETURN, STRANGER, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 6);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 6);
 }
 
 /* A stack was read in the middle of the end of a call, and goes on after another one has run: what the target tells of it is
@@ -579,10 +570,7 @@ static void test_ring__a_told_stack_that_was_read(void **state)
 	at = put_record(at, IL_RETURN, inner, 0);
 	at = put_record(at, IL_RETURN, STRANGER, 0);
 	at = put_record(at, IL_RETURN, OUTER, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 2);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 2);
 }
 
 /* A frame as small as a shim of `__init__`, of another stack: no shim is where that one is, or far from the running stack. */
@@ -603,10 +591,7 @@ static void test_ring__no_shim_but_another_stack(void **state)
 	at = put_record(at, IL_RETURN, STRANGER + CHUNK + small, 0);
 	at = put_record(at, IL_RETURN, STRANGER + CHUNK,
 			0); /* a greenlet's from before the attach */
-	t.engine.shared->head = at;
-	expect_callers(want, 5);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 5);
 }
 
 /* A shim has its place on the stack, too, where both halves of its address add up to nothing. */
@@ -623,10 +608,7 @@ static void test_ring__a_shim_that_adds_up_to_nothing(void **state)
 	at = put_record(at, IL_RETURN, shim + 8 * 12ull, 0);
 	at = put_record(at, IL_RETURN, shim, 0);
 	at = put_record(at, IL_RETURN, shim - 0x100, 0);
-	t.engine.shared->head = at;
-	expect_callers(want, 2);
-	assert_int_equal(cap_inline__unmatched(t.cap), 0);
-	cap_inline__free(t.cap);
+	end_with(at, want, 2);
 }
 
 /* Nor was one that came before its stack was read: the thread stood still behind it, with the frame still on top. */

@@ -220,7 +220,7 @@ void cap_inline__recount(struct cap_inline *c)
 	if (retired)
 		codes_free(c);
 	if (c->any_suspended)
-		memset(c->suspended, 0, sizeof(c->suspended)); /* 6 MB that may be untouched */
+		memset(c->suspended, 0, sizeof(c->suspended)); /* 4 MB that may be untouched */
 	c->any_suspended = false;
 	c->now = NULL;
 	lanes_recounted(c);

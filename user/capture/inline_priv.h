@@ -85,7 +85,7 @@ struct cap_inline {
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
-	/* by il_frame_hash(); the one that has been there longest first */
+	/* by il_frame_hash() */
 	struct suspended suspended[65536][SUSPENDED_WAYS];
 	bool any_suspended;
 	uint8_t *out; /* records of the batch at hand */

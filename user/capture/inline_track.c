@@ -414,13 +414,14 @@ static void forget_suspended(struct cap_inline *c, uint64_t frame)
 		f->frame = 0;
 }
 
-/* Where there is no place, one is forgotten that may have been freed long ago. */
+/* One that was freed can have had its address. Where there is no place, one is forgotten that may have been freed long ago. */
 static void add_suspended(struct cap_inline *c, const struct suspended *now)
 {
 	struct suspended *all = c->suspended[il_frame_hash(now->frame)];
 	int i = 0;
 
-	while (i < SUSPENDED_WAYS && all[i].frame && all[i].frame != now->frame)
+	forget_suspended(c, now->frame);
+	while (i < SUSPENDED_WAYS && all[i].frame)
 		i++;
 	if (i == SUSPENDED_WAYS)
 		memmove(&all[0], &all[1], --i * sizeof(all[0]));

@@ -412,7 +412,6 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 	struct inline_run *r = m->run;
 	int err;
 
-	inline_heart__remove(r->heart, m->engine);
 	inline__gone(m->engine);
 	err = drain_all(m);
 	if (err)

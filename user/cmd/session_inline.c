@@ -539,20 +539,13 @@ static void done(struct inline_run *r)
 	inline_target__done(&r->t);
 }
 
-/* Is it to run on after an error, being traced by then? Not if it turned out that it cannot be. */
-static bool goes_on(const struct inline_run *r, int ended)
-{
-	return ended > -PYE_ENOTPYTHON || ended == -PYE_EOUTPUT ||
-	       (r->counts && r->t.engine.shared);
-}
-
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
 		   const struct session_counts *counts, struct session_result *result,
 		   struct err *e)
 {
 	struct inline_run r = { .fd = fd, .opcodes = opcodes, .counts = counts };
 	int err = check_options(opts, e);
-	bool runs;
+	bool runs = false;
 
 	if (!err && counts)
 		err = inline_count_sum__new(&r.ended);
@@ -567,7 +560,6 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 				      .totals = kept_totals,
 				      .waiting = waiting_in_ring };
 	err = begin(&r, fd);
-	runs = counts && r.t.engine.shared;
 	if (!err) {
 		int ended = loop(&r);
 
@@ -579,14 +571,16 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		if (refused) /* that we end it is no status of its own */
 			r.t.child_status = 0;
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
-		runs = goes_on(&r, ended);
+		/* else it turned out that it cannot be traced */
+		runs = ended > -PYE_ENOTPYTHON || ended == -PYE_EOUTPUT;
 		report_oddities(&r);
 		if (!err && !r.last_pix && r.t.ended)
 			err = inline_target__never_python(&r.t);
 		else if (!err && !r.last_pix)
 			log_warn("no Python had begun when the trace ended");
 	}
-	if (err && !runs)
+	/* with --count it goes on, whatever became of the sums */
+	if (err && !runs && !(counts && r.t.engine.shared))
 		inline_target__abandon(&r.t);
 	else
 		inline_target__wait(&r.t);
