@@ -18,10 +18,11 @@ import samplers
 import stack_cost
 from common import ALLOWED, CPU_TARGET, CPU_TOOL, Failed, choose, packages, pin, pythons, say, slowdown_text, table, version
 
-PARTS = ["event", "rows", "slices", "rate", "start", "file", "formats", "growth", "agent", "fleet", "node", "record"]
+PARTS = ["event", "rows", "side", "slices", "rate", "start", "file", "formats", "growth", "agent", "fleet", "node", "record"]
 MAIN = ["pyenv-3.12", "pyenv-3.13", "3.13-trixie", "pyenv-3.14", "3.14", "pyenv-3.11", "3.11-debian"]
 INLINE_TOOLS = [t for t in rows.TRACERS if t.startswith("pyebpf inline")]
 SLICED_TOOLS = ["pyebpf inline", "pyebpf inline --count", "pyebpf inline --count --time"]
+SIDE_TOOLS = [*SLICED_TOOLS[1::-1], "monitoring", "viztracer", "cProfile", "setprofile", "pyebpf uprobe"]
 
 
 def part_event(args, found, report):
@@ -56,15 +57,24 @@ def part_rows(args, found, report):
         rows.show(report["rows"][-1])
 
 
+def sliced(args, argv, tools, columns, repeats):
+    block = rows.Block(argv, list(tools), columns, args.pyebpf, args.work)
+    r = {"python": block.version, "slices": block.slices(repeats)}
+    rows.show_slices(r["python"], r["slices"])
+    return r
+
+
+def part_side(args, found, report):
+    """The table of the README."""
+    report["side"] = sliced(args, args.python, SIDE_TOOLS, args.columns, args.repeats)
+
+
 def part_slices(args, found, report):
     """The inline engine on the given interpreter, the newest and the one without a GIL."""
     report["slices"] = []
     for argv in [args.python] + [a for a in (choose(found, "3.15"), choose(found, "3.13t")) if a and a != args.python]:
         columns = [c for c in args.columns if c != "django" or argv is args.python]
-        block = rows.Block(argv, list(SLICED_TOOLS), columns, args.pyebpf, args.work)
-        r = {"python": block.version, "slices": block.slices(3 * args.repeats)}
-        report["slices"].append(r)
-        rows.show_slices(r["python"], r["slices"])
+        report["slices"].append(sliced(args, argv, SLICED_TOOLS, columns, 3 * args.repeats))
 
 
 def part_rate(args, found, report):

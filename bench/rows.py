@@ -25,6 +25,8 @@ TRACERS = {
     "pyebpf inline --count --time": (["--engine", "inline", "--count", "--time"], CPU_TOOL),
     "pyebpf inline --opcodes all": ([*INLINE, "--opcodes", "all"], CPU_TOOL),
 }
+# seconds of a slice, where a second has too few units of a program
+LONGER = {"pyebpf uprobe": 5, "pyebpf usdt": 5}
 
 
 def output(options, folder):
@@ -156,23 +158,24 @@ class Block:
 
     def start(self, tool, column):
         """What slices.py calls to let a tool begin."""
-        def begin(pid):
+        def begin(target):
             options = TRACERS[tool][0]
-            tracer = Tracer(self.pyebpf, options + ["-p", str(pid), "-o", output(options, self.work), "--force"])
-            tracer.wait_attached(pid)
+            tracer = Tracer(self.pyebpf, options + ["-p", str(target.pid), "-o", output(options, self.work), "--force"])
+            tracer.wait_attached(target.pid)
 
             def stop():
                 tracer.interrupt()
                 self.lost[tool, column] = self.lost.get((tool, column), 0) + (summary_counts(tracer.finish())[1] or 0)
             return stop
-        return begin
+        return begin if tool in TRACERS else lambda target: target.hook(tool)
 
     def slices(self, repeats):
         """[{tool, column, slowdown, least, most, slices, ns added per event, lost}] of slices of one run of each program."""
         found = []
         for column in self.columns:
             starts = {tool: self.start(tool, column) for tool in self.tools}
-            pairs, events = slices.measure(self.argv, column, starts, repeats, self.work, env=self.env, preexec_fn=pin(CPU_TARGET))
+            pairs, events = slices.measure(self.argv, column, starts, repeats, self.work, LONGER, env=self.env,
+                                           preexec_fn=pin(CPU_TARGET))
             for tool in self.tools:
                 if pairs[tool]:
                     found.append(dict(middle_half([during / base for base, during in pairs[tool]]), tool=tool, column=column,

@@ -289,8 +289,8 @@ def sliced(python, tools, workload, rates, repeats, work):
     """[{tool, rate, slowdown, least, most}] of slices of one run (slices.py), the tool on the other CPU; least and most are
     those of the middle half."""
     def starter(tool, rate):
-        def start(pid):
-            sampler = begin_sampling(tool, pid, rate, CPU_TOOL, work)
+        def start(target):
+            sampler = begin_sampling(tool, target.pid, rate, CPU_TOOL, work)
             if not isinstance(tool, (Pyebpf, Clock)):
                 time.sleep(ATTACH_S)
             return lambda: sampler.send_signal(signal.SIGINT) or sampler.wait(60)

@@ -240,7 +240,7 @@ def hook_monitoring():
         mon.register_callback(mon.PROFILER_ID, event, lambda *args: None)
         mask |= event
     mon.set_events(mon.PROFILER_ID, mask)
-    return lambda: mon.set_events(mon.PROFILER_ID, 0)
+    return lambda: mon.set_events(mon.PROFILER_ID, 0) or mon.free_tool_id(mon.PROFILER_ID)
 
 
 class Count:
