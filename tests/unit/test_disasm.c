@@ -131,6 +131,33 @@ static void test_disasm__what_is_no_instruction(void **state)
 	unload();
 }
 
+/* Those that were decoded are kept by their address: of equal places, too, each is itself, also after what is no instruction. */
+static void test_disasm__each_address_is_itself(void **state)
+{
+	const size_t apart = 0x4000;
+	struct insn insn;
+
+	(void)state;
+	make_init(&made, ET_DYN);
+	memset(made.bytes + MAKE_TEXT, 0xcc, MAKE_DATA - MAKE_TEXT);
+	memcpy(made.bytes + MAKE_TEXT, "\xe8\x00\x00\x00\x00", 5);
+	made.bytes[MAKE_TEXT + apart] = 0x53; /* push rbx */
+	made.bytes[MAKE_TEXT + 2 * apart] = 0x06; /* none */
+	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
+	assert_int_equal(disasm__new(elf, &disasm, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(disasm__at(disasm, TEXT, &insn), 0);
+		assert_int_equal(insn.flow, FLOW_CALL);
+		assert_int_equal(insn.addr, TEXT);
+		assert_int_equal(insn.target, TEXT + 5);
+		assert_int_equal(disasm__at(disasm, TEXT + apart, &insn), 0);
+		assert_int_equal(insn.op, INSN_PUSH);
+		assert_int_equal(insn.size, 1);
+		assert_int_equal(disasm__at(disasm, TEXT + 2 * apart, &insn), -EILSEQ);
+	}
+	unload();
+}
+
 static void test_disasm__finds_all_branches(void **state)
 {
 	struct disasm_range range = { TEXT + 0x20, TEXT + 0x22 };
@@ -377,6 +404,7 @@ int main(void)
 		cmocka_unit_test(test_disasm__flow),
 		cmocka_unit_test(test_disasm__writes),
 		cmocka_unit_test(test_disasm__what_is_no_instruction),
+		cmocka_unit_test(test_disasm__each_address_is_itself),
 		cmocka_unit_test(test_disasm__finds_all_branches),
 		cmocka_unit_test(test_disasm__finds_branches_anywhere),
 		cmocka_unit_test(test_flow__copies_and_distances),

@@ -17,6 +17,8 @@
 #include "elf/elf_file.h"
 
 #define WINDOW 4096
+/* Plans walk the same code again and again; each instruction of an interpreter's loop has a place of its own, nearly. */
+#define KNOWN_CNT 16384u
 
 const uint8_t machine_args[6] = { PREG_RDI, PREG_RSI, PREG_RDX, PREG_RCX, PREG_R8, PREG_R9 };
 
@@ -31,6 +33,7 @@ struct disasm {
 	cs_insn *insn;
 	uint64_t start, end; /* of what the window holds */
 	uint8_t window[WINDOW];
+	struct insn known[KNOWN_CNT]; /* by address; size 0: none */
 };
 
 int disasm__new(const struct elf_file *elf, struct disasm **out, struct err *e)
@@ -383,7 +386,7 @@ static int fill_window(struct disasm *d, uint64_t addr)
 
 static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
 
-int disasm__at(struct disasm *d, uint64_t addr, struct insn *out)
+static int decode(struct disasm *d, uint64_t addr, struct insn *out)
 {
 	const uint8_t *code;
 	uint64_t at = addr;
@@ -415,6 +418,20 @@ int disasm__at(struct disasm *d, uint64_t addr, struct insn *out)
 	set_pointer(out, &d->insn->detail->x86);
 	set_writes(d, out, &d->insn->detail->x86);
 	return 0;
+}
+
+int disasm__at(struct disasm *d, uint64_t addr, struct insn *out)
+{
+	struct insn *known = &d->known[addr % KNOWN_CNT];
+	int err = 0;
+
+	if (!known->size || known->addr != addr)
+		err = decode(d, addr, known);
+	if (err)
+		known->size = 0;
+	else
+		*out = *known;
+	return err;
 }
 
 bool insn__compares_word(const struct insn *insn, uint64_t table, uint64_t *with)
