@@ -259,7 +259,7 @@ another_interpreter()
 '''
 
 
-@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12) and n != "3.13t"])
+@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)])
 def test_code_that_changes_where_it_begins(name, tmp_path):
     """Its first instruction is dispatched anew then: not so where it changed while it ran, or in a callback of what monitors."""
     prog, path = tmp_path / "monitored.py", tmp_path / "t.pstats"
@@ -271,6 +271,44 @@ def test_code_that_changes_where_it_begins(name, tmp_path):
             "calls_below": 200, "in_a_thread": 9000, "worker": 3, "threads": 1, "another_interpreter": 2}
     assert {f: got[f] for f in want} == want
     assert [figures[1] for (_, _, f), figures in marshal.loads(path.read_bytes()).items() if f == "in_another"] == [200]
+
+
+OWN_LOCKS = '''
+import sys, threading
+try: import _interpreters as interpreters
+except ImportError: import _xxsubinterpreters as interpreters
+PART = """if 1:
+    import sys
+    def in_another(): pass
+    def seen(*_): pass
+    for i in range(400):
+        sys.setprofile(seen if i % 2 else None)
+        for _ in range(20): in_another()
+    sys.setprofile(None)
+"""
+def f(): pass
+def seen(*_): pass
+others = [interpreters.create(isolated=True) if sys.version_info < (3, 13) else interpreters.create("isolated") for _ in range(2)]
+threads = [threading.Thread(target=interpreters.run_string, args=(other, PART)) for other in others]
+for t in threads: t.start()
+for i in range(400):
+    sys.setprofile(seen if i % 2 else None)
+    for _ in range(20): f()
+sys.setprofile(None)
+for t in threads: t.join()
+'''
+
+
+@pytest.mark.parametrize("name", [n for n in ("3.13-trixie", "3.14-sid", "3.14-tail", "3.15-sid") if n in pythons.found()])  # executables
+def test_code_that_changes_behind_other_locks(name, tmp_path):
+    """Each interpreter monitors by itself, and runs at once with the others: each thread is asked whose it is, which it knows
+    where Python is no shared library."""
+    prog, path = tmp_path / "locks.py", tmp_path / "t.pstats"
+    prog.write_text(OWN_LOCKS)
+    done = count(lib.command(name) + [prog], path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    assert calls(path, prog)["f"] == 8000
+    assert [figures[1] for (_, _, f), figures in marshal.loads(path.read_bytes()).items() if f == "in_another"] == [16000]
 
 
 INTERPRETERS_COME_AND_GO = '''
@@ -299,7 +337,7 @@ print(done)
 '''
 
 
-@pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 12) and n != "3.13t"])
+@pytest.mark.parametrize("name", [n for n in FAMILIES if pythons.version(n) >= (3, 12)])
 def test_interpreters_that_come_and_go(name, tmp_path):
     """Each is monitored by itself, while threads of another one call functions."""
     prog, path = tmp_path / "interpreters.py", tmp_path / "t.pstats"

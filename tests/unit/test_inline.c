@@ -814,7 +814,8 @@ static void fresh_tables(bool time, bool locked)
 		inline_describe_turns(&t.layout, address(&m.newest), t.private);
 	}
 	if (!time && !locked)
-		inline_describe_monitoring(&t.layout, address(t.base), t.private);
+		inline_describe_monitoring(&t.layout, address(&m.newest), 0, address(t.base),
+					   t.private);
 	memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
 	if (time)
 		memset(t.base + IL_NODES, 0, IL_COUNT_BYTES - (IL_NODES - IL_FUNCS));
@@ -892,13 +893,40 @@ static void test_count__every_register(void **state)
 	}
 }
 
+/* How the slow path finds the running thread's state. */
+struct asked {
+	bool locked; /* there is no lock that says whose turn it is */
+	bool by_thread; /* the thread itself knows, as in an executable */
+};
+
+static __thread uint64_t own_tstate;
+
+static void fresh_versions(const struct asked *asked)
+{
+	int64_t place = (int64_t)(address(&own_tstate) - pthread_self());
+
+	fresh_tables(false, asked->locked);
+	own_tstate = address(m.tstate);
+	inline_describe_monitoring(&t.layout, address(&m.newest),
+				   asked->by_thread ? (int32_t)place : 0, address(t.base),
+				   t.private);
+}
+
+static void another_version(const struct asked *asked, int interpreters, uint64_t version,
+			    uint32_t tracing)
+{
+	make_interpreters(interpreters, version, tracing);
+	if (asked->by_thread) /* this is not looked at */
+		set64(m.gil, layout_monitoring(&t.layout)->gil_holder, 8);
+}
+
 /* Where RESUME changes the code it comes twice, and is one call. */
-static void count_changed(const struct il_header *h, int interpreters)
+static void count_changed(const struct il_header *h, const struct asked *asked, int interpreters)
 {
 	bool slow = interpreters > 1;
 
-	fresh_tables(false, false);
-	make_interpreters(interpreters, 512, 0);
+	fresh_versions(asked);
+	another_version(asked, interpreters, 512, 0);
 	set_version(0);
 	run_kind(h, INLINE_ENTRY);
 	set_version(512);
@@ -909,39 +937,50 @@ static void count_changed(const struct il_header *h, int interpreters)
 	assert_int_equal(func_of_code()->calls, 2);
 	assert_int_equal(t.shared->slow, 2 + slow);
 
-	make_interpreters(interpreters, 1024, 0);
+	another_version(asked, interpreters, 1024, 0);
 	run_kind(h, INLINE_ENTRY);
 	set_version(1024);
 	run_kind(h, INLINE_ENTRY);
 	assert_int_equal(func_of_code()->calls, 3);
 	/* it was changed while it ran */
-	make_interpreters(interpreters, 2048, 0);
+	another_version(asked, interpreters, 2048, 0);
 	set_version(2048);
 	run_kind(h, INLINE_ENTRY);
 	assert_int_equal(func_of_code()->calls, 4);
 }
 
+/* In a callback of what monitors code stays as it is. */
+static void count_in_callback(const struct il_header *h, const struct asked *asked)
+{
+	fresh_versions(asked);
+	set_version(0);
+	another_version(asked, 1, 512, 1);
+	run_kind(h, INLINE_ENTRY);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(func_of_code()->calls, 2);
+}
+
 static void test_count__code_that_changes(void **state)
 {
 	const struct inline_plan plan = { .frame_reg = PREG_RBX, .instr_reg = PREG_R13 };
-	const struct il_header *h;
+	const struct asked each[] = { { false, false }, { false, true }, { true, true } };
 
 	(void)state;
 	t.instr[1] = 0;
 	for (unsigned int minor = 12; minor <= LAST_MINOR; minor++) {
 		use_version(minor);
-		h = build_how(&plan, &(struct stub_how){ .count = true, .turns = true });
-		count_changed(h, 1);
-		count_changed(h, 2);
-		if (minor == 12)
-			continue;
-		/* in a callback of what monitors it stays as it is */
-		fresh_tables(false, false);
-		set_version(0);
-		make_interpreters(1, 512, 1);
-		run_kind(h, INLINE_ENTRY);
-		run_kind(h, INLINE_ENTRY);
-		assert_int_equal(func_of_code()->calls, 2);
+		for (size_t i = 0; i < 3; i++) {
+			const struct il_header *h =
+				build_how(&plan, &(struct stub_how){ .count = true,
+								     .locked = each[i].locked,
+								     .turns = !each[i].locked,
+								     .versions = true });
+
+			count_changed(h, &each[i], 1);
+			count_changed(h, &each[i], 2);
+			if (minor > 12)
+				count_in_callback(h, &each[i]);
+		}
 	}
 }
 
@@ -993,8 +1032,9 @@ static void test_count__a_lock_of_its_own(void **state)
 	for (unsigned int minor = 12; minor <= LAST_MINOR; minor++) {
 		use_version(minor);
 		for (int which = 1; which <= 2; which++) /* the newest one, or the one before */
-			count_apart(build_how(&plan,
-					      &(struct stub_how){ .count = true, .turns = true }),
+			count_apart(build_how(&plan, &(struct stub_how){ .count = true,
+									 .turns = true,
+									 .versions = true }),
 				    which);
 	}
 }

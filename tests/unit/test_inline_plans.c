@@ -67,8 +67,10 @@ static const struct mode {
 	  { .switches = true, .quiet = true, .turns = true },
 	  ROOTS | QUIET | TURNS | APART },
 	{ "count", { .count = true }, 0 },
-	{ "count, before another GIL", { .count = true, .turns = true }, TURNS },
-	{ "count, behind another GIL", { .count = true, .turns = true }, TURNS | APART },
+	{ "count, before another GIL", { .count = true, .turns = true, .versions = true }, TURNS },
+	{ "count, behind another GIL",
+	  { .count = true, .turns = true, .versions = true },
+	  TURNS | APART },
 	{ "count, under a lock", { .count = true, .locked = true }, LOCKED },
 	{ "count and time", { .count = true, .time = true }, 0 },
 	{ "count and time, under a lock", { .count = true, .time = true, .locked = true }, LOCKED },
@@ -266,8 +268,9 @@ static void begin(void)
 		take_turns();
 	if (how->count) {
 		inline_describe_tables(address(t.base), how->time, t.private);
-		if (how->turns)
-			inline_describe_monitoring(&t.layout, address(t.base), t.private);
+		if (how->versions)
+			inline_describe_monitoring(&t.layout, address(w.newest), 0, address(t.base),
+						   t.private);
 		memset(t.base + IL_FUNCS, 0, 32UL * IL_FUNC_CNT);
 		if (how->time)
 			memset(t.base + IL_NODES, 0, IL_COUNT_BYTES - (IL_NODES - IL_FUNCS));

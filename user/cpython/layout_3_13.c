@@ -161,6 +161,7 @@ const struct layout layout_3_13t = {
 		.obj_dict          = -8,
 		.type_keys         = 896,
 	},
+	.monitoring = { .co_version = 184, .is_version = 0, .ts_tracing = 60, .gil_holder = 8 },
 	.jit_is_object = true,
 	.jit = { { 215616, 196192 }, { 218112, 196272 } },
 	.debug = debug_offsets,

@@ -22,6 +22,7 @@
 #define CALL_SIZE   5
 #define PAGE_BYTES  4096
 #define CLOSED_NEAR 4 /* instructions */
+#define GETTER_SIZE 4
 #define LAST_FREE   13 /* 3.<this>: the last version of which a free-threaded build was tried */
 
 static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
@@ -260,6 +261,29 @@ static int add_dealloc(struct planner *p, struct inline_plan *out)
 	return add_word(p, out, at, address, INLINE_DEALLOC);
 }
 
+/* From the function that returns it, which in an executable reads it at a fixed place: mov reg, fs:[place]. */
+static void find_tstate(const struct planner *p, struct inline_plan *out)
+{
+	static const uint8_t read_fs[] = { 0x64, 0x48, 0x8b, 0x04, 0x25 };
+	struct elf_symbol get;
+	struct insn insn;
+	uint64_t at;
+
+	if (elf_file__symbol(p->elf, "PyThreadState_Get", &get))
+		return;
+	at = get.vaddr;
+	for (int i = 0; i < GETTER_SIZE && !code__insn(&p->code, at, &insn); i++) {
+		if (insn.flow != FLOW_NEXT)
+			return;
+		if (insn.size == sizeof(read_fs) + 4 &&
+		    !memcmp(insn.bytes, read_fs, sizeof(read_fs))) {
+			memcpy(&out->tstate_tls, insn.bytes + sizeof(read_fs), 4);
+			return;
+		}
+		at += insn.size;
+	}
+}
+
 int plan_inline(struct planner *p, struct inline_plan *out)
 {
 	const struct python_version *v = p->table.version;
@@ -278,6 +302,7 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 	out->frame_reg = p->home.reg;
 	out->frame_disp = p->home.disp;
 	add_table(p, out);
+	find_tstate(p, out);
 	err = find_instr(p, out);
 	if (!err)
 		err = add_handlers(p, out);
@@ -317,7 +342,8 @@ static bool is_sound(const struct answer *a)
 		       memchr(a->e.hint, 0, sizeof(a->e.hint));
 	if (p->word_cnt > INLINE_WORDS_MAX || p->call_cnt > INLINE_CALLS_MAX ||
 	    p->detour_cnt > INLINE_DETOURS_MAX || p->frame_reg >= MACHINE_REG_CNT ||
-	    p->instr_reg >= MACHINE_REG_CNT || p->table % 8)
+	    p->instr_reg >= MACHINE_REG_CNT || p->table % 8 || p->tstate_tls > 0 ||
+	    p->tstate_tls % 8)
 		return false;
 	for (uint32_t i = 0; i < p->word_cnt; i++)
 		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)

@@ -128,6 +128,8 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->tsc_hz = from->tsc_hz;
 	e->locked = from->locked;
 	e->turns = from->turns;
+	e->versions = from->versions;
+	e->tstate_tls = from->tstate_tls;
 	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;
 	e->table_bytes =
 		from->table_bytes; /* where there are some, the ring is IL_COUNT_RING long */

@@ -99,7 +99,8 @@ void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
 	p->is_next = l->is_next;
 }
 
-void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, struct il_private *p)
+void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpreters,
+				int32_t tstate_tls, uint64_t base, struct il_private *p)
 {
 	const struct layout_monitoring *m = layout_monitoring(l);
 
@@ -107,6 +108,8 @@ void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, str
 		return;
 	p->version_at = base + IL_PRIVATE + offsetof(struct il_private, no_version);
 	p->unlike_any = UINT64_MAX;
+	p->monitored = interpreters;
+	p->tstate_tls = tstate_tls;
 	p->co_version = m->co_version;
 	p->is_version = m->is_version;
 	p->gil_holder = m->gil_holder;

@@ -420,6 +420,7 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 				.time = e->timed,
 				.locked = e->locked,
 				.turns = e->turns,
+				.versions = e->versions,
 				.quiet = e->quiet,
 				.opcodes = opts->opcodes };
 	auto_close int code = -1, ring = -1;
@@ -564,6 +565,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
 	e->turns = !e->locked && can_have_own_gils(e);
 	plan_region(e, opts);
+	e->tstate_tls = plan->tstate_tls;
+	e->versions = e->counted && !e->timed && e->in->interpreters && (e->turns || e->tstate_tls);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
 	if (!ret)
@@ -601,8 +604,9 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 		inline_describe_tables(e->base, e->timed, &private);
 	if (e->turns)
 		inline_describe_turns(l, e->in->interpreters, &private);
-	if (e->counted && !e->timed && e->turns)
-		inline_describe_monitoring(l, e->base, &private);
+	if (e->versions)
+		inline_describe_monitoring(l, e->in->interpreters, e->tstate_tls, e->base,
+					   &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
 	inline__alive(e);
 	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));

@@ -48,6 +48,8 @@ struct inline_engine {
 	uint64_t hz, tsc_hz; /* ticks per second: of the stubs' clock; of the time stamp counter */
 	bool locked; /* every event takes the slow path, and its lock: several threads can write at once, or there is `clock` */
 	bool turns; /* every event does from the moment on when an interpreter with a GIL of its own begins */
+	bool versions; /* counted calls: a RESUME that is dispatched anew is told by its code's version */
+	int32_t tstate_tls; /* of the plan */
 	uint64_t memfd_flags; /* that this kernel knows */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */
@@ -181,9 +183,10 @@ void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);
 void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
 			   struct il_private *p);
 
-/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations, where
- * that was described. */
-void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t base, struct il_private *p);
+/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations.
+ * @interpreters: as above. @tstate_tls: of the plan; 0 only where that was described */
+void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpreters,
+				int32_t tstate_tls, uint64_t base, struct il_private *p);
 
 /* inline_failed - the sentence of a negative errno; what is a cause already stays. Returns the cause. */
 int inline_failed(pid_t pid, int err, struct err *e);

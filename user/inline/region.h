@@ -20,7 +20,7 @@
 
 #include "inline/record.h"
 
-#define IL_MAGIC       0x36304c4e49455950ull /* "PYEINL06" */
+#define IL_MAGIC       0x37304c4e49455950ull /* "PYEINL07" */
 #define IL_MAGIC_NAME  0xffffffffffffull /* of it: the version is the rest */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x20000ull
@@ -160,10 +160,12 @@ struct il_private {
 	 */
 	uint64_t interpreters, with_main;
 	uint64_t begins; /* address of a byte whose lowest bit is set while one gets its number, 3.13 on; 0: that has the main one's lock */
-	/* --count without --time, where code can change at its RESUME (struct layout_monitoring), else 0; with `interpreters` */
+	/* --count without --time, where code can change at its RESUME (struct layout_monitoring), else 0 */
 	uint64_t version_at; /* what code is compared with: the version of the only interpreter there is, or one of these: */
 	uint64_t no_version; /* 0: while it is not known; of code that was never changed */
 	uint64_t unlike_any; /* where there are several: the slow path looks for the right one */
+	uint64_t monitored; /* address of a struct il_interpreters */
+	int64_t tstate_tls; /* where a thread has its state, from its fs register; 0: who holds the main one's lock is looked at */
 	uint32_t co_version, is_version, is_gil, is_next, gil_holder, ts_interp, ts_thread_id,
 		ts_tracing;
 	uint64_t selves[IL_LANE_CNT]; /* pthread_self() of who has a lane; by hash, or behind that */

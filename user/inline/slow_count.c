@@ -246,12 +246,17 @@ PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, 
 	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 
-/* The state of the thread that runs, and has this lock; 0: it has another one. */
-PART uint64_t running_tstate(const struct il_private *p, uint64_t gil)
+/* The state of the thread that runs; 0: not known, for it has another lock than that of the first interpreter, @main. */
+PART uint64_t running_tstate(const struct il_private *p, uint64_t main)
 {
-	uint64_t tstate = AT(uint64_t, gil + p->gil_holder), self;
+	uint64_t tstate, self;
 
 	__asm__ volatile("mov %%fs:0, %0" : "=r"(self));
+	if (p->tstate_tls)
+		return AT(uint64_t, self + (uint64_t)p->tstate_tls);
+	if (is_apart(p))
+		return 0;
+	tstate = AT(uint64_t, AT(uint64_t, main + p->is_gil) + p->gil_holder);
 	return tstate && AT(uint64_t, tstate + p->ts_thread_id) == self ? tstate : 0;
 }
 
@@ -261,15 +266,16 @@ PART uint64_t running_tstate(const struct il_private *p, uint64_t gil)
  */
 PART int begins_anew(struct il_private *p, uint64_t code)
 {
+	const struct il_interpreters *all = (const void *)(uintptr_t)p->monitored;
 	uint64_t is, tstate;
 
-	if (!p->version_at || is_apart(p))
+	if (!p->version_at)
 		return 0;
-	is = interpreters_of(p)->main;
-	tstate = running_tstate(p, AT(uint64_t, is + p->is_gil));
+	is = all->main;
+	tstate = running_tstate(p, is);
 	if (!tstate)
 		return 0;
-	if (interpreters_of(p)->newest != is)
+	if (all->newest != is)
 		p->version_at = (uint64_t)(uintptr_t)&p->unlike_any;
 	else
 		p->version_at = is + p->is_version;

@@ -465,7 +465,7 @@ static uint32_t compare_version(struct out *o, const struct frame *f, uint16_t c
 /* --count: the code object's place, and one more there. Changes rax, rdx. */
 static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 {
-	uint16_t co_version = o->how.turns ? layout_monitoring(f->l)->co_version : 0;
+	uint16_t co_version = o->how.versions ? layout_monitoring(f->l)->co_version : 0;
 	uint32_t skip = 0, child, apart = 0, other, changes = 0, done;
 
 	enter(o, f, true);
