@@ -13,7 +13,7 @@ import pytest
 import lib
 import pythons
 from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, redirected
-from test_inline_robust import SHORT, detach, killed, of_files, quiet
+from test_inline_robust import SHORT, detach, killed, maps, of_files, quiet
 
 FAULTS = pythons.BUILD / "tests" / "e2e" / "faults.so"
 CALLS = 14  # that the target makes: six, seven, and one at the end
@@ -120,13 +120,51 @@ def test_any_call_of_the_target(what, name, tmp_path):
         steps = (1, *range(3, 7), *range(8, CALLS + 1))  # not madvise() and getpid(), which cannot
         if what == "late" and not lib.LONG:
             print("PYEBPF_FAULT_SEED=%d" % SEED)
-            steps = random.Random(SEED).sample(steps[1:], 4)
+            steps = (1, *random.Random(SEED).sample(steps[1:], 4))
         for at in steps:
             code, said, _ = run(target.pid, tmp_path, what, at)
             # the last one unmaps, which is tried again
             assert code == (0 if at == CALLS else 5) and (not code or "could not be changed" in said), (at, code, said)
             goes_on(target, before)
         end_well(target, tmp_path)
+
+
+NO_ROOM = '''
+import resource, sys, time
+size = next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (size + 50000,) * 2)
+def f(): pass
+print("up", flush=True)
+while True:
+    f()
+    if len(sys.argv) > 1: time.sleep(1e-4)
+'''
+
+
+def code_of(pid):
+    """What is executable of files."""
+    found = []
+    with open("/proc/%d/mem" % pid, "rb", buffering=0) as mem:
+        for line in maps(pid).splitlines():
+            at, modes, *_, ino = line.split()[:5]
+            if "x" in modes and ino != "0":
+                start, end = (int(word, 16) for word in at.split("-"))
+                mem.seek(start)
+                found.append(mem.read(end - start))
+    return found
+
+
+@pytest.mark.parametrize("name, args", [(ONE, []), (ONE, ["sleeps"]), *[(n, []) for n in lib.pick("3.8", "3.13t")]])
+def test_no_room_for_anything(name, args, tmp_path):
+    """The very first call fails, which was to make room for what the calls say: so it is known, and nothing stays behind."""
+    with lib.started(lib.command(name) + ["-c", NO_ROOM, *args]) as target:
+        assert target.stdout.readline() == b"up\n"
+        before = code_of(target.pid)
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
+        assert done.returncode == 5 and b"Cannot allocate memory" in done.stderr, lib.text(done.stderr)
+        assert code_of(target.pid) == before
+        assert detach(target.pid) == (0, "pyebpf: nothing of pyebpf is in process %d\n" % target.pid)
+        assert target.poll() is None
 
 
 def test_the_target_is_denied_a_call(tmp_path):

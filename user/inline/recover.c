@@ -313,6 +313,8 @@ int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 		err = inline_undo(r, base, h, left);
 	else if (private && is_reservation(r, &maps, private, words))
 		err = unreserve(r, &maps, words);
+	else if (r->caller) /* not even the first call did something */
+		err = remote__clear(r);
 	maps__done(&maps);
 	return err;
 }
@@ -371,14 +373,15 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		       pid, strerror(-err));
 }
 
-/* The mappings, when no thread makes calls any more that change them. */
-static int read_settled(struct remote *r, struct maps *maps)
+/* The mappings, when no thread makes calls any more that change them. @calls: the code of some was taken out */
+static int read_settled(struct remote *r, struct maps *maps, bool *calls)
 {
 	int err = maps__read(r->pid, maps);
 
 	if (err)
 		return err;
 	err = remote__await_calls(r, maps);
+	*calls = err > 0;
 	if (!err)
 		return 0;
 	maps__done(maps);
@@ -390,17 +393,19 @@ int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 	auto_free struct il_header *h = malloc(sizeof(*h));
 	struct remote r;
 	struct maps maps;
+	bool calls = false;
 	int err = h ? remote__open(&r, pid, e) : -ENOMEM;
 
 	memset(found, 0, sizeof(*found));
 	if (err)
 		return inline_failed(pid, err, e);
-	err = read_settled(&r, &maps);
+	err = read_settled(&r, &maps, &calls);
 	if (!err) {
 		for (size_t i = 0; !err && i < maps.cnt; i++)
 			err = recover_at(&r, &maps, i, h, found);
 		maps__done(&maps);
 	}
+	found->taken_out += calls && !found->taken_out;
 	found->stops = r.stops;
 	found->longest_us = r.longest_us;
 	remote__close(&r);

@@ -35,6 +35,7 @@ struct remote {
 	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
+	uint64_t table; /* of its calls, on its stack */
 	bool call_failed; /* one of the calls did, not what we do for them */
 	pid_t only; /* this one alone is to be stopped; 0: all */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
@@ -112,8 +113,7 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
  * first one that fails. One that waits in a call of its own takes no signal before it is back there: that would not
  * end its call any more.
  *
- * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end, or the first one
- * failed; -ESRCH; -EPERM; -EAGAIN.
+ * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end; -ESRCH; -EPERM; -EAGAIN.
  */
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		 uint64_t results, int64_t *values);
@@ -152,5 +152,8 @@ int remote_stop_thread(struct remote *r, pid_t tid);
 /* remote__calls_done - wait until no thread is in the scratch code any more, and leave all stopped.
  * 0; -ETIMEDOUT; -ESRCH; -EPERM. */
 int remote__calls_done(struct remote *r);
+
+/* remote__clear - the same, and the scratch code is zeroed; all go on. */
+int remote__clear(struct remote *r);
 
 #endif

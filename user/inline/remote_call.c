@@ -23,6 +23,7 @@
 #include "proc/maps.h"
 
 #define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
+#define LEFT_NS	    1000000000ull /* until it is looked at where the thread is */
 #define RED_ZONE    128
 #define SYSCALL_LEN 2
 #define PARK_SHIFT \
@@ -34,7 +35,8 @@
 
 /* rbx: table of calls {number, six arguments}, rbp: how many; behind the table 15 registers and the flags.
  * The first one that fails is the last. r13: where the results go when the first call has succeeded, which
- * may make room there; r12: the table, r14: its size. */
+ * may make room there; if it failed the thread stays for a while, so that it can be seen in the table.
+ * r12: the table, r14: its size. */
 __asm__(".pushsection .rodata\n"
 	".globl pye_chain_start, pye_chain_spin, pye_chain_go, pye_chain_back, pye_chain_end\n"
 	"pye_chain_start: cld\n"
@@ -56,8 +58,8 @@ __asm__(".pushsection .rodata\n"
 	"jnz 1b\n"
 	"3: test %r13, %r13\n"
 	"jz 2f\n"
-	"cmpq $-4096, (%r12)\n"
-	"ja 2f\n"
+	"cmp %r12, %rbx\n"
+	"je 6f\n"
 	"mov %r12, %rsi\n"
 	"mov %r13, %rdi\n"
 	"mov %r14, %rcx\n"
@@ -66,6 +68,8 @@ __asm__(".pushsection .rodata\n"
 	"sub %r15d, %eax\n"
 	"mov %eax, 8(%rdi)\n"
 	"movq $1, (%rdi)\n"
+	"jmp 2f\n"
+	"6: orb $8, -8(%r12)\n" /* BACK_LAPS */
 	"2: mov -8(%r12), %ebx\n" /* how long the thread is parked; 0: it is not */
 	"rdtsc\n"
 	"shrd $20, %edx, %eax\n" /* PARK_SHIFT */
@@ -82,8 +86,10 @@ __asm__(".pushsection .rodata\n"
 	"js 4b\n"
 	"5:\n"
 	"pye_chain_go:\n"
-	"mov $14, %eax\n" /* rt_sigprocmask: those that it blocks by itself */
-	"mov $2, %edi\n"
+	"push $14\n" /* rt_sigprocmask: those that it blocks by itself */
+	"pop %rax\n"
+	"push $2\n"
+	"pop %rdi\n"
 	"lea -16(%r12), %rsi\n"
 	"xor %edx, %edx\n"
 	"lea 8(%rdx), %r10\n"
@@ -154,7 +160,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 			       regs.r8, regs.rdi, regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rcx,
 			       regs.rax, regs.eflags },
 	       16UL * 8);
-	at = regs.rsp - RED_ZONE - table_bytes - 16UL * 8;
+	at = r->table = regs.rsp - RED_ZONE - table_bytes - 16UL * 8;
 	memcpy(code, pye_chain_start, code_bytes);
 	memcpy(code + (pye_chain_back - pye_chain_start), &regs.rip, 8);
 	err = remote__write(r, r->scratch, code, code_bytes);
@@ -214,13 +220,38 @@ static void put_back(struct remote *r)
 	remote__resume(r);
 }
 
+/* It is not in the calls any more, and has taken no results where there is no room for them. */
+static bool has_left(struct remote *r, uint64_t results)
+{
+	uint8_t byte;
+	bool left;
+
+	if (r->held || r->parked || r->follow || remote_stop_thread(r, r->caller))
+		return false;
+	left = !remote__is_inside(r, &r->threads[0], r->scratch, REMOTE_SCRATCH_BYTES) &&
+	       remote__read(r, results, &byte, 1);
+	remote__resume(r);
+	return left;
+}
+
+/* The first call was to make room for the results. What it said, if it failed; 0: it may not have been made yet. */
+static int first_failure(struct remote *r, uint64_t results, uint64_t ns)
+{
+	int64_t said = 0;
+
+	if (remote__read(r, r->table, &said, sizeof(said)) || said >= 0 || said < -4095)
+		said = ns > LEFT_NS && has_left(r, results) ? -ENOMEM : 0;
+	r->call_failed |= said < 0;
+	return (int)said;
+}
+
 /* @us: how long the calls took, by the clock of the thread that made them. */
 static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results, int64_t *values,
 			    uint64_t *us)
 {
 	uint64_t words[7 * REMOTE_CALLS_MAX + 2], start = now_ns(), tsc = tsc_now(), zero = 0;
 	uint64_t flag = 7ull * cnt, ns;
-	int err;
+	int err, failed;
 
 	do {
 		remote_pause();
@@ -233,6 +264,9 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 		if (err &&
 		    (remote__is_dead(r->pid, r->caller) || remote__has_executed(r, r->scratch)))
 			return -ESRCH;
+		failed = err ? first_failure(r, results, ns) : 0;
+		if (failed)
+			return failed;
 	} while (err || words[flag] != 1);
 	*us += (words[flag + 1] & UINT32_MAX) * (ns / 1000) / (tsc_now() - tsc ?: 1);
 	for (unsigned int i = 0; i < cnt; i++) {
@@ -428,13 +462,16 @@ int remote__calls_done(struct remote *r)
 	return -ETIMEDOUT;
 }
 
-/* Nobody is in it, all are stopped: leave nothing. */
-static void clear_scratch(struct remote *r)
+int remote__clear(struct remote *r)
 {
 	static const uint8_t zeros[REMOTE_SCRATCH_BYTES];
+	int err = remote__calls_done(r);
 
+	if (err)
+		return err;
 	remote__write(r, r->scratch, zeros, sizeof(zeros));
 	remote__resume(r);
+	return 0;
 }
 
 /* The code of calls in the last page of some code; 0: none. */
@@ -465,9 +502,7 @@ int remote__await_calls(struct remote *r, const struct maps *maps)
 	r->scratch = find_chain(r, maps);
 	if (!r->scratch)
 		return 0;
-	err = remote__calls_done(r);
-	if (!err)
-		clear_scratch(r);
+	err = remote__clear(r);
 	return err ? err : 1;
 }
 
@@ -486,9 +521,5 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 		remote_pause();
 	}
 	end_calls(r, us);
-	if (!err)
-		err = remote__calls_done(r);
-	if (!err)
-		clear_scratch(r);
-	return err;
+	return err ? err : remote__clear(r);
 }
