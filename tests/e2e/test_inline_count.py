@@ -367,6 +367,42 @@ def test_a_running_process(name, options, tmp_path):
     assert series[0] == 0 and series == sorted(series)
 
 
+MADE = '''
+import sys
+def a(): pass
+print(flush=True)
+sys.stdin.readline()
+for i in range(int(sys.argv[1])):
+    made = {"a": a}
+    exec(compile("def q():\\n return a()\\n", "<made>", "exec"), made)
+    made["q"]()
+'''
+MADE_CNT = 100000
+
+
+@pytest.mark.parametrize("name, options", [("3.8", []), ("3.12", ["--time"]), ("3.12", ["--on-full", "wait"]),
+                                           ("3.8", ["--on-full", "wait", "--time"]), ("3.13t", ["--on-full", "wait"])])
+def test_code_that_comes_and_goes_while_nobody_reads(name, options, tmp_path):
+    """Names go through the ring: where pyebpf has no time for it calls are lost, and told, or the program waits."""
+    prog, path = tmp_path / "made.py", tmp_path / "t.pstats"
+    prog.write_text(MADE)
+    with lib.started(lib.command(lib.pick(name)[0]) + [prog, MADE_CNT], stdin=-1) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-o", path, *COUNT, *options, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.stdin.close()
+            while target.poll() is None:
+                tracer.send_signal(signal.SIGSTOP)
+                time.sleep(0.4)
+                tracer.send_signal(signal.SIGCONT)
+                time.sleep(0.2)
+            said = lib.finish(tracer)
+    told = re.search(r"(\d+) calls are not in", said)
+    missing = 2 * MADE_CNT - sum(calls(path, "<made>").values())
+    assert calls(path, prog)["a"] == MADE_CNT and missing == (int(told[1]) if told else 0), said
+    assert not told or "wait" not in options, said
+
+
 @pytest.mark.parametrize("name", lib.pick("3.9", "3.12", "3.15"))
 def test_detach(name, tmp_path):
     path = tmp_path / "t.pstats"

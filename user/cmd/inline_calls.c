@@ -315,12 +315,11 @@ static bool is_filter_known(const struct filter_opts *filter)
 
 static int check_options(const struct session_opts *o, struct err *e)
 {
-	if (o->select || o->record_rings || !is_filter_known(&o->filter) ||
-	    limits_any(&o->limits) || o->wait_when_full)
+	if (o->select || o->record_rings || !is_filter_known(&o->filter) || limits_any(&o->limits))
 		return err_set(
 			e, -PYE_EUSAGE,
-			"--count goes with -p or -- CMD, -s, -d, --include and --exclude (but not of "
-			"__main__) and what says where the sums go");
+			"--count goes with -p or -- CMD, -s, -d, --on-full, --include and --exclude (but "
+			"not of __main__) and what says where the sums go");
 	return 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include "inline/region_count.h"
 #include "inline/slow.h"
+#include "inline/slow_ring.h"
 #include "inline/slow_turns.h"
 
 #define FUNC_PROBES   8u
@@ -50,7 +51,7 @@ PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_
 
 		if (f->code)
 			continue;
-		if (p->head >= *limit_of(p) && !refill(p, h))
+		if (p->head >= *limit_of(p) && !wait_for_room(p, h))
 			return 0;
 		p->func_last += p->func_last == UINT32_MAX; /* 0 is nobody's */
 		f->id = ++p->func_last;
@@ -94,7 +95,7 @@ PART void free_func(struct il_private *p, struct il_shared *h, uint64_t code)
 
 	if (!f)
 		return;
-	if (p->head < *limit_of(p) || refill(p, h)) {
+	if (p->head < *limit_of(p) || wait_for_room(p, h)) {
 		put_retired(p, h, f);
 		__atomic_store_n(&f->code, 0, __ATOMIC_RELEASE);
 	} else {

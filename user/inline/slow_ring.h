@@ -38,6 +38,22 @@ PART int is_over(const struct il_shared *h)
 	return !__atomic_load_n(&h->deadline, __ATOMIC_RELAXED);
 }
 
+/* Whether there is some, which a full ring may make the target wait for. */
+PART int wait_for_room(struct il_private *p, struct il_shared *h)
+{
+	if (refill(p, h))
+		return 1;
+	if (!p->wait)
+		return 0;
+	h->waits++;
+	while (now(p) < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
+		call0(NR_yield);
+		if (refill(p, h))
+			return 1;
+	}
+	return 0;
+}
+
 /* 0: the event has no room. */
 PART int make_room(struct il_private *p, struct il_shared *h)
 {
@@ -45,16 +61,8 @@ PART int make_room(struct il_private *p, struct il_shared *h)
 		return 1;
 	if (p->lost_mode)
 		return 0;
-	if (refill(p, h))
+	if (wait_for_room(p, h))
 		return 1;
-	if (p->wait) {
-		h->waits++;
-		while (now(p) < __atomic_load_n(&h->deadline, __ATOMIC_RELAXED)) {
-			call0(NR_yield);
-			if (refill(p, h))
-				return 1;
-		}
-	}
 	if (is_over(h))
 		return 0;
 	/* until pyebpf has read the ring and the stacks anew */
