@@ -110,6 +110,20 @@ def test_a_command_that_executes_something_else(name, what, tmp_path):
     ended_there(said, lib.Trace(capture), prog)
 
 
+@pytest.mark.parametrize("then", ["another", "shell"])
+def test_a_target_that_executes_something_during_the_attach(then, tmp_path):
+    """Whatever was just looked at, that is the reason, and not what is missed where the old program was."""
+    last = lib.command(lib.families()[-1]) + ["-S", "-c", "import time; time.sleep(2)"] if then == "another" else ["sh", "-c", "sleep 2"]
+    for i in range(40 if lib.LONG else 8):
+        before = "import os, time; time.sleep(%f); os.execvp(%r, %r)" % (0.05 + 0.01 * (i % 8), last[0], last)
+        with lib.started(lib.command(ONE) + ["-S", "-c", before]) as target:
+            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "30ms")
+            said = lib.text(done.stderr)
+            # it can be over before, or have begun behind it
+            fine = done.returncode == 0 or "executed another program" in said or (then == "shell" and "not Python" in said)
+            assert fine and target.poll() is None, said
+
+
 @pytest.mark.parametrize("options, want", [
     (["--count"], r"^ +2000 .*\(before\)$"),
     (["--opcodes", "RETURN_VALUE", "--on-full", "wait"], r"^ .*\b2000\b.*\(before\)"),

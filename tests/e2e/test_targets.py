@@ -389,6 +389,17 @@ def test_what_cannot_be_traced_is_named(how, tmp_path):
     assert not capture.exists()
 
 
+def test_a_process_whose_main_thread_has_ended(tmp_path):
+    """The kernel calls it a zombie while others of its threads run on."""
+    program = ("import ctypes, threading, time\n"
+               "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+               "ctypes.CDLL(None).syscall(60, 0)\n")  # exit() of this thread
+    with lib.started(lib.command(lib.families()[-1]) + ["-c", program]) as target:
+        lib.until(lambda: lib.status_field(target.pid, "State")[0] == "Z", "the end of its main thread")
+        done = lib.trace(["-p", target.pid], tmp_path / "t.pyebpf")
+        assert done.returncode == 4 and b"the main thread of PID %d" % target.pid in done.stderr, done.stderr
+
+
 def test_one_wrong_pid_among_others_is_refused(tmp_path):
     context, flag, _ = begin(lib.families()[0], tmp_path)
     with context as target, lib.started(["sleep", "60"]) as sleep:

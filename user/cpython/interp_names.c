@@ -32,6 +32,11 @@ void interp_show_path(const char *path, char *out, size_t size)
 
 int interp_refuse_gone(pid_t pid, struct err *e)
 {
+	struct proc_info info;
+
+	if (!proc_info__read(pid, &info) && !info.exe_err && !strchr("ZX", info.state))
+		return err_set(e, -PYE_ETARGET,
+			       "PID %d has executed another program while it was looked at", pid);
 	return err_set(e, -PYE_ETARGET, "there is no process %d (any more)", pid);
 }
 
@@ -85,6 +90,11 @@ int interp_refuse_other(pid_t pid, struct err *e)
 	if (err || info.state == 'X')
 		return interp_refuse_gone(pid, e);
 	text_escape(comm, sizeof(comm), info.comm, strlen(info.comm));
+	if (info.state == 'Z' && info.threads > 1)
+		return err_set(e, -PYE_ETARGET,
+			       "the main thread of PID %d (%s) has ended, and through it alone its "
+			       "memory is found",
+			       pid, comm);
 	if (info.state == 'Z')
 		return err_set(e, -PYE_ETARGET,
 			       "PID %d (%s) has ended and waits for its parent (zombie)", pid,

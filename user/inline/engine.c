@@ -23,7 +23,6 @@
 #include "inline/region_count.h"
 #include "inline/stub.h"
 #include "inline/stub_clock.h"
-#include "proc/info.h"
 #include "proc/maps.h"
 
 #define PAGE_BYTES	 4096ull
@@ -36,43 +35,11 @@
 #define OPCODE_RING	 (8ull << 20)
 #define SECOND_NS	 1000000000ull
 
-long inline_status_number(pid_t pid, const char *field)
-{
-	char path[40], line[256];
-	auto_fclose FILE *f = NULL;
-	size_t n = strlen(field);
-
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, field, n) && line[n] == ':')
-			return strtol(line + n + 1, NULL, 10);
-	return 0;
-}
-
 int inline_refuse(struct err *e, pid_t pid, const char *why)
 {
 	err_set(e, -PYE_EPLAN, "the inline engine refuses process %d: %s", pid, why);
 	err_hint(e, "--engine auto writes nothing into the target");
 	return -PYE_EPLAN;
-}
-
-const char *inline_unfit(pid_t pid, bool held)
-{
-	struct proc_info info;
-
-	if (proc_info__read(pid, &info))
-		return "it is gone";
-	if (info.own_pid != pid)
-		return "it lives in another pid namespace";
-	if (!held && (info.state == 'T' || info.state == 't'))
-		return "it is stopped";
-	if (!held && inline_status_number(pid, "TracerPid"))
-		return "another tracer is attached to it";
-	if (inline_status_number(pid, "Seccomp"))
-		return "it has a seccomp filter, which may kill it for a system call "
-		       "that it does not make itself";
-	return NULL;
 }
 
 static int check_process(pid_t pid, bool held, struct err *e)
@@ -645,6 +612,8 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	ret = prepare(e, pid, opts, &plan, err);
 	if (ret && opts->parked && !e->remote.cnt)
 		follow__go(opts->follow, pid, 0);
+	if (ret && inline_is_elsewhere(pid, in))
+		ret = -ESRCH;
 	if (ret)
 		return inline_failed(pid, ret, err);
 	ret = map_all(e, &plan, opts, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What engine.c lends to adopt.c. */
+/* What engine.c lends to adopt.c, and both have of permit.c. */
 #ifndef PYEBPF_INLINE_ENGINE_PRIV_H
 #define PYEBPF_INLINE_ENGINE_PRIV_H
 
@@ -16,6 +16,9 @@ long inline_status_number(pid_t pid, const char *field);
 /* inline_unfit - what a target must not have, before anything is written: a sentence about it, or NULL. @held: it is
  * stopped by us. Static text. */
 const char *inline_unfit(pid_t pid, bool held);
+
+/* inline_is_elsewhere - has an interpreter that was found in a living process gone, since that executed something? */
+bool inline_is_elsewhere(pid_t pid, const struct interp *in);
 
 /* inline_empty_string - its address in a process; 0: none. */
 uint64_t inline_empty_string(const struct maps *maps);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whom the kernel lets trace a process without a privilege: __ptrace_may_access() and Yama, told from outside. */
+/* What a process must be like, and whom the kernel lets trace it without a privilege: __ptrace_may_access() and Yama, told from
+ * outside. */
 #include "inline/permit.h"
 
 #include <stdbool.h>
@@ -13,8 +14,56 @@
 #include "base/where.h"
 #include "inline/engine_priv.h"
 #include "proc/file.h"
+#include "proc/info.h"
+#include "proc/maps.h"
 
 #define STATUS_BYTES 16384
+
+long inline_status_number(pid_t pid, const char *field)
+{
+	char path[40], line[256];
+	auto_fclose FILE *f = NULL;
+	size_t n = strlen(field);
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, field, n) && line[n] == ':')
+			return strtol(line + n + 1, NULL, 10);
+	return 0;
+}
+
+const char *inline_unfit(pid_t pid, bool held)
+{
+	struct proc_info info;
+
+	if (proc_info__read(pid, &info))
+		return "it is gone";
+	if (info.own_pid != pid)
+		return "it lives in another pid namespace";
+	if (!held && (info.state == 'T' || info.state == 't'))
+		return "it is stopped";
+	if (!held && inline_status_number(pid, "TracerPid"))
+		return "another tracer is attached to it";
+	if (inline_status_number(pid, "Seccomp"))
+		return "it has a seccomp filter, which may kill it for a system call "
+		       "that it does not make itself";
+	return NULL;
+}
+
+bool inline_is_elsewhere(pid_t pid, const struct interp *in)
+{
+	const struct mapping *m;
+	struct maps maps;
+	bool elsewhere;
+
+	if (maps__read(pid, &maps) || !maps.cnt)
+		return false;
+	m = maps__find(&maps, in->start);
+	elsewhere = !m || m->ino != in->ino;
+	maps__done(&maps);
+	return elsewhere;
+}
 
 static bool has_capabilities(const char *status)
 {

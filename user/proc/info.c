@@ -53,6 +53,8 @@ void proc_info__parse(const char *status, struct proc_info *out)
 		out->parent = (pid_t)value;
 	if (!proc_file__field(status, "Uid", 1, &value))
 		out->uid = (uid_t)value;
+	if (!proc_file__field(status, "Threads", 0, &value))
+		out->threads = (unsigned int)value;
 	if (!proc_file__field(status, "NSpid", -1, &value))
 		out->own_pid = (pid_t)value;
 	out->depth = numbers ? numbers - 1 : 0;

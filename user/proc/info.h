@@ -16,7 +16,8 @@ struct proc_info {
 	pid_t own_pid; /* as the process sees itself */
 	unsigned int depth; /* pid namespaces between this /proc and the process: 0 = the same */
 	uid_t uid; /* effective */
-	char state; /* R S D T t Z X I */
+	char state; /* R S D T t Z X I, of its main thread */
+	unsigned int threads; /* that have not ended; 0: not known */
 	char comm[64]; /* any bytes but NUL */
 	char exe[4096]; /* link text: the path as the process sees it; "" when it is not known */
 	int exe_err; /* 0, or why exe is empty: -EACCES; -ENOENT for a kernel thread or zombie */
