@@ -159,8 +159,8 @@ class Block:
     def start(self, tool, column):
         """What slices.py calls to let a tool begin."""
         def begin(target):
-            options = TRACERS[tool][0]
-            tracer = Tracer(self.pyebpf, options + ["-p", str(target.pid), "-o", output(options, self.work), "--force"])
+            options, cpu = TRACERS[tool]
+            tracer = Tracer(self.pyebpf, options + ["-p", str(target.pid), "-o", output(options, self.work), "--force"], cpu=cpu)
             tracer.wait_attached(target.pid)
 
             def stop():
@@ -170,7 +170,8 @@ class Block:
         return begin if tool in TRACERS else lambda target: target.hook(tool)
 
     def slices(self, repeats):
-        """[{tool, column, slowdown, least, most, slices, ns added per event, lost}] of slices of one run of each program."""
+        """[{tool, column, slowdown, least, most, slices, ns of an event without it, and added, lost}] of slices of one run of each
+        program."""
         found = []
         for column in self.columns:
             starts = {tool: self.start(tool, column) for tool in self.tools}
@@ -179,6 +180,7 @@ class Block:
             for tool in self.tools:
                 if pairs[tool]:
                     found.append(dict(middle_half([during / base for base, during in pairs[tool]]), tool=tool, column=column,
+                                      base_ns=median([base / events for base, _ in pairs[tool]]),
                                       added_ns=median([(during - base) / events for base, during in pairs[tool]]),
                                       lost=self.lost.get((tool, column), 0)))
             say("python %s: slices of %s" % (self.version, column))
@@ -219,8 +221,10 @@ def show_slices(python, found):
     def text(s):
         return "%s +%.1f" % (slowdown_text(s), s["added_ns"]) + ("; lost %d" % s["lost"] if s["lost"] else "") if s else "-"
 
+    rows = [["baseline, ns per event"] + ["%.1f" % median([s["base_ns"] for s in found if s["column"] == c]) for c in columns]]
+    rows += [[tool] + [text(by.get((tool, c))) for c in columns] for tool in dict.fromkeys(s["tool"] for s in found)]
     table("Python %s: slices of one run with a tool and without: slowdown (middle half), and ns added per event" % python,
-          [""] + columns, [[tool] + [text(by.get((tool, c))) for c in columns] for tool in dict.fromkeys(s["tool"] for s in found)])
+          [""] + columns, rows)
 
 
 def show(results):
