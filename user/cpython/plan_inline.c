@@ -22,7 +22,8 @@
 #define CALL_SIZE   5
 #define PAGE_BYTES  4096
 #define CLOSED_NEAR 4 /* instructions */
-#define GETTER_SIZE 4
+#define GETTER_SIZE 4 /* instructions */
+#define TLS_MAX	    (1 << 20)
 #define LAST_FREE   13 /* 3.<this>: the last version of which a free-threaded build was tried */
 
 static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
@@ -343,7 +344,7 @@ static bool is_sound(const struct answer *a)
 	if (p->word_cnt > INLINE_WORDS_MAX || p->call_cnt > INLINE_CALLS_MAX ||
 	    p->detour_cnt > INLINE_DETOURS_MAX || p->frame_reg >= MACHINE_REG_CNT ||
 	    p->instr_reg >= MACHINE_REG_CNT || p->table % 8 || p->tstate_tls > 0 ||
-	    p->tstate_tls % 8)
+	    p->tstate_tls < -TLS_MAX || p->tstate_tls % 8)
 		return false;
 	for (uint32_t i = 0; i < p->word_cnt; i++)
 		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)
