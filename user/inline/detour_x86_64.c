@@ -63,7 +63,7 @@ static void slow_in_detour(struct out *o, const struct inline_detour *d)
 	region(o, "\x8d", 1, PREG_RDI, IL_PRIVATE); /* lea */
 	byte(o, 0xb9); /* mov ecx, kind */
 	imm32(o, d->kind);
-	call_slow(o);
+	call(o, d->kind == INLINE_EVAL_ENTRY || d->kind == INLINE_EVAL_EXIT ? o->eval : o->slow);
 	for (size_t i = sizeof(saved_for_slow); i-- > 0;)
 		pop(o, saved_for_slow[i]);
 }

@@ -14,7 +14,8 @@
 
 struct out {
 	uint8_t *image;
-	uint32_t at, slow; /* offsets in the image */
+	uint32_t at, slow,
+		eval; /* offsets in the image; eval: of what is called for INLINE_EVAL_* */
 	uint32_t original_cnt;
 	bool full;
 	struct stub_how how;
@@ -179,10 +180,15 @@ static inline void back(struct out *o, uint32_t to)
 	imm32(o, to - (o->at + 4));
 }
 
-static inline void call_slow(struct out *o)
+static inline void call(struct out *o, uint32_t to)
 {
 	byte(o, 0xe8);
-	imm32(o, o->slow - (o->at + 4));
+	imm32(o, to - (o->at + 4));
+}
+
+static inline void call_slow(struct out *o)
+{
+	call(o, o->slow);
 }
 
 /* Where it goes on need not be a place that indirect jumps may go to: notrack, for a processor that looks (IBT). */

@@ -11,17 +11,23 @@
 #include "inline/emit_x86_64.h"
 #include "inline/slow.h"
 
+typedef void slow_fn(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind);
+
+static uint32_t offset_of(const struct out *o, slow_fn *fn)
+{
+	return o->at + (uint32_t)((const uint8_t *)(uintptr_t)fn - __start_pye_inline);
+}
+
 static int copy_slow(struct out *o, struct err *e)
 {
-	const void *slow = o->how.count ? (const void *)(uintptr_t)pye_inline_count
-					: (const void *)(uintptr_t)pye_inline_slow;
 	size_t size = (size_t)(__stop_pye_inline - __start_pye_inline);
 
 	o->at = (uint32_t)((sizeof(struct il_header) + 63) & ~63ul);
 	if (size > IL_CODE_BYTES - o->at)
 		return err_set(e, -PYE_EPLAN, "the inline engine's code does not fit");
 	memcpy(o->image + o->at, __start_pye_inline, size);
-	o->slow = o->at + (uint32_t)((const uint8_t *)slow - __start_pye_inline);
+	o->slow = offset_of(o, o->how.count ? pye_inline_count : pye_inline_slow);
+	o->eval = o->how.count ? o->slow : offset_of(o, pye_inline_eval);
 	o->at += (uint32_t)size;
 	return 0;
 }

@@ -303,7 +303,7 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 		tell_unseen(p, h, unseen, frame);
 }
 
-/* To 3.10 every event comes here: does it follow on the last one, as nearly all do? */
+/* To 3.10: does it follow on the last one? */
 PART int goes_on(struct il_private *p, uint64_t object, uint32_t kind)
 {
 	uint64_t caller;
@@ -685,4 +685,40 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, u
 		retire_verdict(p, (const void *)(uintptr_t)p->shared, object);
 	if (!q)
 		unlock(p);
+}
+
+/* --- to 3.10, where every event is a call of C: one that follows on the last one, as nearly all do --- */
+
+/* Its record, but for the time; 0: that is the slow path's. Without room, in a forked child, with the kernel's clock, limit is 0. */
+PART uint64_t eval_what(const struct il_private *p, uint64_t frame, uint64_t caller, int entry)
+{
+	uint64_t self, code;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	if (p->head >= p->limit || p->thread != self || p->quiet || !caller ||
+	    p->top != (entry ? caller : frame) || is_raising(p))
+		return 0;
+	if (!entry)
+		return frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN);
+	code = code_of(p, frame);
+	if (*cache_slot(p, code) != code)
+		return 0;
+	return (code >> 5 & (IL_CACHE_CNT - 1)) << 48 | frame |
+	       (AT(int32_t, frame + p->f_instr) < 0 ? (uint64_t)IL_CALL : (uint64_t)IL_RESUME);
+}
+
+STUB void pye_inline_eval(struct il_private *p, uint64_t frame, uint64_t arg, uint32_t kind)
+{
+	struct il_shared *h = (void *)(uintptr_t)p->shared;
+	uint64_t caller = AT(uint64_t, frame + p->f_previous);
+	int entry = kind == INLINE_EVAL_ENTRY;
+	uint64_t what = eval_what(p, frame, caller, entry);
+
+	if (!what) {
+		pye_inline_slow(p, frame, arg, kind);
+		return;
+	}
+	put(p, ticks() << 16 | (entry ? il_frame_hash(caller) : 0), what);
+	p->top = entry ? frame : caller;
+	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 }

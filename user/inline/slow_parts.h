@@ -38,15 +38,18 @@ PART uint64_t vdso_ns(uint64_t clock)
 	return t.sec * 1000000000u + t.ns;
 }
 
-/* What the stubs' clock says. */
-PART uint64_t now(const struct il_private *p)
+PART uint64_t ticks(void)
 {
 	uint32_t low, high;
 
-	if (p->clock)
-		return vdso_ns(p->clock);
 	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
 	return (uint64_t)high << 32 | low;
+}
+
+/* What the stubs' clock says. */
+PART uint64_t now(const struct il_private *p)
+{
+	return p->clock ? vdso_ns(p->clock) : ticks();
 }
 
 /* Not before what this thread has seen of others. */
