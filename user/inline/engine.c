@@ -165,7 +165,8 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	if (err)
 		return err;
 	*empty = inline_empty_string(&maps);
-	/* to 3.10 frames lie anywhere: the hash of a caller says too little of its stack. In 3.11 a trace function's caller can be a generator that has not shown itself. What is left out has to be on the stack that runs. */
+	/* to 3.10 frames lie anywhere: the hash of a caller says too little of its stack. In 3.11 a trace function's caller can be a
+	 * generator that has not shown itself. What is left out has to be on the stack that runs. */
 	e->switches = !e->counted && (e->in->layout.minor <= 11 || e->quiet);
 	for (size_t i = 0; i < maps.cnt; i++) {
 		const struct mapping *m = &maps.items[i];
