@@ -76,6 +76,7 @@ static struct il_rec event_by(void (*by)(struct il_private *, uint64_t, uint64_t
 	set_top(kind);
 	by(t.private, address(t.frame), 0, kind);
 	assert_int_equal(t.private->top, address(kind == INLINE_EVAL_ENTRY ? t.frame : t.caller));
+	assert_int_equal(t.private->run, t.private->top);
 	assert_int_equal(t.shared->head, head + sizeof(made));
 	assert_int_equal(t.private->head, head + sizeof(made));
 	memcpy(&made, t.base + IL_RING + head, sizeof(made));
@@ -97,26 +98,69 @@ static void expect(uint32_t kind, unsigned int what)
 	assert_true(fast.time >> 16 && fast.time >> 16 <= full.time >> 16);
 }
 
+static void follow(void)
+{
+	memset(t.frame + t.layout.f_instr, 0xff, 4);
+	expect(INLINE_EVAL_ENTRY, IL_CALL);
+	memset(t.frame + t.layout.f_instr, 0, 4);
+	expect(INLINE_EVAL_ENTRY, IL_RESUME);
+	set_suspended(true);
+	expect(INLINE_EVAL_EXIT, IL_YIELD);
+	set_suspended(false);
+	expect(INLINE_EVAL_EXIT, IL_RETURN);
+}
+
 static void test_eval__what_follows_on_the_last_event(void **state)
 {
 	(void)state;
 	for (unsigned int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
 		begin(minor);
+		follow();
+		inline_describe_quiet(address(t.base), t.private); /* it is left in */
+		follow();
+	}
+}
+
+/* Of what is left out nothing is left but its frame in IL_QUIET, until it ends. */
+static void test_eval__what_is_left_out(void **state)
+{
+	const uint64_t *quiet = (const uint64_t *)(const void *)(t.base + IL_QUIET);
+
+	(void)state;
+	for (unsigned int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+		uint64_t head;
+
+		begin(minor);
+		head = t.shared->head;
+		inline_describe_quiet(address(t.base), t.private);
+		((uint64_t *)(void *)(t.base + IL_CACHE))[slot_of_code()] |= IL_CODE_QUIET;
 		memset(t.frame + t.layout.f_instr, 0xff, 4);
-		expect(INLINE_EVAL_ENTRY, IL_CALL);
+		for (uint64_t i = 1; i <= 3; i++) {
+			pye_inline_eval(t.private, address(t.frame), 0, INLINE_EVAL_ENTRY);
+			assert_int_equal(t.shared->quiet, i);
+			assert_int_equal(t.private->quiet_at, 2);
+			assert_int_equal(t.private->run, address(t.frame));
+			assert_int_equal(quiet[0] & IL_FRAME_MASK,
+					 address(t.frame) | (uint64_t)IL_CALL);
+			assert_int_equal(quiet[1] & IL_FRAME_MASK, address(t.caller));
+			pye_inline_eval(t.private, address(t.frame), 0, INLINE_EVAL_EXIT);
+			assert_int_equal(t.private->quiet_at, 0);
+			assert_int_equal(t.private->run, address(t.caller));
+		}
+		assert_int_equal(t.shared->slow, 1);
+		/* a resume is recorded */
 		memset(t.frame + t.layout.f_instr, 0, 4);
-		expect(INLINE_EVAL_ENTRY, IL_RESUME);
-		set_suspended(true);
-		expect(INLINE_EVAL_EXIT, IL_YIELD);
-		set_suspended(false);
-		expect(INLINE_EVAL_EXIT, IL_RETURN);
+		assert_int_equal(t.shared->head, head);
+		pye_inline_eval(t.private, address(t.frame), 0, INLINE_EVAL_ENTRY);
+		assert_int_equal(t.shared->slow, 2);
+		assert_true(t.shared->head > head);
 	}
 }
 
 enum otherwise {
 	NO_ROOM,
 	ANOTHER_THREAD,
-	FILTERS,
+	INSIDE_WHAT_IS_LEFT_OUT,
 	NO_CALLER,
 	ANOTHER_STACK,
 	RAISING,
@@ -135,8 +179,9 @@ static void make(enum otherwise what)
 	case ANOTHER_THREAD:
 		t.private->thread = 8;
 		break;
-	case FILTERS:
+	case INSIDE_WHAT_IS_LEFT_OUT:
 		inline_describe_quiet(address(t.base), t.private);
+		t.private->quiet_at = 2;
 		break;
 	case NO_CALLER:
 		set64(t.frame, t.layout.f_previous, 0);
@@ -190,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_eval__what_follows_on_the_last_event),
+		cmocka_unit_test(test_eval__what_is_left_out),
 		cmocka_unit_test(test_eval__all_else_is_the_slow_paths),
 		cmocka_unit_test(test_eval__in_a_forked_child),
 	};

@@ -689,14 +689,34 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, u
 
 /* --- to 3.10, where every event is a call of C: one that follows on the last one, as nearly all do --- */
 
-/* Its record, but for the time; 0: that is the slow path's. Without room, in a forked child, with the kernel's clock, limit is 0. */
-PART uint64_t eval_what(const struct il_private *p, uint64_t frame, uint64_t caller, int entry)
+/* Without room, in a forked child, where verdicts wait, and with the kernel's clock limit is 0. */
+PART int eval_goes_on(const struct il_private *p, uint64_t caller)
 {
-	uint64_t self, code;
+	uint64_t self;
 
 	__asm__("mov %%fs:0, %0" : "=r"(self));
-	if (p->head >= p->limit || p->thread != self || p->quiet || !caller ||
-	    p->top != (entry ? caller : frame) || is_raising(p))
+	return p->head < p->limit && p->thread == self && caller && !is_raising(p);
+}
+
+/* What is_quiet() does, of frames that are left out alone. */
+PART int eval_is_quiet(struct il_private *p, uint64_t frame, uint64_t caller, int entry)
+{
+	if (entry)
+		return AT(int32_t, frame + p->f_instr) < 0 &&
+		       begin_quiet(p, (void *)(uintptr_t)p->shared, frame, caller,
+				   il_frame_hash(caller));
+	if (!p->quiet_at || frame != p->run)
+		return 0;
+	end_quiet(p);
+	return 1;
+}
+
+/* Its record, but for the time; 0: that is the slow path's. */
+PART uint64_t eval_what(const struct il_private *p, uint64_t frame, uint64_t caller, int entry)
+{
+	uint64_t code;
+
+	if (p->quiet_at || p->top != (entry ? caller : frame))
 		return 0;
 	if (!entry)
 		return frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN);
@@ -710,15 +730,19 @@ PART uint64_t eval_what(const struct il_private *p, uint64_t frame, uint64_t cal
 STUB void pye_inline_eval(struct il_private *p, uint64_t frame, uint64_t arg, uint32_t kind)
 {
 	struct il_shared *h = (void *)(uintptr_t)p->shared;
-	uint64_t caller = AT(uint64_t, frame + p->f_previous);
+	uint64_t caller = AT(uint64_t, frame + p->f_previous), what = 0;
 	int entry = kind == INLINE_EVAL_ENTRY;
-	uint64_t what = eval_what(p, frame, caller, entry);
 
+	if (eval_goes_on(p, caller)) {
+		if (p->quiet && eval_is_quiet(p, frame, caller, entry))
+			return;
+		what = eval_what(p, frame, caller, entry);
+	}
 	if (!what) {
 		pye_inline_slow(p, frame, arg, kind);
 		return;
 	}
 	put(p, ticks() << 16 | (entry ? il_frame_hash(caller) : 0), what);
-	p->top = entry ? frame : caller;
+	p->top = p->run = entry ? frame : caller;
 	__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 }
