@@ -16,7 +16,7 @@
 void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind);
 
 /* pye_inline_eval - the same of INLINE_EVAL_ENTRY and INLINE_EVAL_EXIT: most of them need less. */
-void pye_inline_eval(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind);
+void pye_inline_eval(struct il_private *p, uint64_t frame, uint64_t arg, uint32_t kind);
 
 /* pye_inline_count - the same with --count, where nothing but definitions is written to the ring. */
 void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind);
