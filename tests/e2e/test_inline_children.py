@@ -60,6 +60,8 @@ def test_whatever_way_they_are_started(what, processes, tmp_path):
 def test_children_of_a_running_process(name, tmp_path):
     cap = tmp_path / "t.pyebpf"
     with lib.started(lib.command(name) + [FAMILY, "both", 2], stdin=-1, env=python_of(name)) as target:
+        call = pathlib.Path("/proc/%d/syscall" % target.pid)  # what env and ld.so do before that is nothing to attach to
+        lib.until(lambda: call.read_text().startswith("0 0x0 "), "it to read its input")
         with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
             lib.until(lambda: test_inline.redirected(target.pid), "the attach")
             target.stdin.write(b"\n")
