@@ -326,10 +326,11 @@ def test_a_stranger_runs_at_full_speed(name, tmp_path):
         with attached(pid, tmp_path / "t.pyebpf"):
             wake(target)
     assert marks(lib.Trace(tmp_path / "t.pyebpf").whole()) == {pid: 1000}
-    alone, beside, paying = (min(times[k]) for k in ("none", "-p", "--host-wide"))  # a trap is in each, a busy machine is not
+    # a trap in each call makes it 12 to 60 times slower; a machine that others share is twice as slow for whole seconds
+    alone, beside, paying = (min(times[k]) for k in ("none", "-p", "--host-wide"))
     print("times of a stranger: beside -p %.2f, with --host-wide %.1f" % (beside / alone, paying / alone))
-    assert beside < 1.5 * alone, times
-    assert paying > 3 * alone, times
+    assert beside < 3 * alone, times
+    assert paying > 5 * alone, times
 
 
 def test_who_pays_is_said_first(tmp_path):
