@@ -86,6 +86,32 @@ static inline void make_objects(void)
 	t.code[l->co_firstlineno] = 7;
 }
 
+/* The same to 3.10, of a version. */
+static inline void make_eval_objects(unsigned int minor)
+{
+	const struct pye_pylayout *l = &t.layout;
+
+	t.layout = layout_find(minor, false)->py;
+	memset(t.frame, 0, sizeof(t.frame));
+	set64(t.frame, l->f_code, address(t.code));
+	set64(t.frame, l->f_previous, address(t.caller));
+	make_text(t.texts[0], "/a/file.py");
+	make_text(t.texts[1], "name");
+	set64(t.code, l->co_filename, address(t.texts[0]));
+	set64(t.code, l->co_name, address(t.texts[1]));
+}
+
+/* As to 3.10 a frame says it. */
+static inline void set_suspended(bool suspended)
+{
+	const struct pye_pylayout *l = &t.layout;
+
+	if (l->flags & PYE_LAYOUT_FRAME_STATE)
+		t.frame[l->f_state] = suspended ? 0xff : 1;
+	else
+		set64(t.frame, l->f_state, suspended ? address(t.stack) : 0);
+}
+
 /* @base: REGION_BYTES that may be written to */
 static inline void region_at(uint8_t *base)
 {

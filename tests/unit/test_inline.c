@@ -1316,22 +1316,6 @@ static void put_way(size_t at, bool right)
 	memcpy(det.code + at + 6, &land, 8);
 }
 
-static void make_eval_objects(unsigned int minor)
-{
-	const struct pye_pylayout *l = &t.layout;
-
-	t.layout = layout_find(minor, false)->py;
-	memset(det.state, 0, sizeof(det.state));
-	memset(t.frame, 0, sizeof(t.frame));
-	set64(t.frame, l->f_code, address(t.code));
-	set64(t.frame, l->f_previous, address(t.caller));
-	make_text(t.texts[0], "/a/file.py");
-	make_text(t.texts[1], "name");
-	set64(t.code, l->co_filename, address(t.texts[0]));
-	set64(t.code, l->co_name, address(t.texts[1]));
-	det.tstate = address(det.state);
-}
-
 /* The kind of the record that an event makes, its thread and its code object being known. */
 static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 {
@@ -1384,16 +1368,6 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 	if (kind == INLINE_EVAL_ENTRY)
 		assert_int_equal(r->time & 0xffff, il_frame_hash(address(t.caller)));
 	return (r->what & 7) == IL_MORE ? 0x10u | (unsigned int)(r->what >> 48) : r->what & 7;
-}
-
-static void set_suspended(bool suspended)
-{
-	const struct pye_pylayout *l = &t.layout;
-
-	if (l->flags & PYE_LAYOUT_FRAME_STATE)
-		t.frame[l->f_state] = suspended ? 0xff : 1;
-	else
-		set64(t.frame, l->f_state, suspended ? address(t.stack) : 0);
 }
 
 static void eval_events(uint8_t reg, uint64_t flags)
@@ -1460,6 +1434,8 @@ static void test_detours__leave_all_as_it_is(void **state)
 	map_near();
 	for (unsigned int minor = 6; minor <= 10; minor++) {
 		make_eval_objects(minor);
+		memset(det.state, 0, sizeof(det.state));
+		det.tstate = address(det.state);
 		for (uint8_t reg = 0; reg < 16; reg++)
 			for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 				if (reg != PREG_RSP)

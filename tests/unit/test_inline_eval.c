@@ -24,35 +24,16 @@ static struct {
 	uint64_t tstate; /* the interpreter's pointer to it */
 } w;
 
-static void set_suspended(bool suspended)
-{
-	const struct pye_pylayout *l = &t.layout;
-
-	if (l->flags & PYE_LAYOUT_FRAME_STATE)
-		t.frame[l->f_state] = suspended ? 0xff : 1;
-	else
-		set64(t.frame, l->f_state, suspended ? address(t.stack) : 0);
-}
-
 /* The caller runs, thread and code object are known. */
 static void begin(unsigned int minor)
 {
-	const struct pye_pylayout *l = &t.layout;
-
-	t.layout = layout_find(minor, false)->py;
+	make_eval_objects(minor);
 	memset(&w, 0, sizeof(w));
-	memset(t.frame, 0, sizeof(t.frame));
 	memset(t.caller, 0, sizeof(t.caller));
-	set64(t.frame, l->f_code, address(t.code));
-	set64(t.caller, l->f_code, address(t.code));
-	set64(t.frame, l->f_previous, address(t.caller));
-	make_text(t.texts[0], "/a/file.py");
-	make_text(t.texts[1], "name");
-	set64(t.code, l->co_filename, address(t.texts[0]));
-	set64(t.code, l->co_name, address(t.texts[1]));
+	set64(t.caller, t.layout.f_code, address(t.code));
 	fresh();
 	memset(t.base + IL_ROOTS, 0, IL_SHARED - IL_ROOTS);
-	inline_describe_roots(l, address(t.base), t.private);
+	inline_describe_roots(&t.layout, address(t.base), t.private);
 	w.tstate = address(w.state);
 	t.private->tstate_current = address(&w.tstate);
 	pye_inline_eval(t.private, address(t.caller), 0, INLINE_EVAL_ENTRY);

@@ -182,20 +182,6 @@ static void make_lines(void)
 	set64(t.code, t.layout.co_linetable, address(w.lines));
 }
 
-/* To 3.10: the thread state has the frame, and the frame says what becomes of it. */
-static void make_eval_objects(void)
-{
-	const struct pye_pylayout *l = &t.layout;
-
-	set64(t.frame, l->f_code, address(t.code));
-	set64(t.frame, l->f_previous, address(t.caller));
-	memset(t.frame + l->f_instr, 0xff, 4);
-	make_text(t.texts[0], "/a/file.py");
-	make_text(t.texts[1], "name");
-	set64(t.code, l->co_filename, address(t.texts[0]));
-	set64(t.code, l->co_name, address(t.texts[1]));
-}
-
 static void make_world_objects(unsigned int minor, bool free_threaded)
 {
 	const struct pye_pylayout *l = &t.layout;
@@ -208,7 +194,8 @@ static void make_world_objects(unsigned int minor, bool free_threaded)
 	memset(w.state, 0, sizeof(w.state));
 	w.tstate = address(w.state);
 	if (minor <= 10) {
-		make_eval_objects();
+		make_eval_objects(minor);
+		memset(t.frame + l->f_instr, 0xff, 4);
 	} else {
 		make_objects();
 		make_lines();

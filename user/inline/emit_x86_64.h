@@ -14,8 +14,8 @@
 
 struct out {
 	uint8_t *image;
-	uint32_t at, slow,
-		eval; /* offsets in the image; eval: of what is called for INLINE_EVAL_* */
+	uint32_t at; /* offset in the image, as the next ones */
+	uint32_t slow, eval; /* what is called; eval: for INLINE_EVAL_* */
 	uint32_t original_cnt;
 	bool full;
 	struct stub_how how;

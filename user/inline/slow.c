@@ -107,6 +107,18 @@ PART int is_suspended(const struct il_private *p, uint64_t frame)
 	return AT(uint64_t, frame + p->f_state) != 0;
 }
 
+/* The record of a frame that begins or goes on, and of one that ends or waits, to 3.10. */
+PART uint64_t eval_entry(const struct il_private *p, uint64_t frame, uint64_t slot)
+{
+	return slot << 48 | frame |
+	       (AT(int32_t, frame + p->f_instr) < 0 ? (uint64_t)IL_CALL : (uint64_t)IL_RESUME);
+}
+
+PART uint64_t eval_exit(const struct il_private *p, uint64_t frame)
+{
+	return frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN);
+}
+
 PART void put_eval_entry(struct il_private *p, uint64_t frame, uint64_t time)
 {
 	uint64_t slot = define(p, frame, time), bits = caller_bits(p, frame);
@@ -114,10 +126,7 @@ PART void put_eval_entry(struct il_private *p, uint64_t frame, uint64_t time)
 	if (is_thrown(p, frame))
 		put_more(p, time | bits, frame | IL_MORE | (uint64_t)IL_THROW << 48, slot, 0);
 	else
-		put(p, time | bits,
-		    slot << 48 | frame |
-			    (AT(int32_t, frame + p->f_instr) < 0 ? (uint64_t)IL_CALL
-								 : (uint64_t)IL_RESUME));
+		put(p, time | bits, eval_entry(p, frame, slot));
 }
 
 PART void put_eval_exit(struct il_private *p, uint64_t frame, uint64_t time)
@@ -125,8 +134,7 @@ PART void put_eval_exit(struct il_private *p, uint64_t frame, uint64_t time)
 	if (is_raising(p))
 		put_more(p, time, frame | IL_MORE | (uint64_t)IL_UNWIND << 48, 0, 0);
 	else
-		put(p, time,
-		    frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN));
+		put(p, time, eval_exit(p, frame));
 }
 
 /* What is no Python frame has no instruction of its own, but the one before has ended. */
@@ -301,20 +309,6 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 		tell_frame(p, h, 0, 0);
 	if (unseen)
 		tell_unseen(p, h, unseen, frame);
-}
-
-/* To 3.10: does it follow on the last one? */
-PART int goes_on(struct il_private *p, uint64_t object, uint32_t kind)
-{
-	uint64_t caller;
-
-	if (kind != INLINE_EVAL_ENTRY && kind != INLINE_EVAL_EXIT)
-		return 0;
-	caller = AT(uint64_t, object + p->f_previous);
-	if (!caller || p->top != (kind == INLINE_EVAL_ENTRY ? caller : object))
-		return 0;
-	p->top = kind == INLINE_EVAL_ENTRY ? object : caller;
-	return 1;
 }
 
 /* --- what is not recorded --- */
@@ -516,7 +510,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 		p->turn = p->locked || is_apart(p) ? 0 : self;
 		p->top = p->run = 0;
 	}
-	if (room && p->roots && !goes_on(p, object, kind)) {
+	if (room && p->roots) {
 		tell(p, h, object, arg, kind);
 		room = make_room(p, h);
 	}
@@ -719,12 +713,10 @@ PART uint64_t eval_what(const struct il_private *p, uint64_t frame, uint64_t cal
 	if (p->quiet_at || p->top != (entry ? caller : frame))
 		return 0;
 	if (!entry)
-		return frame | (is_suspended(p, frame) ? (uint64_t)IL_YIELD : (uint64_t)IL_RETURN);
+		return eval_exit(p, frame);
 	code = code_of(p, frame);
-	if (*cache_slot(p, code) != code)
-		return 0;
-	return (code >> 5 & (IL_CACHE_CNT - 1)) << 48 | frame |
-	       (AT(int32_t, frame + p->f_instr) < 0 ? (uint64_t)IL_CALL : (uint64_t)IL_RESUME);
+	return *cache_slot(p, code) == code ? eval_entry(p, frame, code >> 5 & (IL_CACHE_CNT - 1))
+					    : 0;
 }
 
 STUB void pye_inline_eval(struct il_private *p, uint64_t frame, uint64_t arg, uint32_t kind)
