@@ -56,6 +56,7 @@ struct bench {
 	struct cap_inline_ids ids;
 	struct cap_inline *cap;
 	struct assembler *as;
+	struct capture_taker records;
 	struct capw *w;
 };
 
@@ -241,6 +242,8 @@ static int begin(struct bench *b)
 	if (err)
 		return err;
 	cap_inline__use(b->cap, &b->engine);
+	b->records = (struct capture_taker){ b->as, assembler__record };
+	cap_inline__hand_to(b->cap, &b->records);
 	b->begun = b->told = clock_pair_read();
 	b->ns_per_tick = (double)(b->begun.ns - before.ns) / (double)(b->begun.tsc - before.tsc);
 	b->tsc = b->begun.tsc;

@@ -581,26 +581,6 @@ void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq)
 	a->numbered += seq;
 }
 
-int assembler__still_waiting(struct assembler *a, uint64_t now_ns)
-{
-	struct asm_thread *t, *next;
-	int err = 0;
-
-	HASH_ITER(hh, a->threads, t, next)
-	err = asm_first(err, asm_still_waiting(a, t, now_ns));
-	return err;
-}
-
-int assembler__waiting_so_far(struct assembler *a, uint64_t now_ns)
-{
-	struct asm_thread *t, *next;
-	int err = 0;
-
-	HASH_ITER(hh, a->threads, t, next)
-	err = asm_first(err, asm_waiting_so_far(a, t, now_ns));
-	return err;
-}
-
 int assembler__finish(struct assembler *a)
 {
 	struct asm_thread *t, *next;
@@ -687,7 +667,8 @@ static size_t least_size(unsigned int kind)
 	}
 }
 
-int asm_dispatch(struct assembler *a, const void *rec, uint32_t len)
+/* Not inlined: it would make the way of the others longer. */
+static __attribute__((noinline)) int on_other(struct assembler *a, const void *rec, uint32_t len)
 {
 	const struct pye_head *head = rec;
 	unsigned int kind = len >= sizeof(*head) ? head->kind : 0;
@@ -697,10 +678,6 @@ int asm_dispatch(struct assembler *a, const void *rec, uint32_t len)
 		return 0;
 	}
 	switch (kind) {
-	case PYE_REC_ENTRY:
-		return on_entry(a, rec);
-	case PYE_REC_EXIT:
-		return on_exit_rec(a, rec);
 	case PYE_REC_DEF:
 		return names_define(a, rec);
 	case PYE_REC_STR: {
@@ -735,6 +712,24 @@ int asm_dispatch(struct assembler *a, const void *rec, uint32_t len)
 	default:
 		return 0;
 	}
+}
+
+int asm_dispatch(struct assembler *a, const void *rec, uint32_t len)
+{
+	const struct pye_head *head = rec;
+	unsigned int kind = len >= sizeof(*head) && head->ts_ns <= CAP_TS_MAX ? head->kind : 0;
+
+	/* nearly all are these */
+	if (kind == PYE_REC_ENTRY && len >= sizeof(struct pye_entry_rec))
+		return on_entry(a, rec);
+	if (kind == PYE_REC_EXIT)
+		return on_exit_rec(a, rec);
+	return on_other(a, rec, len);
+}
+
+int assembler__record(void *a, const void *rec, uint32_t len)
+{
+	return asm_dispatch(a, rec, len);
 }
 
 int assembler__feed(struct assembler *a, const struct capture_batch *batch)

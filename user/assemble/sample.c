@@ -710,3 +710,23 @@ int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_n
 	a->inferred++;
 	return put(a, t, off->frames, off->cnt, &sample);
 }
+
+int assembler__still_waiting(struct assembler *a, uint64_t now_ns)
+{
+	struct asm_thread *t, *next;
+	int err = 0;
+
+	HASH_ITER(hh, a->threads, t, next)
+	err = asm_first(err, asm_still_waiting(a, t, now_ns));
+	return err;
+}
+
+int assembler__waiting_so_far(struct assembler *a, uint64_t now_ns)
+{
+	struct asm_thread *t, *next;
+	int err = 0;
+
+	HASH_ITER(hh, a->threads, t, next)
+	err = asm_first(err, asm_waiting_so_far(a, t, now_ns));
+	return err;
+}

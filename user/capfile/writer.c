@@ -19,6 +19,8 @@
 #define STACK_TRIM   256u /* frames that a thread may keep room for */
 
 #define unlikely(x)  __builtin_expect(!!(x), 0)
+/* Inlined it would make the way of nearly all events longer: registers to be saved, a guarded stack. */
+#define RARELY static __attribute__((noinline))
 
 static struct block *new_block(struct capw *w)
 {
@@ -191,7 +193,7 @@ static void trim_stack(void *record, void *arg)
 		resize_stack(arg, t, t->len * 2 > STACK_TRIM ? t->len * 2 : STACK_TRIM);
 }
 
-static bool grow_stack(struct capw *w, struct wthread *t)
+RARELY bool grow_stack(struct capw *w, struct wthread *t)
 {
 	uint32_t cap = t->cap < 16 ? 16 : t->cap < STACK_TRIM ? t->cap * 2 : t->cap / 2 * 3;
 	size_t more;
@@ -214,7 +216,7 @@ static bool grow_stack(struct capw *w, struct wthread *t)
  * frames, follow at the end. Half, so that a stack that swings around the limit does not show
  * itself again and again.
  */
-static int hide(struct capw *w, struct wthread *t, uint64_t ts_ns)
+RARELY int hide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 {
 	struct trace_gap gap = { .ts_ns = ts_ns, .until_ns = ts_ns, .reason = GAP_LOSS };
 	int err = 0;
@@ -232,7 +234,7 @@ static int hide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 	return err;
 }
 
-static int unhide(struct capw *w, struct wthread *t, uint64_t ts_ns)
+RARELY int unhide(struct capw *w, struct wthread *t, uint64_t ts_ns)
 {
 	struct trace_gap gap = {
 		.ts_ns = ts_ns, .until_ns = ts_ns, .lost = t->hidden_cnt, .reason = GAP_LOSS

@@ -34,6 +34,22 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap
 	return 0;
 }
 
+void cap_inline__hand_to(struct cap_inline *c, const struct capture_taker *taker)
+{
+	c->records = taker;
+}
+
+void inline_hand_out(struct cap_inline *c)
+{
+	const struct capture_batch batch = { .data = c->out, .len = c->out_len };
+	const void *rec;
+	uint32_t len;
+
+	for (size_t at = 0; (rec = capture_record(&batch, &at, &len));)
+		c->records->record(c->records->ctx, rec, len);
+	c->out_len = 0;
+}
+
 static void codes_free(struct cap_inline *c)
 {
 	struct code_of *code, *next;
@@ -424,7 +440,7 @@ static uint32_t on_lines(struct cap_inline *c, const struct il_lines *l, uint64_
 	return total;
 }
 
-static uint32_t on_opcode(struct cap_inline *c, uint64_t what, uint32_t bits, uint64_t ts)
+RARELY uint32_t on_opcode(struct cap_inline *c, uint64_t what, uint32_t bits, uint64_t ts)
 {
 	struct cap_inline_opcode o = { .tsc = c->last_tsc,
 				       .ts_ns = ts,
@@ -450,7 +466,7 @@ static uint32_t on_opcode(struct cap_inline *c, uint64_t what, uint32_t bits, ui
 }
 
 /* A record of more than 16 bytes: its size, 0 when it is none. */
-static uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint64_t room,
+RARELY uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint64_t room,
 			uint64_t ts)
 {
 	uint64_t what = r->head.what, frame = what & 0xfffffffffff8ull, w2 = r->w2;
@@ -577,6 +593,8 @@ static int next(void *self, struct capture_batch *batch)
 
 	if (c->e && c->e->shared)
 		err = c->e->lane_ring ? lanes_read(c) : read_some(c);
+	if (c->records)
+		inline_hand_out(c);
 	if (err)
 		return err;
 	quiet_tell(c);

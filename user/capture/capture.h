@@ -24,6 +24,13 @@ struct capture_ops {
 	int (*next)(void *self, struct capture_batch *batch);
 };
 
+/* Whoever takes records one by one, as they come: a source that knows one need not put them into a batch, and that is read from a
+ * ring once and not twice. An error is no end: the taker accounts for it. */
+struct capture_taker {
+	void *ctx;
+	int (*record)(void *ctx, const void *rec, uint32_t len); /* borrowed for the call */
+};
+
 #define CAPTURE_HEADER_BYTES 8
 #define CAPTURE_LEN_MASK     0x3fffffffu
 #define CAPTURE_DISCARDED    0x40000000u

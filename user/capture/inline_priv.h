@@ -4,24 +4,15 @@
 #ifndef PYEBPF_CAPTURE_INLINE_PRIV_H
 #define PYEBPF_CAPTURE_INLINE_PRIV_H
 
+#include <string.h>
 #include <uthash.h>
 
 #include "abi/event.h"
 #include "capture/cap_inline.h"
+#include "capture/inline_parked.h"
 
-struct track_stack {
-	struct cap_inline_frame *frames; /* outermost first; owned */
-	uint32_t cnt, size;
-	bool cut; /* there are more below, which are not known */
-	bool guest; /* of one of several thread states that name the same thread */
-	bool stale; /* parked as it was read, perhaps in the middle of an event: its top may have ended */
-	struct track_stack *next; /* of those that are parked in the same bucket */
-};
-
-struct parked {
-	struct track_stack **buckets; /* owned, as the stacks in them; NULL: none was parked yet */
-	uint32_t cnt;
-};
+/* Inlined it would make the way of nearly all records longer: registers to be saved, a guarded stack. */
+#define RARELY static __attribute__((noinline))
 
 struct track {
 	struct {
@@ -94,6 +85,7 @@ struct cap_inline {
 	int failed; /* of memory, for the batch at hand */
 	uint64_t unmatched; /* ends of frames that are on no stack, and had to be; or that went unseen */
 	const struct cap_inline_taker *taker; /* NULL: none */
+	const struct capture_taker *records; /* who takes them; NULL: they stay in the batch */
 };
 
 /* inline_record - take one; its size, 0: it is none. @room: bytes from it on that can be read */
@@ -143,6 +135,26 @@ static inline void *inline_put(struct cap_inline *c, uint32_t bytes)
 	return header + 2;
 }
 
+/* inline_hand_out - what is in the batch, to who takes records. */
+void inline_hand_out(struct cap_inline *c);
+
+/* inline_event - a record that many come of; false: no memory. */
+static inline bool inline_event(struct cap_inline *c, const void *rec, uint32_t bytes)
+{
+	void *to;
+
+	if (c->records) {
+		if (__builtin_expect(c->out_len != 0, 0))
+			inline_hand_out(c);
+		c->records->record(c->records->ctx, rec, bytes);
+		return true;
+	}
+	to = inline_put(c, bytes);
+	if (to)
+		memcpy(to, rec, bytes);
+	return to;
+}
+
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
 
@@ -185,24 +197,6 @@ bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole);
 
 /* track_park - one more stack of a thread that does not run now; owned from here on. 0 or -ENOMEM. */
 int track_park(struct track *t, const struct track_stack *stack);
-
-/* parked_add - its frames are owned by the table then; of more than can be they are freed, and count when they end. 0 or
- * -ENOMEM. */
-int parked_add(struct parked *p, const struct track_stack *stack);
-
-/* parked_take - out of the table, to the caller; its address is no longer good. */
-struct track_stack parked_take(struct parked *p, struct track_stack *s);
-void parked_clear(struct parked *p);
-
-/* parked_rooted - by the outermost frame, if that is known; slow. NULL: none. */
-struct track_stack *parked_rooted(const struct parked *p, uint64_t root);
-
-/* parked_with, parked_caller, parked_on, parked_guest - by the innermost frame; by its hash and what it calls, which tells those with
- * the same hash apart; by what lies behind its frames, slow; one of another thread. NULL: none. Theirs until the table changes. */
-struct track_stack *parked_with(const struct parked *p, uint64_t frame);
-struct track_stack *parked_caller(const struct parked *p, uint32_t bits, uint64_t callee);
-struct track_stack *parked_on(const struct parked *p, uint64_t frame);
-struct track_stack *parked_guest(const struct parked *p, uint64_t frame, bool whole);
 
 /* track_entry and so on - one event of the running thread. @bits: hash of the caller's frame. */
 void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,

@@ -27,15 +27,17 @@
 #define CHUNK_NEXT  24 /* where the first frame lies in a chunk that is not a stack's first one */
 #define SHIM	    cap_inline_shim(0)
 
-static void fill_head(struct pye_head *h, const struct track *t, uint64_t ts, uint32_t kind,
-		      uint32_t sub, uint64_t frame)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+static struct pye_head head_of(const struct track *t, uint64_t ts, uint32_t kind, uint32_t sub,
+			       uint64_t frame)
 {
-	*h = (struct pye_head){ .ts_ns = ts,
-				.frame = frame,
-				.kind = (uint8_t)kind,
-				.sub = (uint8_t)sub,
-				.tix = t->tix,
-				.seq = t->seq };
+	return (struct pye_head){ .ts_ns = ts,
+				  .frame = frame,
+				  .kind = (uint8_t)kind,
+				  .sub = (uint8_t)sub,
+				  .tix = t->tix,
+				  .seq = t->seq };
 }
 
 static void read_name(const struct cap_inline *c, uint64_t tid, char name[PYE_COMM])
@@ -59,7 +61,7 @@ void track_announce(struct cap_inline *c, struct track *t, uint64_t ts)
 
 	if (!rec)
 		return;
-	fill_head(&rec->head, t, ts, PYE_REC_THREAD, 0, 0);
+	rec->head = head_of(t, ts, PYE_REC_THREAD, 0, 0);
 	rec->pix = c->pix;
 	rec->pid = (uint32_t)c->pid;
 	rec->tid = (uint32_t)t->key.tid;
@@ -89,17 +91,14 @@ static void walk(struct cap_inline *c, struct track *t, uint64_t ts)
 		rec->reason = t->reason;
 		if (!left)
 			flags |= s->cut ? PYE_WALK_CUT : PYE_WALK_ROOT;
-		fill_head(&rec->head, t, ts, PYE_REC_WALK, flags, 0);
+		rec->head = head_of(t, ts, PYE_REC_WALK, flags, 0);
 		flags = 0;
 	} while (left);
 }
 
-static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
+/* What comes before some events. */
+RARELY void prepare(struct cap_inline *c, struct track *t, uint64_t ts)
 {
-	if (ts < t->last_ns)
-		ts = t->last_ns; /* the clock was adjusted */
-	t->last_ns = ts;
-	t->read_now = t->resynced = false;
 	if (t->unseen) {
 		t->was_unseen = t->unseen;
 		t->unseen_depth = t->stack.cnt;
@@ -109,22 +108,37 @@ static uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
 		track_announce(c, t, ts);
 	if (t->need_walk)
 		walk(c, t, ts);
+}
+
+static inline uint64_t begin(struct cap_inline *c, struct track *t, uint64_t ts)
+{
+	if (ts < t->last_ns)
+		ts = t->last_ns; /* the clock was adjusted */
+	t->last_ns = ts;
+	t->read_now = t->resynced = false;
+	if (unlikely(t->unseen || !t->announced || t->need_walk))
+		prepare(c, t, ts);
 	return ts;
+}
+
+RARELY bool grow(struct track_stack *s)
+{
+	uint32_t size = s->size ? 2 * s->size : 16;
+	struct cap_inline_frame *more =
+		size > STACK_MAX ? NULL : reallocarray(s->frames, size, sizeof(*more));
+
+	if (!more)
+		return false;
+	s->frames = more;
+	s->size = size;
+	return true;
 }
 
 static void push(struct cap_inline *c, struct track_stack *s, uint64_t frame, uint32_t code)
 {
-	if (s->cnt == s->size) {
-		uint32_t size = s->size ? 2 * s->size : 16;
-		struct cap_inline_frame *more =
-			size > STACK_MAX ? NULL : reallocarray(s->frames, size, sizeof(*more));
-
-		if (!more) {
-			c->failed = -ENOMEM;
-			return;
-		}
-		s->frames = more;
-		s->size = size;
+	if (unlikely(s->cnt == s->size) && !grow(s)) {
+		c->failed = -ENOMEM;
+		return;
 	}
 	s->frames[s->cnt++] = (struct cap_inline_frame){ .frame = frame, .code = code };
 }
@@ -132,28 +146,21 @@ static void push(struct cap_inline *c, struct track_stack *s, uint64_t frame, ui
 static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t code,
 		  uint32_t sub, uint32_t bits)
 {
-	struct pye_entry_rec *rec;
+	struct pye_entry_rec rec = { .code = code, .caller = bits };
 
-	ts = begin(c, t, ts);
-	rec = inline_put(c, sizeof(*rec));
-	if (!rec)
+	rec.head = head_of(t, begin(c, t, ts), PYE_REC_ENTRY, sub, frame);
+	if (!inline_event(c, &rec, sizeof(rec)))
 		return;
-	fill_head(&rec->head, t, ts, PYE_REC_ENTRY, sub, frame);
-	rec->code = code;
-	rec->caller = bits;
 	t->seq++;
 	push(c, &t->stack, frame, code);
 }
 
 static void leave(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t sub)
 {
-	struct pye_exit_rec *rec;
+	struct pye_exit_rec rec = { .head = head_of(t, begin(c, t, ts), PYE_REC_EXIT, sub, frame) };
 
-	ts = begin(c, t, ts);
-	rec = inline_put(c, sizeof(*rec));
-	if (!rec)
+	if (!inline_event(c, &rec, sizeof(rec)))
 		return;
-	fill_head(&rec->head, t, ts, PYE_REC_EXIT, sub, frame);
 	t->seq++;
 	t->stack.cnt--;
 }
@@ -429,14 +436,10 @@ static void add_suspended(struct cap_inline *c, const struct suspended *now)
 	c->any_suspended = true;
 }
 
-/* Make the stack that of a frame whose caller has this hash. */
-static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits,
-			bool thrown)
+/* Make the stack that of a frame whose caller has this hash, and is not on top. */
+RARELY void look_for_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits,
+			    bool thrown)
 {
-	struct track_stack *s = &t->stack;
-
-	if (s->cnt ? is_caller(c, t, frame, bits) : !bits && !s->cut)
-		return;
 	if (is_known_shim(t, bits))
 		return; /* what `__init__` held is freed, and has a finalizer */
 	if (bits && take_shim(c, t, frame, bits))
@@ -451,6 +454,15 @@ static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, u
 		return;
 	swap_stacks(c, t, NULL);
 	t->stack.cut = bits != 0;
+}
+
+static void find_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits,
+			bool thrown)
+{
+	const struct track_stack *s = &t->stack;
+
+	if (s->cnt ? !is_caller(c, t, frame, bits) : bits || s->cut)
+		look_for_caller(c, t, frame, bits, thrown);
 }
 
 /* Bring the stack of a frame that is left, or goes on, to the front; false: there is none. */
@@ -715,7 +727,7 @@ void track_end(struct cap_inline *c, struct track *t, uint64_t ts)
 	if (!rec)
 		return;
 	memset(rec, 0, sizeof(*rec));
-	fill_head(&rec->head, t, ts > t->last_ns ? ts : t->last_ns, PYE_REC_THREAD_END, 0, 0);
+	rec->head = head_of(t, ts > t->last_ns ? ts : t->last_ns, PYE_REC_THREAD_END, 0, 0);
 	rec->pix = c->pix;
 	read_name(c, t->key.tid, rec->comm);
 }

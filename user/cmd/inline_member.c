@@ -101,7 +101,10 @@ int inline_member__open(struct inline_member *m)
 	if (err)
 		return err;
 	cap_inline__use(m->cap, m->engine);
-	return m->run->opcodes ? inline_run__opcodes(m->run, m) : 0;
+	if (m->run->opcodes)
+		return inline_run__opcodes(m->run, m);
+	cap_inline__hand_to(m->cap, &m->run->records);
+	return 0;
 }
 
 /* The number of a code object on a stack. 0: the interpreter's own, which shows no frame. */

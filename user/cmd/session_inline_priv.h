@@ -48,6 +48,7 @@ struct inline_run {
 	int fd; /* of the capture */
 	struct capw *capw;
 	struct assembler *as;
+	struct capture_taker records; /* it */
 	struct cap_inline_ids ids;
 	struct inline_member *members; /* the first one is the one that was asked for */
 	uint32_t last_pix, round;
