@@ -306,3 +306,55 @@ def test_the_target_dies_while_its_threads_are_stopped(tmp_path):
             assert target.stdout.readline() == b"up\n"
             status, said, _ = run(target.pid, tmp_path, "kill", at)
             assert status in (0, 4, 5) and "timed out" not in said, (at, status, said)
+
+
+@contextlib.contextmanager
+def unwakeable(name, tmp_path):
+    """A target one of whose threads sleeps where nothing wakes it between sleep() and wake()."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "unwakeable.py", fifo, tmp_path / "end"], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"up\n"
+
+        def sleepers():
+            return [t for t in os.listdir("/proc/%d/task" % target.pid) if lib.status_field(int(t), "State")[0] == "D"]
+
+        def sleep():
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            return lib.until(sleepers, "its sleep")[0]
+
+        def wake():
+            fifo.write_bytes(b"")
+            lib.until(lambda: not sleepers(), "that it wakes up")
+        yield target, sleep, wake
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_thread_that_nothing_wakes(name, tmp_path):
+    """The attach is refused soon, and the others run on meanwhile; at the detach all words are put back without it."""
+    with unwakeable(name, tmp_path) as (target, sleep, wake):
+        sleep()
+        wake()
+        before = of_files(target.pid)
+        tid = sleep()
+        done = lib.sh([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], timeout=30)
+        said = lib.text(done.stderr)
+        assert done.returncode == 5 and "its thread %s is in an uninterruptible sleep" % tid in said, said
+        goes_on(target, before)
+        wake()
+        with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            sleep()
+            said = lib.stop(tracer)
+        assert "the stubs stay mapped, unused" in said, said
+        assert not redirected(target.pid) and lib.status_field(target.pid, "TracerPid") == "0"
+        wake()
+        code, said = detach(target.pid)
+        assert code == 0, said
+        goes_on(target, before)
+        (tmp_path / "end").touch()
+        longest = float(target.communicate(timeout=30)[0])
+        assert longest < 500, "the others stood still with it"
+    seen = lib.Trace(tmp_path / "t.pyebpf")
+    check_sums(seen)

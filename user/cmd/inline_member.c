@@ -368,13 +368,14 @@ static int check_jit(struct inline_member *m)
 int inline_member__tend(struct inline_member *m, bool idle)
 {
 	const struct naming_of of = { m->pix, m->pid, m->in };
+	bool late = !remote__let_late_go(&m->engine->remote);
 	int err = check_jit(m);
 
 	if (m->count)
 		return err;
 	/* other lanes may never be idle */
 	idle |= m->engine->lane_ring && cap_inline__is_at_end(m->cap);
-	if (!err && idle && cap_inline__is_lossy(m->cap))
+	if (!err && idle && !late && cap_inline__is_lossy(m->cap))
 		err = recover_from_loss(m);
 	if (!err)
 		naming_look(m->run->as, &of, &m->naming_ns, false);

@@ -48,6 +48,15 @@ static bool may_read_clock(const struct remote *r, uint64_t base)
 	return remote__read(r, base + IL_PRIVATE, &p, sizeof(p)) || (p.clock && p.lock);
 }
 
+/* One in an uninterruptible sleep can be anywhere. */
+static bool all_stand(const struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (!r->threads[i].stopped)
+			return false;
+	return true;
+}
+
 static bool anybody_inside(const struct remote *r, uint64_t base)
 {
 	if (may_read_clock(r, base))
@@ -181,6 +190,8 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	r->scratch = h->scratch;
 	if (!r->cnt)
 		err = remote__stop(r);
+	if (err == -ETIMEDOUT)
+		err = remote__stop_past_blocked(r);
 	if (err)
 		return err;
 	err = remote__check_program(r, base);
@@ -191,12 +202,14 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	err = restore(r, h);
 	stop_waiting(r, base);
 	for (int i = 0; !err && i < TRIES; i++) {
-		inside = anybody_inside(r, base);
+		bool known = all_stand(r);
+
+		inside = !known || anybody_inside(r, base);
 		if (!inside) {
 			err = unmap(r, base, h);
 			inside = err == -EAGAIN; /* a thread still comes out of the calls before */
 		}
-		if (!inside)
+		if (!inside || !known)
 			break;
 		remote__resume(r);
 		usleep(200 + 10 * (unsigned int)i);
@@ -348,6 +361,8 @@ static bool is_ending(pid_t pid)
 
 int inline_failed(pid_t pid, int err, struct err *e)
 {
+	pid_t tid;
+
 	if (err <= -PYE_ENOTPYTHON)
 		return err;
 	if (err == -EBUSY) {
@@ -369,8 +384,19 @@ int inline_failed(pid_t pid, int err, struct err *e)
 	if (err == -ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d has %s", pid,
 			       is_ending(pid) ? "ended" : "executed another program meanwhile");
+	tid = err == -ETIMEDOUT ? remote__blocked_one(pid) : 0;
+	if (tid) {
+		err_set(e, -PYE_EPLAN,
+			"process %d could not be changed by the inline engine: its thread %d is in an "
+			"uninterruptible sleep (state D) and does not stop",
+			pid, tid);
+		err_hint(e, "again when it has woken up");
+		return -PYE_EPLAN;
+	}
 	return err_set(e, -PYE_EPLAN, "process %d could not be changed by the inline engine: %s",
-		       pid, strerror(-err));
+		       pid,
+		       err == -ETIMEDOUT ? "not all of its threads stood still within a second"
+					 : strerror(-err));
 }
 
 /* The mappings, when no thread makes calls any more that change them. @calls: the code of some was taken out */

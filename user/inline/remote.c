@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Stopping threads. A stop is measured from the first thread that is seen to stand still until the last one
- * goes on. All are asked at once, but each has to get a CPU to stop on: when that takes long (a busy
- * machine, a thread in an uninterruptible sleep) those that stand still go on, and it is tried again.
+ * goes on. All are asked at once, but each has to get a CPU to stop on: when that takes long on a busy
+ * machine those that stand still go on, and it is tried again. One in an uninterruptible sleep is waited
+ * for while the others run, but not for ever.
  */
 #include "inline/remote.h"
 
@@ -36,6 +37,7 @@
 #define STOP_NS	       3000000ull /* for all threads to stand still */
 #define STOP_TRIES     30
 #define STOP_LAST_NS   1000000000ull /* when that never was enough */
+#define BLOCKED_MS     30 /* that a thread in an uninterruptible sleep is waited for, at each try */
 #define PAUSE_NS       10000
 #define SIGNAL_TRIES   100 /* pauses */
 #define THREADS_MAX    65536u
@@ -102,17 +104,6 @@ int remote__open(struct remote *r, pid_t pid, struct err *e)
 	if (errno == ESRCH) /* a kernel thread, a zombie */
 		return interp_refuse_other(pid, e);
 	return err_set(e, -PYE_ETARGET, "process %d: %s", pid, strerror(errno));
-}
-
-void remote__close(struct remote *r)
-{
-	remote__resume(r);
-	free(r->threads);
-	if (r->mem >= 0)
-		close(r->mem);
-	r->mem = -1;
-	r->threads = NULL;
-	r->size = 0;
 }
 
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size)
@@ -189,15 +180,18 @@ bool remote__has_executed(const struct remote *r, uint64_t at)
 
 int remote__check_program(const struct remote *r, uint64_t at)
 {
+	const struct remote_thread *t = a_stopped_one(r);
 	uint64_t ours;
 	ssize_t got = pread(r->mem, &ours, 8, (off_t)at);
 	long theirs;
 
 	if (got != 8)
 		return got ? -EFAULT : -ESRCH;
+	if (!t)
+		return remote__has_executed(r, at) ? -ESRCH : 0;
 	for (int i = 0; i < 2; i++) { /* once more: what fails by chance is no sign either */
 		errno = 0;
-		theirs = ptrace(PTRACE_PEEKDATA, r->threads[0].tid, at, 0);
+		theirs = ptrace(PTRACE_PEEKDATA, t->tid, at, 0);
 		if (!errno)
 			return ours == (uint64_t)theirs ? 0 : -ESRCH;
 	}
@@ -288,9 +282,25 @@ static void note_end(struct remote *r, pid_t tid, int status)
 	r->status = status;
 }
 
+/* As proc(5) has it; 'X': it is gone. */
+static char state_of(pid_t pid, pid_t tid)
+{
+	char path[64], line[256] = "";
+	auto_fclose FILE *f = NULL;
+	const char *state;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+	f = fopen(path, "re");
+	if (!f || !fgets(line, sizeof(line), f))
+		return 'X';
+	state = strrchr(line, ')');
+	return state && state[1] == ' ' ? state[2] : '?';
+}
+
 /* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
 static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 {
+	uint64_t soon = now_ns() + STOP_NS;
 	pid_t tid = t->tid;
 
 	for (;;) {
@@ -314,8 +324,8 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 			continue;
 		if (got == tid)
 			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
-		else if (now_ns() > deadline)
-			return -ETIMEDOUT;
+		else if (now_ns() > deadline || (now_ns() > soon && state_of(r->pid, tid) == 'D'))
+			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else
 			remote_pause();
 	}
@@ -331,16 +341,28 @@ static bool is_known(const struct remote *r, pid_t tid)
 
 bool remote__is_dead(pid_t pid, pid_t tid)
 {
-	char path[64], line[256] = "";
-	auto_fclose FILE *f = NULL;
-	const char *state;
+	char state = state_of(pid, tid);
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
-	f = fopen(path, "re");
-	if (!f || !fgets(line, sizeof(line), f))
-		return true;
-	state = strrchr(line, ')');
-	return state && (state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X'));
+	return state == 'Z' || state == 'X';
+}
+
+pid_t remote__blocked_one(pid_t pid)
+{
+	char path[40];
+	struct dirent *entry;
+	pid_t found = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && !found && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		found = tid > 0 && state_of(pid, tid) == 'D' ? tid : 0;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
 }
 
 static int seize(const struct remote *r, pid_t tid)
@@ -420,6 +442,8 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 			t->stopped = true;
 			err = look(r, t);
 		}
+		if (err == -ETIMEDOUT && r->past_blocked && state_of(r->pid, t->tid) == 'D')
+			err = 0;
 		if (err == -ESRCH)
 			*t = r->threads[--r->cnt];
 		else if (err)
@@ -449,6 +473,80 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 	return await_all(r, 0, now_ns() + STOP_LAST_NS);
 }
 
+/* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
+static void let_go(const struct remote *r, const struct remote_thread *t, int sig)
+{
+	pid_t tid = t->tid;
+
+	if (r->follow && t->as_group)
+		ptrace(PTRACE_LISTEN, tid, 0, 0);
+	else if (r->follow)
+		follow__go(r->follow, tid, sig);
+	else if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
+		ptrace(PTRACE_DETACH, tid, 0, sig);
+}
+
+/*
+ * Of one that was asked to stop: what waitpid() says of it; 0: it has ended untold, as the leader, whose end is told behind those of
+ * all others; -EAGAIN: it sleeps where nothing wakes it.
+ */
+static int await_news(const struct remote *r, pid_t tid, int *status)
+{
+	for (;;) {
+		char state = state_of(r->pid, tid);
+		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+
+		if (got)
+			return got == tid ? tid : 0;
+		if (tid == r->pid && (state == 'Z' || state == 'X'))
+			return 0;
+		if (state == 'D')
+			return -EAGAIN;
+		remote_pause();
+	}
+}
+
+/* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. False: it has not. */
+static bool let_go_late(struct remote *r, struct remote_thread *t)
+{
+	int status, sig, got;
+
+	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+	got = await_news(r, t->tid, &status);
+	if (got <= 0)
+		return !got;
+	if (!WIFSTOPPED(status)) {
+		note_end(r, t->tid, status);
+		return true;
+	}
+	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+	if (!sig)
+		look(r, t);
+	let_go(r, t, sig);
+	return true;
+}
+
+bool remote__let_late_go(struct remote *r)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < r->late_cnt; i++)
+		if (!let_go_late(r, &r->threads[i]))
+			r->threads[left++] = r->threads[i];
+	r->late_cnt = left;
+	return !left;
+}
+
+static bool await_late(struct remote *r)
+{
+	for (int ms = 0; !remote__let_late_go(r); ms++) {
+		if (ms == BLOCKED_MS)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
 	uint64_t deadline = now_ns() + ns;
@@ -456,7 +554,8 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 
 	if (r->held)
 		return remote_stop_thread(r, r->held);
-	r->cnt = 0;
+	r->cnt = r->late_cnt; /* seized they are */
+	r->late_cnt = 0;
 	for (;;) {
 		size_t before = r->cnt;
 
@@ -479,9 +578,11 @@ static int stop_soon(struct remote *r, size_t limit)
 {
 	int err = 0;
 
-	remote_hurry(r, true);
 	for (int i = 0; i <= STOP_TRIES; i++) {
-		err = stop_some(r, limit, i < STOP_TRIES ? STOP_NS : STOP_LAST_NS);
+		remote_hurry(r, !r->late_cnt);
+		err = r->past_blocked || await_late(r)
+			      ? stop_some(r, limit, i < STOP_TRIES ? STOP_NS : STOP_LAST_NS)
+			      : -ETIMEDOUT;
 		if (err != -ETIMEDOUT)
 			break;
 		usleep((unsigned int)(1000 + 500 * i)); /* for the target */
@@ -496,6 +597,16 @@ int remote__stop(struct remote *r)
 	return stop_soon(r, THREADS_MAX);
 }
 
+int remote__stop_past_blocked(struct remote *r)
+{
+	int err;
+
+	r->past_blocked = true;
+	err = remote__stop(r);
+	r->past_blocked = false;
+	return err;
+}
+
 int remote__stop_one(struct remote *r, pid_t tid)
 {
 	int err;
@@ -504,53 +615,6 @@ int remote__stop_one(struct remote *r, pid_t tid)
 	err = stop_soon(r, 1);
 	r->only = 0;
 	return err;
-}
-
-/* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
-static void let_go(const struct remote *r, const struct remote_thread *t, int sig)
-{
-	pid_t tid = t->tid;
-
-	if (r->follow && t->as_group)
-		ptrace(PTRACE_LISTEN, tid, 0, 0);
-	else if (r->follow)
-		follow__go(r->follow, tid, sig);
-	else if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
-		ptrace(PTRACE_DETACH, tid, 0, sig);
-}
-
-/* The leader's end is told behind those of all others, who may live on: it is not waited for. */
-static bool has_news(const struct remote *r, pid_t tid, int *status)
-{
-	bool dead = false;
-
-	for (;;) {
-		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
-
-		if (got || dead)
-			return got == tid;
-		dead = tid == r->pid && remote__is_dead(r->pid, tid);
-		if (!dead)
-			remote_pause();
-	}
-}
-
-/* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. */
-static void let_go_late(struct remote *r, struct remote_thread *t)
-{
-	int status, sig;
-
-	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-	if (!has_news(r, t->tid, &status))
-		return;
-	if (!WIFSTOPPED(status)) {
-		note_end(r, t->tid, status);
-		return;
-	}
-	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
-	if (!sig)
-		look(r, t);
-	let_go(r, t, sig);
 }
 
 /* Is there a signal that any of the threads may take? */
@@ -579,6 +643,17 @@ static void let_leader_go(struct remote *r)
 		remote_pause();
 }
 
+/* Those that were not seen to stop; the leader last. */
+static void let_others_go(struct remote *r)
+{
+	for (size_t i = r->cnt; i-- > 0;)
+		if (!r->threads[i].stopped)
+			r->threads[i].stopped = let_go_late(r, &r->threads[i]);
+	for (size_t i = 0; i < r->cnt; i++)
+		if (!r->threads[i].stopped)
+			r->threads[r->late_cnt++] = r->threads[i];
+}
+
 void remote__resume(struct remote *r)
 {
 	if (!r->held)
@@ -590,11 +665,21 @@ void remote__resume(struct remote *r)
 			let_go(r, &r->threads[i], 0);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
-	for (size_t i = r->cnt; i-- > 0;) /* the leader last */
-		if (!r->held && !r->threads[i].stopped &&
-		    !r->follow) /* else it goes on by itself */
-			let_go_late(r, &r->threads[i]);
+	if (!r->held && !r->follow) /* else they go on by themselves */
+		let_others_go(r);
 	r->cnt = 0;
+}
+
+void remote__close(struct remote *r)
+{
+	remote__resume(r);
+	await_late(r);
+	free(r->threads);
+	if (r->mem >= 0)
+		close(r->mem);
+	r->mem = -1;
+	r->threads = NULL;
+	r->size = r->late_cnt = 0;
 }
 
 /* 16 registers, the program counter, the flags, the segments: what a signal has put on the stack. */

@@ -30,6 +30,8 @@ struct remote {
 	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run */
 	struct remote_thread *threads; /* those stopped */
 	size_t cnt, size;
+	/* so many of them, instead, were asked to stop and have not, as they sleep where nothing wakes them; cnt is 0 then */
+	size_t late_cnt;
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us, all_us; /* so far */
 	bool hurried; /* we run before others meanwhile */
@@ -38,6 +40,7 @@ struct remote {
 	uint64_t table; /* of its calls, on its stack */
 	bool call_failed; /* one of the calls did, not what we do for them */
 	pid_t only; /* this one alone is to be stopped; 0: all */
+	bool past_blocked; /* those in an uninterruptible sleep are not waited for */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
 	bool waits;
 	struct user_regs_struct back;
@@ -70,6 +73,9 @@ void remote__close(struct remote *r);
 /* remote__is_dead - a thread has ended, or only its status is left. The kernel refuses to stop such a one with EPERM. */
 bool remote__is_dead(pid_t pid, pid_t tid);
 
+/* remote__blocked_one - a thread in an uninterruptible sleep, which stops when it wakes up: NFS, a disk, vfork(), a freezer. 0: none */
+pid_t remote__blocked_one(pid_t pid);
+
 /* 0 or -EFAULT. Code is written while a thread stands still. */
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size);
 /* remote__read_some - while it is stopped: as many bytes as there are, or a negative errno */
@@ -92,11 +98,19 @@ int remote__check_program(const struct remote *r, uint64_t at);
  *
  * Interrupted system calls go on afterwards, those included that answer a stop with EINTR.
  *
- * Return: 0; -ETIMEDOUT when one does not stop (all go on then); -ESRCH; -EPERM.
+ * Return: 0; -ETIMEDOUT when one does not stop (all go on then, it once it could: with
+ * remote__let_late_go(), at the next stop, or when we end); -ESRCH; -EPERM.
  */
 int remote__stop(struct remote *r);
 int remote__stop_one(struct remote *r, pid_t tid); /* this one of its threads */
 void remote__resume(struct remote *r);
+
+/* remote__stop_past_blocked - one in an uninterruptible sleep counts as stopped: when it wakes up it stops before it runs, unless
+ * all were let go. What is known of it is nothing. As remote__stop() */
+int remote__stop_past_blocked(struct remote *r);
+
+/* remote__let_late_go - those that did not stop when they were asked to. False: some are late yet */
+bool remote__let_late_go(struct remote *r);
 
 /* remote__is_inside - is a stopped thread in this code: by its program counter, or since it was there, or on
  * its way, when a signal came whose handler runs now? */
