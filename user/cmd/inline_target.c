@@ -96,7 +96,8 @@ void inline_target__say_stops(const struct inline_target *t)
 			"pyebpf: the processor's time stamp counter is not steady: each event took "
 			"the time to read the kernel's clock\n");
 	if (t->engine.left_mapped)
-		fprintf(stderr, "pyebpf: the stubs stay mapped, unused: a thread is inside, or does not wake up\n");
+		fprintf(stderr,
+			"pyebpf: the stubs stay mapped, unused: a thread is inside, or does not wake up\n");
 }
 
 static int find_interpreter(void *ctx)
