@@ -15,6 +15,8 @@
 #define MEASURE_NS  20000000u /* and more */
 #define FUNCS_MAX   (1u << 20) /* of different names; what comes then is one more */
 #define DEAD_MAX    (1u << 16) /* numbers of code objects that are kept after their end */
+#define LONG_MS	    10 /* a call that ends while a snapshot is made has its time in it from here on */
+#define TORN_TRIES  100
 #define SPANS_BYTES (8ull * IL_SPAN_BUCKETS * IL_SPAN_CNT)
 
 struct inline_count {
@@ -34,7 +36,11 @@ struct inline_count {
 	struct inline_count_func *shown; /* of the snapshot */
 	struct count_dead gone; /* with --time: what the freed ones had */
 	struct inline_count_node *nodes;
-	uint64_t *inner; /* beside the frames that run */
+	/* with --time, copies for a snapshot: the target goes on meanwhile */
+	struct il_node *nodes_then;
+	struct il_active *active_then;
+	uint64_t then; /* of these */
+	uint64_t *inner; /* beside them */
 };
 
 static struct il_func *table(const struct inline_count *c)
@@ -102,6 +108,8 @@ void inline_count__free(struct inline_count *c)
 	free_spans(c->shown, c->func_cnt);
 	free_spans(c->funcs, c->func_cnt);
 	free(c->nodes);
+	free(c->nodes_then);
+	free(c->active_then);
 	free(c->inner);
 	free(c->slots);
 	free(c->spans);
@@ -232,6 +240,8 @@ static int on_retired(struct inline_count *c, const struct il_retired *r, uint64
 	err = forget(c, slot);
 	if (!err && total >= sizeof(*r) + IL_SPAN_BUCKETS * sizeof(uint64_t))
 		err = add_spans(r->spans, to);
+	else
+		to->roomless |= c->e->timed;
 	return err ? err : (int)total;
 }
 
@@ -253,6 +263,7 @@ static int harvest(struct inline_count *c, uint32_t slot)
 	spans = spans_of(span_table(c), f->span);
 	c->funcs[func - 1].calls += f->calls;
 	c->funcs[func - 1].resumes += f->resumes;
+	c->funcs[func - 1].roomless |= c->e->timed && !spans;
 	err = add_spans(spans, &c->funcs[func - 1]);
 	f->calls = f->resumes = 0;
 	if (spans)
@@ -386,13 +397,16 @@ static int show_funcs(struct inline_count *c)
 	for (uint32_t i = 0; i < IL_FUNC_CNT; i++) {
 		const struct il_func *f = &c->slots[i];
 		struct inline_count_func *to;
+		const uint64_t *spans;
 
 		if (!c->ids_of[i] || f->id != c->last_id[i])
 			continue; /* or of one whose name is not here yet, or was not there */
 		to = &c->shown[c->ids_of[i] - 1];
 		to->calls += f->calls;
 		to->resumes += f->resumes;
-		if (add_spans(spans_of(c->spans, f->span), to))
+		spans = spans_of(c->spans, f->span);
+		to->roomless |= c->e->timed && !spans;
+		if (add_spans(spans, to))
 			return -ENOMEM;
 	}
 	return 0;
@@ -401,7 +415,7 @@ static int show_funcs(struct inline_count *c)
 /* The nodes from the outermost one on, each after its caller; those of freed functions first. */
 static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt)
 {
-	const struct il_node *from = node_table(c);
+	const struct il_node *from = c->nodes_then;
 
 	for (uint32_t i = 0; i < IL_NODE_CNT; i++)
 		index_of[i] = INLINE_COUNT_NONE;
@@ -433,20 +447,61 @@ static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt
 	}
 }
 
+/*
+ * Has a call that takes long ended since the copies were begun? Then it is in both, or in neither: its node was copied before it
+ * added its time, and its place was free after that. Its end in its caller's sum is the same.
+ */
+static bool is_torn(const struct inline_count *c)
+{
+	const struct il_active *now = active_table(c);
+	uint64_t is_long = c->e->hz / 1000 * LONG_MS;
+
+	for (uint32_t i = 0; i < IL_ACTIVE_CNT; i++) {
+		const struct il_active *was = &c->active_then[i];
+
+		if (!was->frame || (int64_t)(c->then - was->start) < (int64_t)is_long)
+			continue;
+		if (__atomic_load_n(&now[i].frame, __ATOMIC_ACQUIRE) != was->frame ||
+		    now[i].start != was->start || now[i].inner - was->inner >= is_long)
+			return true;
+	}
+	return false;
+}
+
+/* What runs, then what has ended: as they were within some ms. */
+static int copy_times(struct inline_count *c)
+{
+	const size_t nodes = IL_NODE_CNT * sizeof(*c->nodes_then),
+		     active = IL_ACTIVE_CNT * sizeof(*c->active_then);
+
+	c->nodes_then = c->nodes_then ? c->nodes_then : malloc(nodes);
+	c->active_then = c->active_then ? c->active_then : malloc(active);
+	if (!c->nodes_then || !c->active_then)
+		return -ENOMEM;
+	for (int i = 0; i < TORN_TRIES; i++) {
+		c->then = inline__now(c->e);
+		memcpy(c->active_then, active_table(c), active);
+		memcpy(c->nodes_then, node_table(c), nodes);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (!is_torn(c))
+			break;
+	}
+	return 0;
+}
+
 /* What runs has not added its time yet. */
 static void add_running(struct inline_count *c, const uint32_t *index_of)
 {
-	const struct il_active *from = active_table(c);
-	uint64_t now = inline__now(c->e);
+	const struct il_active *from = c->active_then;
 
 	memset(c->inner, 0, IL_ACTIVE_CNT * sizeof(*c->inner));
 	for (uint32_t pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < IL_ACTIVE_CNT; i++) {
 			struct il_active a = from[i];
-			uint64_t ticks = now - a.start, inner;
+			uint64_t ticks = c->then - a.start, inner;
 
 			if (!a.frame || (int64_t)ticks < 0 || a.node >= IL_NODE_CNT ||
-			    a.caller_at >= IL_ACTIVE_CNT || from[i].frame != a.frame)
+			    a.caller_at >= IL_ACTIVE_CNT)
 				continue;
 			if (!pass) {
 				if (a.caller && from[a.caller_at].frame == a.caller)
@@ -488,6 +543,8 @@ int inline_count__snapshot(struct inline_count *c, struct inline_count_view *vie
 		err = show_funcs(c);
 	if (!err && c->e->timed)
 		err = make_room(c);
+	if (!err && c->e->timed)
+		err = copy_times(c);
 	if (err || !index_of)
 		return err ? err : -ENOMEM;
 	if (c->e->timed) {

@@ -7,6 +7,7 @@
 #ifndef PYEBPF_CAPTURE_INLINE_COUNT_H
 #define PYEBPF_CAPTURE_INLINE_COUNT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/strpool.h"
@@ -20,7 +21,8 @@ struct inline_count_func {
 	uint32_t file, name, qualname;
 	uint32_t line;
 	uint64_t calls, resumes;
-	uint64_t *spans; /* IL_SPAN_BUCKETS, how many took so long; NULL: none has ended */
+	uint64_t *spans; /* IL_SPAN_BUCKETS, how many took so long; NULL: none has ended, or not known yet */
+	bool roomless; /* with --time: one of its code objects got no room for that */
 };
 
 /* With --time: a function as it was called from another one. */

@@ -84,6 +84,7 @@ static int add_func(struct inline_count_sum *s, const struct strpool *strings,
 	to = &s->funcs[*index];
 	to->calls += f->calls;
 	to->resumes += f->resumes;
+	to->roomless |= f->roomless;
 	if (!f->spans)
 		return 0;
 	to->spans = to->spans ? to->spans : calloc(IL_SPAN_BUCKETS, sizeof(*to->spans));

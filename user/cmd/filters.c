@@ -163,6 +163,11 @@ int filters_begin(struct session *s)
 	return assembler__filter(s->as, &f);
 }
 
+static void say_no_code(void)
+{
+	log_warn("no code that ran is what --include and --exclude leave");
+}
+
 /* A file without events does not come without a reason. */
 static void say_nothing_kept(const struct filter_opts *o, const struct assembler_filtered *seen)
 {
@@ -175,7 +180,21 @@ static void say_nothing_kept(const struct filter_opts *o, const struct assembler
 		log_warn("no function that ran is called %s",
 			 text_escape(shown, sizeof(shown), o->root, strlen(o->root)));
 	else if (filters_by_code(o) && !seen->codes)
-		log_warn("no code that ran is what --include and --exclude leave");
+		say_no_code();
+}
+
+static void say_left_out(uint64_t calls)
+{
+	fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n", calls);
+}
+
+void filters_say(const struct filter_opts *o, uint64_t left_out, bool any)
+{
+	if (!filters_by_code(o))
+		return;
+	say_left_out(left_out);
+	if (!any)
+		say_no_code();
 }
 
 void filters_report(const struct filter_opts *o, const struct assembler *as, uint64_t held_back)
@@ -186,8 +205,7 @@ void filters_report(const struct filter_opts *o, const struct assembler *as, uin
 
 	assembler__filtered(as, &seen);
 	if (filters_by_code(o) || o->root || o->max_depth)
-		fprintf(stderr, "filtered  %" PRIu64 " calls that are not recorded\n",
-			held_back + seen.calls);
+		say_left_out(held_back + seen.calls);
 	say_nothing_kept(o, &seen);
 	if (o->min_ns)
 		fprintf(stderr,

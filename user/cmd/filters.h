@@ -48,6 +48,9 @@ void filters_assembler(const struct filter_opts *o, struct assembler_filter *out
 /* filters_begin - tell the assembler of a session. 0 or -ENOMEM. */
 int filters_begin(struct session *s);
 
+/* filters_say - how many calls of code --include and --exclude have left out, and whether they leave @any */
+void filters_say(const struct filter_opts *o, uint64_t left_out, bool any);
+
 /* filters_report - how many calls were left out. @held_back: by the source of the records. */
 void filters_report(const struct filter_opts *o, const struct assembler *as, uint64_t held_back);
 

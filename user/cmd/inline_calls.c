@@ -34,6 +34,7 @@ struct calls {
 	const struct session_counted *of;
 	struct session_result *result;
 	bool *kept; /* by function, of the view: what --include and --exclude leave */
+	uint64_t left_out; /* calls of the others */
 };
 
 /* The sums as if they had been collected from a trace. */
@@ -113,6 +114,7 @@ static int shape_funcs(struct calls *c, struct shape *s)
 	const struct inline_count_view *v = &c->view;
 	int err = 0;
 
+	c->left_out = 0;
 	s->funcs = calloc(v->func_cnt + 1ul, sizeof(*s->funcs));
 	s->stacks = calloc(1ul + v->func_cnt + v->node_cnt, sizeof(*s->stacks));
 	if (!s->funcs || !s->stacks)
@@ -128,6 +130,8 @@ static int shape_funcs(struct calls *c, struct shape *s)
 		to->short_file = to->file;
 		if (c->kept[i])
 			s->r.totals.written += f->calls + f->resumes;
+		else
+			c->left_out += f->calls + f->resumes;
 	}
 	s->r.funcs = s->funcs;
 	s->r.func_cnt = v->func_cnt;
@@ -240,7 +244,7 @@ static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, si
 
 		if (f->spans && c->kept[i])
 			put_shares(&b, c, f);
-		missing += !f->spans && c->kept[i] && f->calls + f->resumes;
+		missing += f->roomless && !f->spans && c->kept[i] && f->calls + f->resumes;
 	}
 	if (missing)
 		outbuf__printf(
@@ -351,6 +355,8 @@ int inline_calls(const struct session_opts *opts, const struct output_opts *outp
 
 	err = err ? err : choose_output(&c, e);
 	err = err ? err : session_inline(opts, nowhere, NULL, &counts, result, e);
+	if (!err && c.kept && !opts->quiet)
+		filters_say(&opts->filter, c.left_out, result->totals.written != 0);
 	free(c.kept);
 	return err;
 }

@@ -388,7 +388,7 @@ static int finish(struct inline_run *r, int err)
 			inline_target__add_stops(&r->t, m->engine);
 	inline_target__say_stops(&r->t);
 	limits_report(&r->kept);
-	if (!r->t.opts->quiet)
+	if (!r->t.opts->quiet && !r->counts) /* else the sums know it */
 		filters_report(&r->t.opts->filter, r->as, left_out(r));
 	if (err == -EILSEQ)
 		log_warn(

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of `--count`, while the program goes on: what they show was so at one moment."""
+import select
+import signal
+import subprocess
+
+import pytest
+
+import lib
+from test_inline import ONE, redirected
+from test_inline_count import COUNT, calls, count, sums
+
+FREED = """
+import sys, time
+made = []
+for i in range(10000):
+    ns = {}
+    exec("def u_%d(): pass" % i, ns)
+    made.append(ns.pop("u_%d" % i))
+print(flush=True); sys.stdin.readline()
+for f in made:
+    for _ in range(10): f()
+print(flush=True)
+while made:
+    made.pop()
+    until = time.time() + 1e-4
+    while time.time() < until: pass
+print(flush=True); sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--time",)], ids=" ".join)
+def test_snapshots_of_functions_that_are_freed(options, tmp_path):
+    """What leaves its place while a snapshot is taken is in it all the same."""
+    path = tmp_path / "t.pstats"
+    with lib.started(lib.command(ONE) + ["-c", FREED], stdin=subprocess.PIPE) as target:
+        target.stdout.readline()
+        with lib.started([lib.BINARY, "trace", "-o", path, *COUNT, *options, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            target.stdout.readline()
+            while not select.select([target.stdout], [], [], 0.02)[0]:
+                tracer.send_signal(signal.SIGUSR1)
+            target.communicate(b"\n", timeout=60)
+            lib.finish(tracer)
+    for file in [*tmp_path.glob("t-*.pstats"), path]:
+        got = {f: n for f, n in calls(file, "<string>").items() if f.startswith("u_")}
+        assert len(got) == 10000 and set(got.values()) == {10}, file
+
+
+NAPS = """
+import os, random, signal, sys, threading, time
+begun, done = [], False
+def nap(s): time.sleep(s)
+def worker(seed):
+    begun.append(time.perf_counter())
+    r = random.Random(seed)
+    while not done: nap(r.uniform(.2, .3))
+def so_far():
+    now = time.perf_counter()
+    return sum(now - b for b in begun)
+threads = [threading.Thread(target=worker, args=(i,)) for i in range(150)]
+for t in threads: t.start()
+for i in range(1, 21):
+    before = so_far()
+    os.kill(os.getppid(), signal.SIGUSR1)
+    while not os.path.exists(sys.argv[1] % i): time.sleep(.002)
+    print(before, so_far(), flush=True)
+done = True
+for t in threads: t.join()
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_calls_that_end_while_a_snapshot_is_made(name, tmp_path):
+    """The time of each is in it, once: all that the threads have done is to call what takes its time."""
+    done = count(lib.command(name) + ["-c", NAPS, tmp_path / "t-%d.pstats"], tmp_path / "t.pstats", "--time")
+    assert done.returncode == 0, lib.text(done.stderr)
+    lines = lib.text(done.stdout).splitlines()
+    assert len(lines) == 20
+    for i, line in enumerate(lines, 1):
+        before, after = map(float, line.split())
+        got = sums(tmp_path / ("t-%d.pstats" % i), "<string>")["worker"][3]
+        assert before - 0.1 < got < after + 0.1, (i, before, got, after)  # a call takes twice that
+
+
+FRESH = """
+import os, signal, sys, time
+for i in range(1, 16):
+    os.kill(os.getppid(), signal.SIGUSR1)
+    number = 0
+    while not os.path.exists(sys.argv[1] % i):
+        number += 1
+        ns = {}
+        exec("def fresh_%d_%d(): pass" % (i, number), ns)
+        ns["fresh_%d_%d" % (i, number)]()
+        time.sleep(.0002)
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13"))
+def test_functions_that_begin_while_a_snapshot_is_made(name, tmp_path):
+    """There is room for how long they take; that it is not known yet is another thing."""
+    done = count(lib.command(name) + ["-c", FRESH, tmp_path / "t-%d.txt"], tmp_path / "t.txt", "--time")
+    assert done.returncode == 0, lib.text(done.stderr)
+    files = [tmp_path / "t.txt", *tmp_path.glob("t-*.txt")]
+    assert len(files) == 16 and not [f for f in files if "there was no room" in f.read_text("utf-8")]
