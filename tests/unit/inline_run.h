@@ -211,7 +211,7 @@ static inline void run_stub(uint64_t stub, uint8_t kind, bool call)
 
 static inline uint64_t slot_of_code(void)
 {
-	return address(t.code) >> 5 & (IL_CACHE_CNT - 1);
+	return IL_CODE_SLOT(address(t.code));
 }
 
 /* Where a thread's own ring and its state are, as the engine has them. */

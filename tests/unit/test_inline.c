@@ -1039,7 +1039,20 @@ static void test_count__a_lock_of_its_own(void **state)
 	}
 }
 
-/* An address that is full of others is not lost, up to the eighth. */
+/* A pool of objects of one size at the same place of each 2 MB of a heap: none takes another one's place. */
+static void test_code__places(void **state)
+{
+	static uint8_t taken[IL_CACHE_CNT];
+
+	(void)state;
+	for (uint64_t part = 0; part < 32; part++)
+		for (uint64_t i = 0; i < 78; i++)
+			taken[IL_CODE_SLOT(0x7f1234e00000ull + (part << 21) + 48 + 208 * i)]++;
+	for (uint32_t i = 0; i < IL_CACHE_CNT; i++)
+		assert_in_range(taken[i], 0, 1);
+}
+
+/* An address that is full of others is not lost, up to the sixteenth. */
 static void test_count__neighbours(void **state)
 {
 	struct il_func *f = (void *)(uintptr_t)func_of_code();
@@ -1049,15 +1062,15 @@ static void test_count__neighbours(void **state)
 	use_version(FIRST_MINOR);
 	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
 		      &(struct stub_how){ .count = true });
-	for (uint32_t taken = 1; taken <= 8; taken++) {
+	for (uint32_t taken = 1; taken <= 16; taken++) {
 		fresh_tables(false, false);
 		for (uint32_t i = 0; i < taken; i++)
 			f[i].code = 64 * (i + 1);
 		t.instr[1] = 0;
 		run_kind(h, INLINE_ENTRY);
 		run_kind(h, INLINE_ENTRY);
-		assert_int_equal(f[taken].calls, taken < 8 ? 2 : 0);
-		assert_int_equal(t.shared->lost_other, taken < 8 ? 0 : 2);
+		assert_int_equal(f[taken].calls, taken < 16 ? 2 : 0);
+		assert_int_equal(t.shared->lost_other, taken < 16 ? 0 : 2);
 	}
 }
 
@@ -1492,6 +1505,7 @@ int main(void)
 		cmocka_unit_test(test_count__every_register),
 		cmocka_unit_test(test_count__code_that_changes),
 		cmocka_unit_test(test_count__a_lock_of_its_own),
+		cmocka_unit_test(test_code__places),
 		cmocka_unit_test(test_count__neighbours),
 		cmocka_unit_test(test_count__times),
 		cmocka_unit_test(test_lanes__one_for_each_thread),

@@ -151,7 +151,7 @@ enum otherwise {
 
 static void make(enum otherwise what)
 {
-	const uint64_t slot = address(t.code) >> 5 & (IL_CACHE_CNT - 1);
+	const uint64_t slot = IL_CODE_SLOT(address(t.code));
 
 	switch (what) {
 	case NO_ROOM:

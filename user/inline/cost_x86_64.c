@@ -89,7 +89,7 @@ static uint64_t make_loop(struct out *o, struct lab *lab, const struct inline_pl
 static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool locked, uint64_t clock)
 {
 	struct il_private *private = (void *)(lab->base + IL_PRIVATE);
-	uint64_t code = address(lab->code) & ~31ull, slot = code >> 5 & (IL_CACHE_CNT - 1);
+	uint64_t code = address(lab->code) & ~31ull, slot = IL_CODE_SLOT(code);
 	uint64_t self;
 
 	__asm__("mov %%fs:0, %0" : "=r"(self));

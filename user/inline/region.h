@@ -85,6 +85,15 @@ enum il_first_call {
 #define IL_STR_MAX   4096u /* bytes of one text that travel */
 #define IL_RING_MIN  (1u << 18)
 
+/*
+ * Of a code object, for tables with a power of two of places, 65536 at most. Objects of one size lie at the same places of each
+ * 2 MB of a heap: without the second part, which turns each 2 MB to another place, many of them would meet.
+ */
+#define IL_CODE_SHIFT	   5
+#define IL_CODE_STEP	   0x9e37u
+#define IL_CODE_HASH(code) (((code) >> IL_CODE_SHIFT) + ((code) >> 21) * IL_CODE_STEP)
+#define IL_CODE_SLOT(code) (IL_CODE_HASH(code) & (IL_CACHE_CNT - 1))
+
 /* In the cache: it is not recorded. */
 #define IL_CODE_QUIET 1ull
 #define IL_FRAME_MASK 0xffffffffffffull

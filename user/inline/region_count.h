@@ -21,7 +21,7 @@
 /* Of a frame that runs: its number there, or one of the next ones. Frames of a deep stack lie at equal distances: so do these. */
 #define IL_ACTIVE_PLACE(frame) (((frame) >> 3) * 0x9e3779b97f4a7c15ull >> 40 & (IL_ACTIVE_CNT - 1))
 
-/* --count: a code object. In its slot, code >> 5, or one of the next ones. */
+/* --count: a code object. In its slot, IL_CODE_HASH(), or one of the next ones. */
 struct il_func {
 	uint64_t code; /* 0: free; IL_FREED: pyebpf has to read the counts, and to free it */
 	uint64_t calls, resumes; /* without --time */

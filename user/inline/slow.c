@@ -52,7 +52,7 @@ PART void put_lines(struct il_private *p, uint64_t code, uint64_t slot, uint64_t
 /* The slot of a frame's code object, which is defined if it is not known. */
 PART uint64_t define(struct il_private *p, uint64_t frame, uint64_t time)
 {
-	uint64_t code = code_of(p, frame), slot = code >> 5 & (IL_CACHE_CNT - 1);
+	uint64_t code = code_of(p, frame), slot = IL_CODE_SLOT(code);
 	uint64_t *known = cache_slot(p, code);
 
 	if ((*known & ~IL_CODE_QUIET) != code) {
@@ -450,7 +450,7 @@ PART void put_event(struct il_private *p, struct il_thread *t, uint64_t object, 
 
 PART void forget_in(uint64_t cache, uint64_t code)
 {
-	uint64_t *known = (uint64_t *)(uintptr_t)cache + (code >> 5 & (IL_CACHE_CNT - 1)),
+	uint64_t *known = (uint64_t *)(uintptr_t)cache + IL_CODE_SLOT(code),
 		 was = __atomic_load_n(known, __ATOMIC_RELAXED);
 
 	if ((was & ~IL_CODE_QUIET) == code)
@@ -715,8 +715,7 @@ PART uint64_t eval_what(const struct il_private *p, uint64_t frame, uint64_t cal
 	if (!entry)
 		return eval_exit(p, frame);
 	code = code_of(p, frame);
-	return *cache_slot(p, code) == code ? eval_entry(p, frame, code >> 5 & (IL_CACHE_CNT - 1))
-					    : 0;
+	return *cache_slot(p, code) == code ? eval_entry(p, frame, IL_CODE_SLOT(code)) : 0;
 }
 
 STUB void pye_inline_eval(struct il_private *p, uint64_t frame, uint64_t arg, uint32_t kind)

@@ -9,7 +9,7 @@
 #include "inline/slow_ring.h"
 #include "inline/slow_turns.h"
 
-#define FUNC_PROBES   8u
+#define FUNC_PROBES   16u
 #define NODE_PROBES   16u
 #define ACTIVE_PROBES 4u
 #define DEPTH_MAX \
@@ -35,7 +35,7 @@ PART struct il_active *active_at(const struct il_private *p, uint64_t i)
 PART struct il_func *find_func(const struct il_private *p, uint64_t code)
 {
 	for (uint32_t i = 0; i < FUNC_PROBES; i++) {
-		struct il_func *f = func_at(p, (code >> 5) + i);
+		struct il_func *f = func_at(p, IL_CODE_HASH(code) + i);
 
 		if (f->code == code)
 			return f;
@@ -47,7 +47,7 @@ PART struct il_func *find_func(const struct il_private *p, uint64_t code)
 PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_t code)
 {
 	for (uint32_t i = 0; i < FUNC_PROBES; i++) {
-		struct il_func *f = func_at(p, (code >> 5) + i);
+		struct il_func *f = func_at(p, IL_CODE_HASH(code) + i);
 
 		if (f->code)
 			continue;
@@ -57,7 +57,7 @@ PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_
 		f->id = ++p->func_last;
 		if (p->spans && !f->span && p->span_last < IL_SPAN_CNT)
 			f->span = ++p->span_last;
-		put_definition(p, code, ((code >> 5) + i) & (IL_FUNC_CNT - 1), f->id);
+		put_definition(p, code, (IL_CODE_HASH(code) + i) & (IL_FUNC_CNT - 1), f->id);
 		__atomic_store_n(&h->head, p->head, __ATOMIC_RELEASE);
 		__atomic_store_n(&f->code, code, __ATOMIC_RELEASE);
 		return f;

@@ -11,12 +11,12 @@
 
 PART uint64_t *cache_slot(const struct il_private *p, uint64_t code)
 {
-	return (uint64_t *)(uintptr_t)p->cache + (code >> 5 & (IL_CACHE_CNT - 1));
+	return (uint64_t *)(uintptr_t)p->cache + IL_CODE_SLOT(code);
 }
 
 PART uint64_t *retired_at(const struct il_private *p, uint64_t code)
 {
-	return (uint64_t *)(uintptr_t)p->retired + (code >> 5 & (IL_RETIRED_CNT - 1));
+	return (uint64_t *)(uintptr_t)p->retired + (IL_CODE_HASH(code) & (IL_RETIRED_CNT - 1));
 }
 
 /*
@@ -77,7 +77,7 @@ PART int begin_quiet(struct il_private *p, struct il_shared *h, uint64_t frame, 
 	if (*cache_slot(p, code) != (code | IL_CODE_QUIET) || p->lost_mode || !caller ||
 	    caller != p->run || p->quiet_at >= IL_QUIET_WORDS)
 		return 0;
-	q[0] = (code >> 5 & (IL_CACHE_CNT - 1)) << 48 | frame | IL_CALL;
+	q[0] = IL_CODE_SLOT(code) << 48 | frame | IL_CALL;
 	q[1] = bits << 48 | p->run;
 	p->quiet_at += 2;
 	p->run = frame;

@@ -194,14 +194,25 @@ static void go_down(struct out *o, const struct pye_pylayout *l, uint8_t frame, 
 		PUT(o, PRIVATE(run), PREG_RDX);
 }
 
+/* edx = IL_CODE_HASH() of this register << IL_CODE_SHIFT, whose lower bits are anything */
+static void hash_code(struct out *o, uint8_t code)
+{
+	MOVE(o, PREG_RDX, code);
+	one(o, 0xc1, 5, PREG_RDX, 21); /* shr */
+	B(o, "\x69\xd2"); /* imul edx, edx */
+	imm32(o, IL_CODE_STEP << IL_CODE_SHIFT);
+	both(o, "\x03", 1, PREG_RDX, code); /* add */
+}
+
 /* other = code, rdx = its slot; changes rax */
 static uint32_t find_code(struct out *o, const struct frame *f)
 {
 	LOAD(o, f->other, f->frame, f->l->f_code);
 	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
-	MOVE(o, PREG_RDX, f->other);
-	B(o, "\xc1\xea\x05" /* shr edx, 5 */
-	     "\x0f\xb7\xd2" /* movzx edx, dx */);
+	hash_code(o, f->other);
+	B(o, "\xc1\xea"); /* shr edx */
+	byte(o, IL_CODE_SHIFT);
+	B(o, "\x0f\xb7\xd2"); /* movzx edx, dx */
 	region(o, "\x8d", 1, PREG_RAX, IL_CACHE);
 	with_element(o, 0x3b, f->other, 0); /* cmp */
 	return jump(o, JNE);
@@ -487,8 +498,8 @@ static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 		apart = check_turns(o, f->other);
 	LOAD(o, f->other, f->frame, f->l->f_code);
 	one(o, 0x83, 4, f->other, 0xf8); /* and other, -8: tags */
-	MOVE(o, PREG_RDX, f->other);
-	B(o, "\x81\xe2"); /* and edx: (code >> 5) * sizeof(struct il_func) */
+	hash_code(o, f->other);
+	B(o, "\x81\xe2"); /* and edx: of a struct il_func, 1 << IL_CODE_SHIFT bytes */
 	imm32(o, 32 * (IL_FUNC_CNT - 1));
 	both(o, "\x03", 1, PREG_RDX, f->head); /* add */
 	mem(o, true, "\x39", 1, f->other, PREG_RDX, 0); /* cmp [rdx], other */
