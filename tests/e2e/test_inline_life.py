@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inline engine and the target's life: what it executes, how it dies, what interrupts it, is as without it."""
+import collections
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import pytest
 
 import lib
 import machine
+import pythons
 import test_attach_detach
 from test_attach_detach import is_fine
 from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfds, redirected
@@ -347,3 +349,33 @@ def test_a_frame_that_an_exception_leaves_ends_there(name, tmp_path):
     assert len(ends) == len(moments) == 60 * (1 + 2 + 3)
     off = [max(before - e["ts_ns"], e["ts_ns"] - behind) for (before, behind), e in zip(moments, ends)]
     assert max(off) <= 1000, sorted(off)[-5:]
+
+
+# --- another evaluator (PEP 523) ---
+
+EVALUATOR = """import ctypes, mmap, struct, sys, time
+code = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+api = ctypes.pythonapi
+usual = ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
+code.write(b'\\x48\\xb8' + struct.pack('<Q', usual) + b'\\xff\\xe0')  # mov rax, usual; jmp rax
+other = ctypes.addressof(ctypes.c_char.from_buffer(code))
+api.PyInterpreterState_Get.restype = ctypes.c_void_p
+def use(function): api._PyInterpreterState_SetEvalFrameFunc(ctypes.c_void_p(api.PyInterpreterState_Get()), ctypes.c_void_p(function))
+def leaf(): return 1
+def outer(): return leaf()
+use(other if sys.argv[1] == 'other' else usual)
+for _ in range(50):
+    for _ in range(20): outer()
+    time.sleep(.01)
+"""
+
+
+@pytest.mark.parametrize("name, which", [(n, "other") for n in lib.every() if pythons.version(n) >= (3, 9)]
+                         + [(n, "usual") for n in lib.pick("3.9", "3.12")])
+def test_another_evaluator(name, which, tmp_path):
+    """What it hands on is seen; that there can be more is said, once, and only then."""
+    seen, done = lib.traced(lib.command(name) + ["-c", EVALUATOR, which], tmp_path, *INLINE)
+    seen.whole()
+    called = collections.Counter(e["func"] for e in seen.of("<string>") if e["ev"] == "call")
+    assert called["outer"] == called["leaf"] == 1000
+    assert lib.text(done.stderr).count("run by another evaluator (PEP 523), in memory") == (which == "other")

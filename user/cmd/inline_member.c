@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cmd/naming.h"
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
@@ -21,6 +22,7 @@
 #define PASSES_MAX    1024 /* many times what there can be at one moment */
 #define TORN_TRIES    200 /* stops at which a stack was between two frames */
 #define TORN_US	      50
+#define EVALUATOR_NS  20000000ull
 #define SETTLE_ROUNDS 3 /* capture.h */
 
 struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool first)
@@ -365,12 +367,31 @@ static int check_jit(struct inline_member *m)
 	return err;
 }
 
+/* Once said it is not looked for any more. One that comes and goes between two looks goes unseen. */
+static void check_evaluator(struct inline_member *m, uint64_t now)
+{
+	char path[256], shown[512];
+
+	if (now < m->evaluator_ns)
+		return;
+	m->evaluator_ns = now + EVALUATOR_NS;
+	if (!interp__other_evaluator(m->pid, &m->mem, m->in, m->engine->eval_frame, path,
+				     sizeof(path)))
+		return;
+	m->evaluator_ns = UINT64_MAX;
+	log_warn(
+		"frames of process %d are run by another evaluator (PEP 523), in %s: what that does not hand "
+		"on to the interpreter's own is not seen",
+		m->pid, text_escape(shown, sizeof(shown), path, strlen(path)));
+}
+
 int inline_member__tend(struct inline_member *m, bool idle)
 {
 	const struct naming_of of = { m->pix, m->pid, m->in };
 	bool late = !remote__let_late_go(&m->engine->remote);
 	int err = check_jit(m);
 
+	check_evaluator(m, now_ns());
 	if (m->count)
 		return err;
 	/* other lanes may never be idle */

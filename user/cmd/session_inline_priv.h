@@ -31,6 +31,7 @@ struct inline_member {
 	bool mem_open, attached;
 	bool forked; /* it has the stubs of the one that it was forked from */
 	bool jit_checked;
+	uint64_t evaluator_ns; /* when it is looked at next who runs the frames */
 	bool read; /* to its end, in this round */
 	unsigned int torn;
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */

@@ -85,6 +85,8 @@ struct inline_plan {
 	uint32_t detour_cnt;
 	/* where a thread keeps the address of its state, counted from its fs register, >= 3.12; 0: not known (a shared library) */
 	int32_t tstate_tls;
+	/* where a PyInterpreterState has what runs its frames (PEP 523), 3.9 on; 0: not known */
+	uint32_t eval_frame;
 	/* the whole dispatch table, >= 3.11 */
 	uint64_t table; /* vaddr; 0: instructions are dispatched past it, too */
 	uint64_t handlers[256]; /* vaddr; 0: no handler */

@@ -35,6 +35,7 @@ struct interp {
 
 /* What is known of files by now, so that a look at many processes takes each file once. */
 struct interp_cache;
+struct proc_mem;
 
 int interp_cache__new(struct interp_cache **out);
 void interp_cache__free(struct interp_cache *cache);
@@ -84,6 +85,14 @@ void interp__done(struct interp *in);
  * Return: 0; -PYE_EPLAN when a JIT is active or may be; -PYE_ETARGET.
  */
 int interp__check_jit(pid_t pid, const struct interp *in, struct err *e);
+
+/**
+ * interp__other_evaluator - do functions of another file run its frames (PEP 523)?
+ * @offset: of the function in a PyInterpreterState (struct inline_plan); 0: not known, then none do
+ * @path:   written only then: the file of one of them
+ */
+bool interp__other_evaluator(pid_t pid, const struct proc_mem *mem, const struct interp *in,
+			     uint32_t offset, char *path, size_t size);
 
 /**
  * interp__layout - the layout of a version

@@ -19,12 +19,15 @@
 #include "cpython/planner.h"
 #include "elf/elf_file.h"
 
-#define CALL_SIZE   5
-#define PAGE_BYTES  4096
-#define CLOSED_NEAR 4 /* instructions */
-#define GETTER_SIZE 4 /* instructions */
-#define TLS_MAX	    (1 << 20)
-#define LAST_FREE   13 /* 3.<this>: the last version of which a free-threaded build was tried */
+#define CALL_SIZE	 5
+#define PAGE_BYTES	 4096
+#define CLOSED_NEAR	 4 /* instructions */
+#define GETTER_SIZE	 4 /* instructions */
+#define EVAL_GETTER_SIZE 8
+#define IS_LEAST	 64
+#define IS_MAX		 (1 << 20) /* bytes of a PyInterpreterState */
+#define TLS_MAX		 (1 << 20)
+#define LAST_FREE	 13 /* 3.<this>: the last version of which a free-threaded build was tried */
 
 static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
 		    enum inline_kind kind)
@@ -285,6 +288,28 @@ static void find_tstate(const struct planner *p, struct inline_plan *out)
 	}
 }
 
+/* The function that returns it reads it from its argument: nothing else there is as far from any register. */
+static void find_eval_frame(const struct planner *p, struct inline_plan *out)
+{
+	struct elf_symbol get;
+	struct insn insn;
+	uint64_t at;
+
+	if (elf_file__symbol(p->elf, "_PyInterpreterState_GetEvalFrameFunc", &get))
+		return;
+	at = get.vaddr;
+	for (int i = 0; i < EVAL_GETTER_SIZE && !code__insn(&p->code, at, &insn); i++) {
+		if (insn.op == INSN_LOAD && insn.disp >= IS_LEAST && insn.disp < IS_MAX &&
+		    insn.disp % 8 == 0) {
+			out->eval_frame = (uint32_t)insn.disp;
+			return;
+		}
+		if (insn.flow != FLOW_NEXT)
+			return;
+		at += insn.size;
+	}
+}
+
 int plan_inline(struct planner *p, struct inline_plan *out)
 {
 	const struct python_version *v = p->table.version;
@@ -295,6 +320,7 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 			       "3.%u: the inline engine knows builds without a GIL of 3.13 only",
 			       v->minor);
 	out->minor = v->minor;
+	find_eval_frame(p, out);
 	if (v->exit == EXIT_EVAL) {
 		err = plan_inline_eval(p, out);
 		return err ? err : add_dealloc(p, out);
@@ -344,7 +370,8 @@ static bool is_sound(const struct answer *a)
 	if (p->word_cnt > INLINE_WORDS_MAX || p->call_cnt > INLINE_CALLS_MAX ||
 	    p->detour_cnt > INLINE_DETOURS_MAX || p->frame_reg >= MACHINE_REG_CNT ||
 	    p->instr_reg >= MACHINE_REG_CNT || p->table % 8 || p->tstate_tls > 0 ||
-	    p->tstate_tls < -TLS_MAX || p->tstate_tls % 8)
+	    p->tstate_tls < -TLS_MAX || p->tstate_tls % 8 || p->eval_frame >= IS_MAX ||
+	    p->eval_frame % 8)
 		return false;
 	for (uint32_t i = 0; i < p->word_cnt; i++)
 		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)

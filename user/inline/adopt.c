@@ -130,6 +130,7 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 	e->turns = from->turns;
 	e->versions = from->versions;
 	e->tstate_tls = from->tstate_tls;
+	e->eval_frame = from->eval_frame;
 	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;
 	e->table_bytes =
 		from->table_bytes; /* where there are some, the ring is IL_COUNT_RING long */

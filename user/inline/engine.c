@@ -533,6 +533,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->turns = !e->locked && can_have_own_gils(e);
 	plan_region(e, opts);
 	e->tstate_tls = plan->tstate_tls;
+	e->eval_frame = plan->eval_frame;
 	e->versions = e->counted && !e->timed && e->in->interpreters && (e->turns || e->tstate_tls);
 	if (opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);

@@ -50,6 +50,7 @@ struct inline_engine {
 	bool turns; /* every event does from the moment on when an interpreter with a GIL of its own begins */
 	bool versions; /* counted calls: a RESUME that is dispatched anew is told by its code's version */
 	int32_t tstate_tls; /* of the plan */
+	uint32_t eval_frame; /* of the plan */
 	uint64_t memfd_flags; /* that this kernel knows */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * PEP 523: an extension can have the frames of an interpreter run by a function of its own. What that hands on to the interpreter's
+ * own one is seen by probes as everything else; what it runs itself is not.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cpython/interp.h"
+#include "proc/maps.h"
+#include "proc/mem.h"
+
+#define INTERPRETERS_MAX 1024
+
+/* Of any of the interpreters; 0: all have the usual one. */
+static uint64_t find(const struct proc_mem *mem, const struct interp *in, uint32_t offset)
+{
+	uint64_t is = 0, function;
+
+	if (!offset || !in->interpreters || proc_mem__word(mem, in->interpreters, &is))
+		return 0;
+	for (int i = 0; is && i < INTERPRETERS_MAX; i++) {
+		if (proc_mem__word(mem, is + offset, &function))
+			return 0;
+		if (function)
+			return function;
+		if (proc_mem__word(mem, is + in->layout.is_next, &is))
+			return 0;
+	}
+	return 0;
+}
+
+bool interp__other_evaluator(pid_t pid, const struct proc_mem *mem, const struct interp *in,
+			     uint32_t offset, char *path, size_t size)
+{
+	uint64_t function = find(mem, in, offset);
+	const struct mapping *m;
+	struct maps maps;
+	bool other;
+
+	if (!function || maps__read(pid, &maps))
+		return false;
+	m = maps__find(&maps, function);
+	/* to 3.10 the usual one stands there, too */
+	other = m && m->flags & MAPPING_EXEC && m->ino != in->ino;
+	if (other)
+		snprintf(path, size, "%s", *m->path ? m->path : "memory");
+	maps__done(&maps);
+	return other;
+}
