@@ -12,6 +12,7 @@ import pytest
 
 import lib
 import pythons
+from limits import as_nobody
 from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, redirected
 from test_inline_robust import SHORT, detach, killed, maps, of_files, quiet
 
@@ -163,6 +164,24 @@ def test_no_room_for_anything(name, args, tmp_path):
         done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
         assert done.returncode == 5 and b"Cannot allocate memory" in done.stderr, lib.text(done.stderr)
         assert code_of(target.pid) == before
+        assert detach(target.pid) == (0, "pyebpf: nothing of pyebpf is in process %d\n" % target.pid)
+        assert target.poll() is None
+
+
+LOCKED = """import ctypes, resource, time
+libc = ctypes.CDLL(None)
+assert libc.mlockall(2) == 0  # MCL_FUTURE
+resource.setrlimit(resource.RLIMIT_MEMLOCK, (4096, 4096))
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_no_memory_may_be_locked(tmp_path):
+    with lib.started([*as_nobody(), *lib.command("3.11-debian"), "-c", LOCKED]) as target:
+        assert target.stdout.readline() == b"up\n"
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
+        assert done.returncode == 5 and b"RLIMIT_MEMLOCK" in done.stderr, lib.text(done.stderr)
         assert detach(target.pid) == (0, "pyebpf: nothing of pyebpf is in process %d\n" % target.pid)
         assert target.poll() is None
 

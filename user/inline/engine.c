@@ -373,6 +373,11 @@ void inline__touch_lane(const struct inline_engine *e, uint32_t i)
 /* Not to us: the target may not do what it should have done. */
 static int denied(const struct inline_engine *e, int ret, struct err *err)
 {
+	if (e->remote.call_failed && ret == -EAGAIN) /* of mmap() */
+		return inline_refuse(
+			err, e->remote.pid,
+			"it locks all memory that it maps (mlockall()), and may not lock as "
+			"much more (RLIMIT_MEMLOCK)");
 	if (!e->remote.call_failed || (ret != -EACCES && ret != -EPERM))
 		return ret;
 	return inline_refuse(err, e->remote.pid,
