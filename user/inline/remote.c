@@ -324,7 +324,8 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 			continue;
 		if (got == tid)
 			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
-		else if (now_ns() > deadline || (now_ns() > soon && state_of(r->pid, tid) == 'D'))
+		else if (now_ns() > deadline ||
+			 (!r->follow && now_ns() > soon && state_of(r->pid, tid) == 'D'))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else
 			remote_pause();
