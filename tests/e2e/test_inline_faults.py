@@ -377,3 +377,103 @@ def test_a_thread_that_nothing_wakes(name, tmp_path):
         assert longest < 500, "the others stood still with it"
     seen = lib.Trace(tmp_path / "t.pyebpf")
     check_sums(seen)
+
+
+@pytest.mark.parametrize("name, options", [(ONE, ["-s", "--ring", "256K"]), (ONE, ["--on-full", "wait", "--ring", "256K"])])
+def test_nobody_stands_still_for_one_that_nothing_wakes(name, options, tmp_path):
+    """Events are lost, or wait for room, while it sleeps, and the trace ends meanwhile."""
+    with unwakeable(name, tmp_path) as (target, sleep, wake):
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, *options, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            sleep()
+            for _ in range(3):
+                tracer.send_signal(signal.SIGSTOP)
+                time.sleep(0.1)
+                tracer.send_signal(signal.SIGCONT)
+                time.sleep(0.3)
+            lib.stop(tracer)
+        assert not redirected(target.pid) and lib.status_field(target.pid, "TracerPid") == "0"
+        wake()
+        assert detach(target.pid)[0] == 0
+        (tmp_path / "end").touch()
+        assert float(target.communicate(timeout=30)[0]) < 500, "the others stood still with it"
+    seen = lib.Trace(tmp_path / "t.pyebpf")
+    check_sums(seen)
+    assert "wait" not in options or not seen.lost
+
+
+FILTERED = """import ctypes, struct, sys
+libc = ctypes.CDLL(None)
+def leaf(): return 1
+print("up", flush=True)
+sys.stdin.readline()
+rows = [(0x20, 0, 0, 0), (0x15, 0, 1, 11), (0x06, 0, 0, 0x80000000), (0x06, 0, 0, 0x7fff0000)]  # munmap() kills
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in rows))
+program = struct.pack("HxxxxxxQ", len(rows), ctypes.addressof(code))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+print("filtered", flush=True)
+sys.stdin.readline()
+for _ in range(100): leaf()
+print("fine", flush=True)
+libc._exit(0)
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_filter_that_comes_later(name, tmp_path):
+    """A call that it makes for us could end it: it makes none, all words are put back, the stubs stay mapped."""
+    with lib.started(lib.command(name) + ["-c", FILTERED], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            assert target.stdout.readline() == b"filtered\n"
+            assert "the stubs stay mapped, unused" in lib.stop(tracer)
+        assert not redirected(target.pid)
+        code, said = detach(target.pid)
+        assert code == 0 and "stay mapped" in said, said
+        assert target.communicate(b"\n", timeout=30)[0] == b"fine\n" and target.returncode == 0
+
+
+def test_the_target_is_stopped_at_the_end(tmp_path):
+    """By SIGSTOP: it can make no call before it goes on, which is not waited for."""
+    with busy(ONE, tmp_path) as target:
+        before, _ = undisturbed(target, tmp_path)
+        with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            target.send_signal(signal.SIGSTOP)
+            lib.until(lambda: lib.status_field(target.pid, "State")[0] == "T", "its stop")
+            begun = time.monotonic()
+            said = lib.stop(tracer)
+            assert "the stubs stay mapped, unused" in said and time.monotonic() - begun < 8, said
+        assert not redirected(target.pid)
+        target.send_signal(signal.SIGCONT)
+        assert detach(target.pid)[0] == 0
+        goes_on(target, before)
+        end_well(target, tmp_path)
+
+
+OTHER_TRACER = """import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+for tid in map(int, os.listdir("/proc/%s/task" % sys.argv[1])):
+    assert libc.ptrace(0x4206, tid, 0, 0) == 0  # PTRACE_SEIZE
+print("seized", flush=True)
+time.sleep(60)
+"""
+
+
+def test_another_tracer_comes(tmp_path):
+    """The words cannot be put back then, which is said; later they can."""
+    with lib.started(lib.command(ONE) + ["-c", "import time\ndef leaf(): return 1\nprint('up', flush=True)\n"
+                                         "while True:\n    leaf()\n    time.sleep(.001)\n"]) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            with lib.started([*lib.command(ONE), "-c", OTHER_TRACER, str(target.pid)]) as other:
+                assert other.stdout.readline() == b"seized\n"
+                said = lib.stop(tracer)
+                assert "warning: the probes are still in process %d" % target.pid in said and redirected(target.pid), said
+        lib.until(lambda: detach(target.pid)[0] == 0, "the way out")
+        assert not redirected(target.pid) and target.poll() is None

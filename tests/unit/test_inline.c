@@ -1052,7 +1052,7 @@ static void test_code__places(void **state)
 		assert_in_range(taken[i], 0, 1);
 }
 
-/* An address that is full of others is not lost, up to the sixteenth. */
+/* An address that is full of others is not lost, up to the thirty-second. */
 static void test_count__neighbours(void **state)
 {
 	struct il_func *f = (void *)(uintptr_t)func_of_code();
@@ -1062,15 +1062,15 @@ static void test_count__neighbours(void **state)
 	use_version(FIRST_MINOR);
 	h = build_how(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_R13 },
 		      &(struct stub_how){ .count = true });
-	for (uint32_t taken = 1; taken <= 16; taken++) {
+	for (uint32_t taken = 1; taken <= 32; taken++) {
 		fresh_tables(false, false);
 		for (uint32_t i = 0; i < taken; i++)
 			f[i].code = 64 * (i + 1);
 		t.instr[1] = 0;
 		run_kind(h, INLINE_ENTRY);
 		run_kind(h, INLINE_ENTRY);
-		assert_int_equal(f[taken].calls, taken < 16 ? 2 : 0);
-		assert_int_equal(t.shared->lost_other, taken < 16 ? 0 : 2);
+		assert_int_equal(f[taken].calls, taken < 32 ? 2 : 0);
+		assert_int_equal(t.shared->lost_other, taken < 32 ? 0 : 2);
 	}
 }
 

@@ -58,8 +58,8 @@ static void say(pid_t pid, const struct inline_found *found)
 		pid, found->stops, found->longest_us / 1000.0);
 	if (found->left_mapped)
 		fprintf(stderr,
-			"pyebpf: the stubs stay mapped, unused: a thread is inside, or does not wake up; "
-			"detach again later to unmap them\n");
+			"pyebpf: the stubs stay mapped, unused: no thread could unmap them yet; detach again "
+			"later\n");
 }
 
 static int detach(pid_t given, bool quiet, struct err *e)

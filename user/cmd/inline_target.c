@@ -95,9 +95,14 @@ void inline_target__say_stops(const struct inline_target *t)
 		fprintf(stderr,
 			"pyebpf: the processor's time stamp counter is not steady: each event took "
 			"the time to read the kernel's clock\n");
-	if (t->engine.left_mapped)
+	if (t->engine.left_in)
+		log_warn(
+			"the probes are still in process %d, and do nothing: it could not be stopped, as when "
+			"another tracer is attached; later: pyebpf detach %d",
+			t->pid.given, t->pid.given);
+	else if (t->engine.left_mapped)
 		fprintf(stderr,
-			"pyebpf: the stubs stay mapped, unused: a thread is inside, or does not wake up\n");
+			"pyebpf: the stubs stay mapped, unused: no thread could unmap them yet\n");
 }
 
 static int find_interpreter(void *ctx)

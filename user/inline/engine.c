@@ -600,7 +600,7 @@ static int give_up(struct inline_engine *e, int ret, const struct inline_opts *o
 	left = inline__detach(e);
 	if (e->left_mapped || (left && left != -ESRCH))
 		err_hint(err,
-			 "a part of it is still there, since a thread was in it: pyebpf detach %d",
+			 "a part of it is still there, and does nothing; later: pyebpf detach %d",
 			 pid);
 	return ret;
 }
@@ -722,6 +722,18 @@ int inline__restart(struct inline_engine *e)
 	return err;
 }
 
+static bool is_redirected(const struct inline_engine *e)
+{
+	for (uint32_t i = 0; i < e->header->patch_cnt; i++) {
+		const struct il_patch *p = &e->header->patches[i];
+		uint64_t now = 0;
+
+		if (!remote__read(&e->remote, p->at, &now, p->size) && now == p->new)
+			return true;
+	}
+	return false;
+}
+
 int inline__detach(struct inline_engine *e)
 {
 	int err = 0;
@@ -740,6 +752,7 @@ int inline__detach(struct inline_engine *e)
 			break;
 	}
 	e->left_mapped &= err != -ESRCH;
+	e->left_in = err && err != -ESRCH && e->mapped && is_redirected(e);
 	e->reserved = false;
 	return err;
 }

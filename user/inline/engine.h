@@ -54,6 +54,7 @@ struct inline_engine {
 	uint64_t memfd_flags; /* that this kernel knows */
 	bool lazy; /* the ring's memory comes when it is used: children can be many */
 	bool left_mapped; /* after a detach: a thread may still be inside */
+	bool left_in; /* the same: words still lead to the stubs, which do nothing without us */
 };
 
 struct inline_opts {

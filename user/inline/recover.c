@@ -188,9 +188,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 
 	*left = true;
 	r->scratch = h->scratch;
-	if (!r->cnt)
-		err = remote__stop(r);
-	if (err == -ETIMEDOUT)
+	if (!r->cnt) /* nothing is to be recorded any more: that comes first */
 		err = remote__stop_past_blocked(r);
 	if (err)
 		return err;
@@ -202,18 +200,20 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	err = restore(r, h);
 	stop_waiting(r, base);
 	for (int i = 0; !err && i < TRIES; i++) {
-		bool known = all_stand(r);
-
-		inside = !known || anybody_inside(r, base);
+		inside = !all_stand(r) || anybody_inside(r, base);
 		if (!inside) {
 			err = unmap(r, base, h);
 			inside = err == -EAGAIN; /* a thread still comes out of the calls before */
 		}
-		if (!inside || !known)
+		if (!inside)
 			break;
 		remote__resume(r);
 		usleep(200 + 10 * (unsigned int)i);
 		err = remote__stop(r);
+	}
+	if (err == -EOPNOTSUPP || (err == -ETIMEDOUT && remote__blocked_one(r->pid))) {
+		inside = true; /* all words are put back */
+		err = 0;
 	}
 	remote__resume(r);
 	*left = err || inside;
@@ -384,11 +384,17 @@ int inline_failed(pid_t pid, int err, struct err *e)
 	if (err == -ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d has %s", pid,
 			       is_ending(pid) ? "ended" : "executed another program meanwhile");
+	if (err == -EOPNOTSUPP)
+		return err_set(
+			e, -PYE_EPLAN,
+			"process %d could not be changed by the inline engine: none of its threads "
+			"may make system calls for it (a filter), or it is stopped (SIGSTOP)",
+			pid);
 	tid = err == -ETIMEDOUT ? remote__blocked_one(pid) : 0;
 	if (tid) {
 		err_set(e, -PYE_EPLAN,
 			"process %d could not be changed by the inline engine: its thread %d is in an "
-			"uninterruptible sleep (state D) and does not stop",
+			"uninterruptible sleep and does not stop",
 			pid, tid);
 		err_hint(e, "again when it has woken up");
 		return -PYE_EPLAN;

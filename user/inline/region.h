@@ -90,7 +90,7 @@ enum il_first_call {
  * 2 MB of a heap: without the second part, which turns each 2 MB to another place, many of them would meet.
  */
 #define IL_CODE_SHIFT	   5
-#define IL_CODE_STEP	   0x9e37u
+#define IL_CODE_STEP	   0x1fffu
 #define IL_CODE_HASH(code) (((code) >> IL_CODE_SHIFT) + ((code) >> 21) * IL_CODE_STEP)
 #define IL_CODE_SLOT(code) (IL_CODE_HASH(code) & (IL_CACHE_CNT - 1))
 

@@ -282,8 +282,7 @@ static void note_end(struct remote *r, pid_t tid, int status)
 	r->status = status;
 }
 
-/* As proc(5) has it; 'X': it is gone. */
-static char state_of(pid_t pid, pid_t tid)
+char remote__state(pid_t pid, pid_t tid)
 {
 	char path[64], line[256] = "";
 	auto_fclose FILE *f = NULL;
@@ -295,6 +294,12 @@ static char state_of(pid_t pid, pid_t tid)
 		return 'X';
 	state = strrchr(line, ')');
 	return state && state[1] == ' ' ? state[2] : '?';
+}
+
+/* Where nothing wakes it: a disk, NFS, vfork(), a freezer; another thread's core dump. */
+static bool is_asleep(char state)
+{
+	return state == 'D' || state == 'I';
 }
 
 /* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
@@ -325,7 +330,7 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		if (got == tid)
 			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
 		else if (now_ns() > deadline ||
-			 (!r->follow && now_ns() > soon && state_of(r->pid, tid) == 'D'))
+			 (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else
 			remote_pause();
@@ -342,7 +347,7 @@ static bool is_known(const struct remote *r, pid_t tid)
 
 bool remote__is_dead(pid_t pid, pid_t tid)
 {
-	char state = state_of(pid, tid);
+	char state = remote__state(pid, tid);
 
 	return state == 'Z' || state == 'X';
 }
@@ -359,7 +364,7 @@ pid_t remote__blocked_one(pid_t pid)
 	while (dir && !found && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		found = tid > 0 && state_of(pid, tid) == 'D' ? tid : 0;
+		found = tid > 0 && is_asleep(remote__state(pid, tid)) ? tid : 0;
 	}
 	if (dir)
 		closedir(dir);
@@ -443,7 +448,8 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 			t->stopped = true;
 			err = look(r, t);
 		}
-		if (err == -ETIMEDOUT && r->past_blocked && state_of(r->pid, t->tid) == 'D')
+		if (err == -ETIMEDOUT && r->past_blocked &&
+		    is_asleep(remote__state(r->pid, t->tid)))
 			err = 0;
 		if (err == -ESRCH)
 			*t = r->threads[--r->cnt];
@@ -457,8 +463,10 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 
 int remote_stop_thread(struct remote *r, pid_t tid)
 {
-	int err = tid == r->held ? 0 : seize(r, tid);
+	int err = remote__let_late_go(r) ? 0 : -ETIMEDOUT; /* it may be one of these */
 
+	if (!err && tid != r->held)
+		err = seize(r, tid);
 	if (err)
 		return err;
 	if (!r->threads) {
@@ -489,19 +497,21 @@ static void let_go(const struct remote *r, const struct remote_thread *t, int si
 
 /*
  * Of one that was asked to stop: what waitpid() says of it; 0: it has ended untold, as the leader, whose end is told behind those of
- * all others; -EAGAIN: it sleeps where nothing wakes it.
+ * all others; -EAGAIN: it sleeps where nothing wakes it, or is not heard of for long.
  */
 static int await_news(const struct remote *r, pid_t tid, int *status)
 {
+	uint64_t deadline = now_ns() + STOP_LAST_NS;
+
 	for (;;) {
-		char state = state_of(r->pid, tid);
+		char state = remote__state(r->pid, tid);
 		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
 
 		if (got)
 			return got == tid ? tid : 0;
 		if (tid == r->pid && (state == 'Z' || state == 'X'))
 			return 0;
-		if (state == 'D')
+		if (is_asleep(state) || now_ns() > deadline)
 			return -EAGAIN;
 		remote_pause();
 	}
@@ -538,9 +548,10 @@ bool remote__let_late_go(struct remote *r)
 	return !left;
 }
 
+/* A thread that is followed is let go by whoever looks at it next: it is only waited for. */
 static bool await_late(struct remote *r)
 {
-	for (int ms = 0; !remote__let_late_go(r); ms++) {
+	for (int ms = 0; r->follow ? remote__blocked_one(r->pid) : !remote__let_late_go(r); ms++) {
 		if (ms == BLOCKED_MS)
 			return false;
 		usleep(1000);
@@ -644,6 +655,19 @@ static void let_leader_go(struct remote *r)
 		remote_pause();
 }
 
+/* Those that were not seen to stop, and have by now; the others go on by themselves. */
+static void let_followed_go(struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++) {
+		struct remote_thread *t = &r->threads[i];
+
+		if (!t->stopped && !await(r, t, 0)) {
+			look(r, t);
+			let_go(r, t, 0);
+		}
+	}
+}
+
 /* Those that were not seen to stop; the leader last. */
 static void let_others_go(struct remote *r)
 {
@@ -666,7 +690,9 @@ void remote__resume(struct remote *r)
 			let_go(r, &r->threads[i], 0);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
-	if (!r->held && !r->follow) /* else they go on by themselves */
+	if (r->follow)
+		let_followed_go(r);
+	else if (!r->held) /* else it goes on by itself */
 		let_others_go(r);
 	r->cnt = 0;
 }

@@ -73,6 +73,8 @@ void remote__close(struct remote *r);
 /* remote__is_dead - a thread has ended, or only its status is left. The kernel refuses to stop such a one with EPERM. */
 bool remote__is_dead(pid_t pid, pid_t tid);
 
+/* remote__state - as proc(5) has it; 'X': it is gone */
+char remote__state(pid_t pid, pid_t tid);
 /* remote__blocked_one - a thread in an uninterruptible sleep, which stops when it wakes up: NFS, a disk, vfork(), a freezer. 0: none */
 pid_t remote__blocked_one(pid_t pid);
 
@@ -127,7 +129,8 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
  * first one that fails. One that waits in a call of its own takes no signal before it is back there: that would not
  * end its call any more.
  *
- * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end; -ESRCH; -EPERM; -EAGAIN.
+ * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end; -EOPNOTSUPP when no thread may make any (a
+ * filter of system calls) or would now (SIGSTOP); -ESRCH; -EPERM; -EAGAIN.
  */
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		 uint64_t results, int64_t *values);

@@ -226,8 +226,12 @@ static bool has_left(struct remote *r, uint64_t results)
 	uint8_t byte;
 	bool left;
 
-	if (r->held || r->parked || r->follow || remote_stop_thread(r, r->caller))
+	if (r->held || r->parked || r->follow)
 		return false;
+	if (remote_stop_thread(r, r->caller)) {
+		remote__resume(r);
+		return false;
+	}
 	left = !remote__is_inside(r, &r->threads[0], r->scratch, REMOTE_SCRATCH_BYTES) &&
 	       remote__read(r, results, &byte, 1);
 	remote__resume(r);
@@ -300,27 +304,35 @@ static bool may_call(pid_t tid)
 	return !inline_status_number(tid, "Seccomp");
 }
 
+/* SIGSTOP: it would make them when it goes on. */
+static bool is_halted(pid_t pid, pid_t tid)
+{
+	return remote__state(pid, tid) == 'T';
+}
+
 /*
  * While the leader takes no signal, one for the process goes to another thread: then it ends no call of the leader's, where
- * Python's handlers run. Whoever did it last is the only one that can still be on its way out.
+ * Python's handlers run. Whoever did it last is the only one that can still be on its way out. 0: nobody may, or would now.
  */
 static pid_t choose_caller(const struct remote *r)
 {
-	pid_t found = r->pid;
+	pid_t found = may_call(r->pid) && !is_halted(r->pid, r->pid) ? r->pid : 0, first = found;
 	struct dirent *entry;
 	char path[40];
 	DIR *dir;
 
 	if (r->held || r->parked)
-		return r->pid;
-	if (r->caller && !remote__is_dead(r->pid, r->caller))
+		return may_call(r->pid) ? r->pid : 0;
+	if (r->caller && may_call(r->caller) && !is_halted(r->pid, r->caller) &&
+	    !remote__is_dead(r->pid, r->caller))
 		return r->caller;
 	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
 	dir = opendir(path);
-	while (dir && found == r->pid && (entry = readdir(dir))) {
+	while (dir && found == first && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (tid > 0 && may_call(tid) && !remote__is_dead(r->pid, tid))
+		if (tid > 0 && may_call(tid) && !is_halted(r->pid, tid) &&
+		    !remote__is_dead(r->pid, tid))
 			found = tid;
 	}
 	if (dir)
@@ -334,16 +346,18 @@ static bool is_of_kernel(const struct remote *r, const struct remote_thread *t)
 	return t->tid != r->pid && !t->pc;
 }
 
-/* Of those that stand still, of whom nobody is on its way out. */
+/* Of those that stand still, of whom nobody is on its way out. 0: as above */
 static pid_t choose_stopped(const struct remote *r)
 {
-	for (size_t i = 0; i < r->cnt; i++) {
+	pid_t found = 0;
+
+	for (size_t i = 0; i < r->cnt && (!found || found == r->pid); i++) {
 		const struct remote_thread *t = &r->threads[i];
 
-		if (t->tid != r->pid && !is_of_kernel(r, t) && may_call(t->tid))
-			return t->tid;
+		if (t->stopped && !t->as_group && !is_of_kernel(r, t) && may_call(t->tid))
+			found = t->tid;
 	}
-	return r->threads[0].tid;
+	return found;
 }
 
 /* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
@@ -352,7 +366,7 @@ static int stop_outside(struct remote *r)
 	pid_t tid = choose_caller(r);
 
 	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
-		int err = remote__stop_one(r, tid);
+		int err = tid ? remote__stop_one(r, tid) : -EOPNOTSUPP;
 
 		if (err == -ESRCH && tid != r->pid) {
 			remote_pause(); /* it may need a moment to end */
@@ -383,6 +397,8 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 	if (in_scratch(r))
 		err = -EAGAIN;
 	r->caller = choose_stopped(r);
+	if (!err && !r->caller)
+		err = -EOPNOTSUPP;
 	if (!err)
 		err = set_up(r, r->caller, calls, cnt, results);
 	r->calling = true;

@@ -9,7 +9,7 @@
 #include "inline/slow_ring.h"
 #include "inline/slow_turns.h"
 
-#define FUNC_PROBES   16u
+#define FUNC_PROBES   32u
 #define NODE_PROBES   16u
 #define ACTIVE_PROBES 4u
 #define DEPTH_MAX \
