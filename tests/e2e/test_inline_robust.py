@@ -27,7 +27,7 @@ SHORT = ["--ring", "256K"]
 # user/inline/region.h
 LOST_MODE, WAITS = 128, 128 + 32
 HEAD, LANE_SHARED, LANE_HEAD, LANE_SLACK, LANES = 0x21000, 0x1400, 0x82000, 32768, 32
-PARTS = 0x20000, 0x21000 + 2 * (256 << 10)
+PARTS = 0x28000, 0x21000 + 2 * (256 << 10)
 
 
 def maps(pid):

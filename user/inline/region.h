@@ -20,12 +20,12 @@
 
 #include "inline/record.h"
 
-#define IL_MAGIC       0x37304c4e49455950ull /* "PYEINL07" */
+#define IL_MAGIC       0x38304c4e49455950ull /* "PYEINL08" */
 #define IL_MAGIC_NAME  0xffffffffffffull /* of it: the version is the rest */
 #define IL_CODE	       0x0ull
-#define IL_CODE_BYTES  0x20000ull
-#define IL_PRIVATE     0x20000ull
-#define IL_CACHE       0x21000ull
+#define IL_CODE_BYTES  0x28000ull
+#define IL_PRIVATE     0x28000ull
+#define IL_CACHE       0x29000ull
 #define IL_CACHE_CNT   65536u
 #define IL_ROOTS       (IL_CACHE + 8ull * IL_CACHE_CNT)
 #define IL_ROOT_CNT    4096u
