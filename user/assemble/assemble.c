@@ -9,6 +9,7 @@
 #include "assemble/assemble_priv.h"
 #include "assemble/chosen.h"
 #include "assemble/native.h"
+#include "base/likely.h"
 #include "base/pages.h"
 #include "capfile/format.h"
 
@@ -667,8 +668,7 @@ static size_t least_size(unsigned int kind)
 	}
 }
 
-/* Not inlined: it would make the way of the others longer. */
-static __attribute__((noinline)) int on_other(struct assembler *a, const void *rec, uint32_t len)
+RARELY int on_other(struct assembler *a, const void *rec, uint32_t len)
 {
 	const struct pye_head *head = rec;
 	unsigned int kind = len >= sizeof(*head) ? head->kind : 0;

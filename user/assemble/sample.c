@@ -711,22 +711,23 @@ int asm_waiting_so_far(struct assembler *a, struct asm_thread *t, uint64_t now_n
 	return put(a, t, off->frames, off->cnt, &sample);
 }
 
-int assembler__still_waiting(struct assembler *a, uint64_t now_ns)
+static int each_thread(struct assembler *a, uint64_t now_ns,
+		       int (*fn)(struct assembler *a, struct asm_thread *t, uint64_t now_ns))
 {
 	struct asm_thread *t, *next;
 	int err = 0;
 
 	HASH_ITER(hh, a->threads, t, next)
-	err = asm_first(err, asm_still_waiting(a, t, now_ns));
+	err = asm_first(err, fn(a, t, now_ns));
 	return err;
+}
+
+int assembler__still_waiting(struct assembler *a, uint64_t now_ns)
+{
+	return each_thread(a, now_ns, asm_still_waiting);
 }
 
 int assembler__waiting_so_far(struct assembler *a, uint64_t now_ns)
 {
-	struct asm_thread *t, *next;
-	int err = 0;
-
-	HASH_ITER(hh, a->threads, t, next)
-	err = asm_first(err, asm_waiting_so_far(a, t, now_ns));
-	return err;
+	return each_thread(a, now_ns, asm_waiting_so_far);
 }

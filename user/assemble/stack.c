@@ -8,12 +8,11 @@
 
 #include "assemble/assemble_priv.h"
 #include "assemble/chosen.h"
+#include "base/likely.h"
 #include "base/pages.h"
 
-#define DEPTH_MAX   (1u << 20)
-#define WALK_KEPT   256u /* frames that a thread may keep room for */
-
-#define unlikely(x) __builtin_expect(!!(x), 0)
+#define DEPTH_MAX (1u << 20)
+#define WALK_KEPT 256u /* frames that a thread may keep room for */
 
 static int grow(struct asm_thread *t)
 {

@@ -12,15 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/likely.h"
 #include "base/pages.h"
 #include "capfile/writer_priv.h"
 
 #define CLOCK_SET_NS 500000000ll
 #define STACK_TRIM   256u /* frames that a thread may keep room for */
-
-#define unlikely(x)  __builtin_expect(!!(x), 0)
-/* Inlined it would make the way of nearly all events longer: registers to be saved, a guarded stack. */
-#define RARELY static __attribute__((noinline))
 
 static struct block *new_block(struct capw *w)
 {

@@ -8,11 +8,9 @@
 #include <uthash.h>
 
 #include "abi/event.h"
+#include "base/likely.h"
 #include "capture/cap_inline.h"
 #include "capture/inline_parked.h"
-
-/* Inlined it would make the way of nearly all records longer: registers to be saved, a guarded stack. */
-#define RARELY static __attribute__((noinline))
 
 struct track {
 	struct {

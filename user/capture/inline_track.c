@@ -27,8 +27,6 @@
 #define CHUNK_NEXT  24 /* where the first frame lies in a chunk that is not a stack's first one */
 #define SHIM	    cap_inline_shim(0)
 
-#define unlikely(x) __builtin_expect(!!(x), 0)
-
 static struct pye_head head_of(const struct track *t, uint64_t ts, uint32_t kind, uint32_t sub,
 			       uint64_t frame)
 {

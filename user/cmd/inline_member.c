@@ -375,8 +375,8 @@ static void check_evaluator(struct inline_member *m, uint64_t now)
 	if (now < m->evaluator_ns)
 		return;
 	m->evaluator_ns = now + EVALUATOR_NS;
-	if (!interp__other_evaluator(m->pid, &m->mem, m->in, m->engine->eval_frame, path,
-				     sizeof(path)))
+	if (!interp__other_evaluator(m->pid, &m->mem, m->in, m->engine->eval_frame,
+				     &m->usual_evaluator, path, sizeof(path)))
 		return;
 	m->evaluator_ns = UINT64_MAX;
 	log_warn(

@@ -32,6 +32,7 @@ struct inline_member {
 	bool forked; /* it has the stubs of the one that it was forked from */
 	bool jit_checked;
 	uint64_t evaluator_ns; /* when it is looked at next who runs the frames */
+	uint64_t usual_evaluator; /* as interp__other_evaluator() has it */
 	bool read; /* to its end, in this round */
 	unsigned int torn;
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */

@@ -89,10 +89,11 @@ int interp__check_jit(pid_t pid, const struct interp *in, struct err *e);
 /**
  * interp__other_evaluator - do functions of another file run its frames (PEP 523)?
  * @offset: of the function in a PyInterpreterState (struct inline_plan); 0: not known, then none do
+ * @usual:  0 at first; then the interpreter's own function, where that was seen there: it is not looked for in the maps again
  * @path:   written only then: the file of one of them
  */
 bool interp__other_evaluator(pid_t pid, const struct proc_mem *mem, const struct interp *in,
-			     uint32_t offset, char *path, size_t size);
+			     uint32_t offset, uint64_t *usual, char *path, size_t size);
 
 /**
  * interp__layout - the layout of a version

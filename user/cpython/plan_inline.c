@@ -265,49 +265,56 @@ static int add_dealloc(struct planner *p, struct inline_plan *out)
 	return add_word(p, out, at, address, INLINE_DEALLOC);
 }
 
-/* From the function that returns it, which in an executable reads it at a fixed place: mov reg, fs:[place]. */
-static void find_tstate(const struct planner *p, struct inline_plan *out)
+/* The first of @cnt instructions at the beginning of a small function that @is takes; false: none is before it goes elsewhere. */
+static bool find_in(const struct planner *p, const char *name, int cnt,
+		    bool (*is)(const struct insn *insn), struct insn *insn)
 {
-	static const uint8_t read_fs[] = { 0x64, 0x48, 0x8b, 0x04, 0x25 };
-	struct elf_symbol get;
-	struct insn insn;
+	struct elf_symbol function;
 	uint64_t at;
 
-	if (elf_file__symbol(p->elf, "PyThreadState_Get", &get))
-		return;
-	at = get.vaddr;
-	for (int i = 0; i < GETTER_SIZE && !code__insn(&p->code, at, &insn); i++) {
-		if (insn.flow != FLOW_NEXT)
-			return;
-		if (insn.size == sizeof(read_fs) + 4 &&
-		    !memcmp(insn.bytes, read_fs, sizeof(read_fs))) {
-			memcpy(&out->tstate_tls, insn.bytes + sizeof(read_fs), 4);
-			return;
-		}
-		at += insn.size;
+	if (elf_file__symbol(p->elf, name, &function))
+		return false;
+	at = function.vaddr;
+	for (int i = 0; i < cnt && !code__insn(&p->code, at, insn) && insn->flow == FLOW_NEXT;
+	     i++) {
+		if (is(insn))
+			return true;
+		at += insn->size;
 	}
+	return false;
 }
 
-/* The function that returns it reads it from its argument: nothing else there is as far from any register. */
+/* mov reg, fs:[place] */
+static const uint8_t read_fs[] = { 0x64, 0x48, 0x8b, 0x04, 0x25 };
+
+static bool reads_fs(const struct insn *insn)
+{
+	return insn->size == sizeof(read_fs) + 4 && !memcmp(insn->bytes, read_fs, sizeof(read_fs));
+}
+
+/* From the function that returns it, which in an executable reads it at a fixed place. */
+static void find_tstate(const struct planner *p, struct inline_plan *out)
+{
+	struct insn insn;
+
+	if (find_in(p, "PyThreadState_Get", GETTER_SIZE, reads_fs, &insn))
+		memcpy(&out->tstate_tls, insn.bytes + sizeof(read_fs), 4);
+}
+
+/* Nothing else in a function that returns a field lies as far from any register. */
+static bool reads_field(const struct insn *insn)
+{
+	return insn->op == INSN_LOAD && insn->disp >= IS_LEAST && insn->disp < IS_MAX &&
+	       insn->disp % 8 == 0;
+}
+
 static void find_eval_frame(const struct planner *p, struct inline_plan *out)
 {
-	struct elf_symbol get;
 	struct insn insn;
-	uint64_t at;
 
-	if (elf_file__symbol(p->elf, "_PyInterpreterState_GetEvalFrameFunc", &get))
-		return;
-	at = get.vaddr;
-	for (int i = 0; i < EVAL_GETTER_SIZE && !code__insn(&p->code, at, &insn); i++) {
-		if (insn.op == INSN_LOAD && insn.disp >= IS_LEAST && insn.disp < IS_MAX &&
-		    insn.disp % 8 == 0) {
-			out->eval_frame = (uint32_t)insn.disp;
-			return;
-		}
-		if (insn.flow != FLOW_NEXT)
-			return;
-		at += insn.size;
-	}
+	if (find_in(p, "_PyInterpreterState_GetEvalFrameFunc", EVAL_GETTER_SIZE, reads_field,
+		    &insn))
+		out->eval_frame = (uint32_t)insn.disp;
 }
 
 int plan_inline(struct planner *p, struct inline_plan *out)

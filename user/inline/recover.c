@@ -359,9 +359,27 @@ static bool is_ending(pid_t pid)
 	return remote__is_dead(pid, pid) || !inline_status_number(pid, "VmSize");
 }
 
+static const char *why_unchanged(pid_t pid, int err, char *buf, size_t size)
+{
+	pid_t tid = err == -ETIMEDOUT ? remote__blocked_one(pid) : 0;
+
+	if (err == -EOPNOTSUPP)
+		return "none of its threads may make system calls for it (a filter), or it is stopped "
+		       "(SIGSTOP)";
+	if (err == -ETIMEDOUT && !tid)
+		return "not all of its threads stood still within a second";
+	if (!tid)
+		return strerror(-err);
+	snprintf(
+		buf, size,
+		"its thread %d is in an uninterruptible sleep and does not stop before it wakes up",
+		tid);
+	return buf;
+}
+
 int inline_failed(pid_t pid, int err, struct err *e)
 {
-	pid_t tid;
+	char why[128];
 
 	if (err <= -PYE_ENOTPYTHON)
 		return err;
@@ -384,25 +402,8 @@ int inline_failed(pid_t pid, int err, struct err *e)
 	if (err == -ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d has %s", pid,
 			       is_ending(pid) ? "ended" : "executed another program meanwhile");
-	if (err == -EOPNOTSUPP)
-		return err_set(
-			e, -PYE_EPLAN,
-			"process %d could not be changed by the inline engine: none of its threads "
-			"may make system calls for it (a filter), or it is stopped (SIGSTOP)",
-			pid);
-	tid = err == -ETIMEDOUT ? remote__blocked_one(pid) : 0;
-	if (tid) {
-		err_set(e, -PYE_EPLAN,
-			"process %d could not be changed by the inline engine: its thread %d is in an "
-			"uninterruptible sleep and does not stop",
-			pid, tid);
-		err_hint(e, "again when it has woken up");
-		return -PYE_EPLAN;
-	}
 	return err_set(e, -PYE_EPLAN, "process %d could not be changed by the inline engine: %s",
-		       pid,
-		       err == -ETIMEDOUT ? "not all of its threads stood still within a second"
-					 : strerror(-err));
+		       pid, why_unchanged(pid, err, why, sizeof(why)));
 }
 
 /* The mappings, when no thread makes calls any more that change them. @calls: the code of some was taken out */

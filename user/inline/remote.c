@@ -700,7 +700,8 @@ void remote__resume(struct remote *r)
 void remote__close(struct remote *r)
 {
 	remote__resume(r);
-	await_late(r);
+	if (r->late_cnt)
+		await_late(r);
 	free(r->threads);
 	if (r->mem >= 0)
 		close(r->mem);

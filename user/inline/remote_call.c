@@ -304,10 +304,12 @@ static bool may_call(pid_t tid)
 	return !inline_status_number(tid, "Seccomp");
 }
 
-/* SIGSTOP: it would make them when it goes on. */
-static bool is_halted(pid_t pid, pid_t tid)
+/* After SIGSTOP it would make them when it goes on. */
+static bool can_call(const struct remote *r, pid_t tid)
 {
-	return remote__state(pid, tid) == 'T';
+	char state = remote__state(r->pid, tid);
+
+	return state != 'T' && state != 'Z' && state != 'X' && may_call(tid);
 }
 
 /*
@@ -316,23 +318,21 @@ static bool is_halted(pid_t pid, pid_t tid)
  */
 static pid_t choose_caller(const struct remote *r)
 {
-	pid_t found = may_call(r->pid) && !is_halted(r->pid, r->pid) ? r->pid : 0, first = found;
+	pid_t found = can_call(r, r->pid) ? r->pid : 0, first = found;
 	struct dirent *entry;
 	char path[40];
 	DIR *dir;
 
 	if (r->held || r->parked)
 		return may_call(r->pid) ? r->pid : 0;
-	if (r->caller && may_call(r->caller) && !is_halted(r->pid, r->caller) &&
-	    !remote__is_dead(r->pid, r->caller))
+	if (r->caller && can_call(r, r->caller))
 		return r->caller;
 	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
 	dir = opendir(path);
 	while (dir && found == first && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (tid > 0 && may_call(tid) && !is_halted(r->pid, tid) &&
-		    !remote__is_dead(r->pid, tid))
+		if (tid > 0 && can_call(r, tid))
 			found = tid;
 	}
 	if (dir)
@@ -360,15 +360,21 @@ static pid_t choose_stopped(const struct remote *r)
 	return found;
 }
 
+/* Nobody can: it has ended, or may not. */
+static int why_nobody(const struct remote *r)
+{
+	return remote__is_dead(r->pid, r->pid) ? -ESRCH : -EOPNOTSUPP;
+}
+
 /* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
 static int stop_outside(struct remote *r)
 {
 	pid_t tid = choose_caller(r);
 
 	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
-		int err = tid ? remote__stop_one(r, tid) : -EOPNOTSUPP;
+		int err = tid ? remote__stop_one(r, tid) : why_nobody(r);
 
-		if (err == -ESRCH && tid != r->pid) {
+		if (err == -ESRCH && tid && tid != r->pid) {
 			remote_pause(); /* it may need a moment to end */
 			tid = choose_caller(r);
 			continue;
