@@ -246,7 +246,7 @@ def test_a_target_whose_memory_is_locked(tmp_path):
         assert target.poll() is None
 
 
-DEEP = {"threads": [30] * 50, "900": [900], "10000": [10000]}
+DEEP = {"threads": [30] * 50, "deep threads": [900] * 50, "900": [900], "10000": [10000]}
 
 
 @pytest.mark.alone

@@ -3,6 +3,7 @@
 import collections
 import json
 import signal
+import subprocess
 
 import pytest
 
@@ -196,3 +197,21 @@ def test_who_loses_events(name, tmp_path):
     got = collections.Counter(e["tid"] for e in seen.of(prog) if e["ev"] == "call" and e["name"] == "call")
     assert losses == {busiest} and 0 < got.pop(busiest) < want.pop(busiest)
     assert got == want and seen.meta["generated"] == seen.meta["written"] + seen.lost
+
+
+@pytest.mark.parametrize("name", lib.families()[1:] if lib.LONG else lib.pick("3.8", "3.12", "3.13t"))
+def test_threads_that_sleep_deep_down(name, tmp_path):
+    """Their stacks are read before the stop, but for those that something wakes meanwhile: the program knows what they were."""
+    opened = []
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "wakers.py", 48], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(100 if lib.LONG else 6):
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *WAIT, "-d", "10ms", "-p", target.pid])
+            assert done.returncode == 0 and "did not fit" not in lib.text(done.stderr), lib.text(done.stderr)
+            seen = lib.Trace(tmp_path / "t.pyebpf")
+            seen.whole()
+            opened += [e for e in seen.events if e["ev"] == "open" and e["name"] in "ab"]
+        was = [json.loads(line) for line in target.communicate(b"")[0].splitlines()]
+    shown = collections.Counter((e["tid"], e["name"], e["ts_ns"]) for e in opened)
+    known = [(e, [name for tid, name, begin, end in was if tid == e[0] and begin < e[2] < end]) for e in shown]
+    assert [e for e, names in known if names not in ([], [e[1]])] == [] and len(known) > 6 and max(shown.values()) > 50

@@ -284,6 +284,83 @@ static void test_walk_outside__all_together_are_bounded(void **state)
 	outside_stacks__done(&s);
 }
 
+static unsigned int asked;
+
+static bool slept(void *ctx, uint64_t thread_id)
+{
+	asked++;
+	assert_int_equal(thread_id, 0x7000);
+	return *(const bool *)ctx;
+}
+
+/* Reads ahead; then frame @changed has other code, and it is read again. */
+static struct outside_thread walk_again(struct outside_stacks *s, uint32_t changed, bool is_asleep)
+{
+	struct outside_known known = { .slept = slept, .ctx = &is_asleep };
+
+	assert_int_equal(walk_outside_held(&mem, in, NULL, &known.stacks), 0);
+	put(w->frames[changed], l->f_code, 0x9990);
+	asked = 0;
+	assert_int_equal(walk_outside_held(&mem, in, &known, s), 0);
+	outside_stacks__done(&known.stacks);
+	assert_int_equal(s->cnt, 1);
+	assert_int_equal(s->threads[0].status, OUTSIDE_AGREED);
+	return s->threads[0];
+}
+
+static void test_walk_outside__what_was_known(void **state)
+{
+	struct outside_stacks s;
+	struct outside_thread t;
+
+	(void)state;
+	make_world(1000);
+	t = walk_again(&s, 500, true); /* of one that slept it is not looked at so deep */
+	assert_int_equal(asked, 1);
+	assert_int_equal(t.frame_cnt, 1000);
+	for (uint32_t i = 0; i < 1000; i++)
+		assert_int_equal(t.frames[i].code, 0x1000 + 16 * i);
+	outside_stacks__done(&s);
+
+	make_world(1000);
+	t = walk_again(&s, 500, false);
+	assert_int_equal(asked, 1);
+	assert_int_equal(t.frame_cnt, 1000);
+	assert_int_equal(t.frames[500].code, 0x9990);
+	outside_stacks__done(&s);
+
+	make_world(1000);
+	t = walk_again(&s, 31, true); /* as deep as that it is */
+	assert_int_equal(t.frames[31].code, 0x9990);
+	outside_stacks__done(&s);
+
+	make_world(100);
+	t = walk_again(&s, 50, true); /* it is no more work to look */
+	assert_int_equal(asked, 0);
+	assert_int_equal(t.frames[50].code, 0x9990);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__known_of_another_thread(void **state)
+{
+	bool is_asleep = true;
+	struct outside_known known = { .slept = slept, .ctx = &is_asleep };
+	struct outside_stacks s;
+
+	(void)state;
+	make_world(1000);
+	put(w->ts[0], l->ts_thread_id, 0x8000);
+	assert_int_equal(walk_outside_held(&mem, in, NULL, &known.stacks), 0);
+	put(w->ts[0], l->ts_thread_id, 0x7000);
+	put(w->frames[500], l->f_code, 0x9990);
+	asked = 0;
+	assert_int_equal(walk_outside_held(&mem, in, &known, &s), 0);
+	assert_int_equal(asked, 0);
+	assert_int_equal(s.threads[0].frames[500].code, 0x9990);
+	outside_stacks__done(&s);
+	outside_stacks__done(&known.stacks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +373,8 @@ int main(void)
 		cmocka_unit_test(test_walk_outside__lists_of_threads),
 		cmocka_unit_test(test_walk_outside__lists_of_interpreters),
 		cmocka_unit_test(test_walk_outside__all_together_are_bounded),
+		cmocka_unit_test(test_walk_outside__what_was_known),
+		cmocka_unit_test(test_walk_outside__known_of_another_thread),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -138,7 +138,7 @@ static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline
 		err = inline__adopt(m->engine, m->pid, from->engine, &opts, &e);
 		m->engine->in = m->in;
 		if (!err)
-			err = inline_member__tell(m);
+			err = inline_stacks__tell(m);
 	} else {
 		follow__go(r->follow, k->pid, 0);
 	}
@@ -211,7 +211,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		opts.parked = true;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
 		if (!err)
-			err = inline_member__tell(m);
+			err = inline_stacks__tell(m);
 	}
 	if (!err && r->instructions)
 		inline_opcodes__measured(r->instructions, m->engine);

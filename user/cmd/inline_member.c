@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A process of an inline run: its stacks while it stands still, what it has in its ring, its end. */
+/* A process of an inline run: what it has in its ring, its losses, its end. */
 #define LOG_DOMAIN "inline"
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,6 @@
 #define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
 #define PASS_BATCHES  64
 #define PASSES_MAX    1024 /* many times what there can be at one moment */
-#define TORN_TRIES    200 /* stops at which a stack was between two frames */
 #define TORN_US	      50
 #define EVALUATOR_NS  20000000ull
 #define SETTLE_ROUNDS 3 /* capture.h */
@@ -109,149 +108,6 @@ int inline_member__open(struct inline_member *m)
 	return 0;
 }
 
-/* The number of a code object on a stack. 0: the interpreter's own, which shows no frame. */
-static uint32_t number_of(const struct inline_member *m, uint64_t address, bool *is_new)
-{
-	*is_new = false;
-	return address == m->shim ? 0 : cap_inline__code(m->cap, address, is_new);
-}
-
-/* Its names, once; all threads are stopped, so it can be read. */
-static void define(struct inline_member *m, uint64_t address, struct code_names *names)
-{
-	struct trace_func func = { .process = m->pix };
-	bool is_new;
-
-	func.id = number_of(m, address, &is_new);
-	if (!is_new || !func.id || code_read(&m->mem, &m->in->layout, address, names))
-		return; /* known, or shown as unreadable */
-	if (names->flags & m->in->layout.co_hidden) {
-		m->shim = address; /* there is one: that of `__init__` */
-		return;
-	}
-	func.line = (uint32_t)names->firstlineno;
-	func.name = names->name;
-	func.qualname = names->qualname;
-	func.file = names->filename;
-	assembler__func(m->run->as, &func);
-}
-
-static pid_t tid_of(const struct inline_engine *e, uint64_t self)
-{
-	for (size_t i = 0; i < e->remote.cnt; i++)
-		if (e->remote.threads[i].self == self)
-			return e->remote.threads[i].tid;
-	return 0;
-}
-
-static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
-{
-	char path[64];
-	auto_fclose FILE *f = NULL;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
-	f = fopen(path, "re");
-	if (f && fgets(out, (int)size, f))
-		out[strcspn(out, "\n")] = 0;
-}
-
-static int tell_thread(struct inline_member *m, const struct outside_thread *t)
-{
-	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
-	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
-	pid_t tid = t->native_id;
-	uint32_t cnt = 0;
-	char comm[sizeof(m->run->info.comm)];
-	int err;
-
-	if (!frames || !shown)
-		return -ENOMEM;
-	for (uint32_t i = t->frame_cnt; i-- > 0;) {
-		bool is_new;
-		uint32_t code = number_of(m, t->frames[i].code, &is_new);
-
-		if (!code) {
-			if (cnt)
-				frames[cnt - 1].shim = cap_inline_shim(t->frames[i].frame);
-			continue;
-		}
-		frames[cnt].frame = shown[cnt].frame = t->frames[i].frame;
-		frames[cnt].code = shown[cnt].code = code;
-		cnt++;
-	}
-	err = cap_inline__stack(m->cap, t->thread_id, tid, frames, cnt);
-	if (err || m->attached || m->forked || !cnt)
-		return err;
-	memcpy(comm, m->run->info.comm, sizeof(comm)); /* should it have ended by now */
-	read_comm(m->pid, tid, comm, sizeof(comm));
-	return assembler__idle(m->run->as,
-			       &(struct assembler_idle){ .id = cap_inline__new_thread(m->cap),
-							 .pix = m->pix,
-							 .tid = (uint32_t)tid,
-							 .comm = comm,
-							 .ts_ns = m->stood_ns,
-							 .frames = shown,
-							 .frame_cnt = cnt });
-}
-
-/* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
-static bool is_torn(const struct inline_member *m, const struct outside_stacks *stacks)
-{
-	for (size_t i = 0; i < stacks->cnt; i++)
-		if (stacks->threads[i].status == OUTSIDE_MOVED &&
-		    tid_of(m->engine, stacks->threads[i].thread_id))
-			return true;
-	return false;
-}
-
-/* Of a thread that runs; of others, which have not begun, or have ended, nothing is told. */
-static void look_at_thread(struct inline_member *m, struct outside_thread *t,
-			   struct code_names *names)
-{
-	t->native_id = tid_of(m->engine, t->thread_id);
-	for (uint32_t i = t->native_id ? t->frame_cnt : 0; i-- > 0;)
-		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
-			define(m, t->frames[i].code, names);
-}
-
-/* All threads stand still: their stacks, as they are. What is told of them waits until they go on. -EAGAIN: not here. */
-static int take_stacks(void *ctx, struct inline_engine *e)
-{
-	auto_free struct code_names *names = malloc(sizeof(*names));
-	struct inline_member *m = ctx;
-	struct outside_stacks stacks;
-	int err;
-
-	(void)e;
-	outside_stacks__done(&m->stacks);
-	if (!names)
-		return -ENOMEM;
-	err = walk_outside_held(&m->mem, m->in, &stacks);
-	if (err)
-		return err == -EFAULT ? 0 : err; /* it has not started */
-	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES) {
-		outside_stacks__done(&stacks);
-		return -EAGAIN;
-	}
-	m->torn = 0;
-	for (size_t i = 0; i < stacks.cnt; i++)
-		look_at_thread(m, &stacks.threads[i], names);
-	m->stacks = stacks;
-	m->stood_ns = now_ns();
-	return 0;
-}
-
-int inline_member__tell(struct inline_member *m)
-{
-	int err = 0;
-
-	for (size_t i = 0; !err && i < m->stacks.cnt; i++)
-		if (m->stacks.threads[i].native_id)
-			err = tell_thread(m, &m->stacks.threads[i]);
-	outside_stacks__done(&m->stacks);
-	return err;
-}
-
 void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 {
 	struct inline_run *r = m->run;
@@ -267,7 +123,8 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 				     .count = r->counts != NULL,
 				     .time = r->counts && r->counts->time,
 				     .quiet = filters_by_code(&o->filter),
-				     .stopped = r->counts ? NULL : take_stacks,
+				     .before = r->counts ? NULL : inline_stacks__ahead,
+				     .stopped = r->counts ? NULL : inline_stacks__take,
 				     .ctx = m,
 				     .follow = r->follow };
 }
@@ -323,24 +180,28 @@ static int drain_all(struct inline_member *m)
 /* Events were lost: read what is left, then the stacks anew, while all threads stand still. */
 static int recover_from_loss(struct inline_member *m)
 {
+	struct remote *r = &m->engine->remote;
 	int err;
 
 	do {
+		r->before = inline_stacks__ahead;
+		r->before_ctx = m;
 		err = inline__stop_outside(m->engine);
+		r->before = NULL;
 		if (err) /* it has ended; or it is so busy that we try again */
 			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
 		err = drain_all(m);
 		if (!err) {
 			cap_inline__recount(m->cap);
-			err = take_stacks(m, m->engine);
+			err = inline_stacks__take(m, m->engine);
 		}
 		if (!err)
 			err = inline__restart(m->engine);
-		remote__resume(&m->engine->remote);
+		remote__resume(r);
 		if (err == -EAGAIN)
 			usleep(TORN_US);
 	} while (err == -EAGAIN);
-	return err ? err : inline_member__tell(m);
+	return err ? err : inline_stacks__tell(m);
 }
 
 /* A command is found before its start-up, so it is looked at again, once, when it runs: a JIT's traces pass by the
@@ -495,6 +356,8 @@ void inline_member__forget(struct inline_member *m)
 	cap_inline__free(m->cap);
 	inline_count__free(m->count);
 	outside_stacks__done(&m->stacks);
+	outside_stacks__done(&m->ahead.stacks);
+	asleep__done(&m->asleep);
 	if (m->mem_open)
 		proc_mem__close(&m->mem);
 	if (m->engine == &m->own_engine) {

@@ -495,7 +495,7 @@ static int attach(struct inline_run *r)
 	inline_member__opts(m, &opts);
 	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
 	if (!err)
-		err = inline_member__tell(m);
+		err = inline_stacks__tell(m);
 	if (!err)
 		inline_member__attached(m);
 	if (!err && r->instructions)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by session_inline.c (the run), inline_member.c (a process of it) and inline_family.c (-s). */
+/* Shared by session_inline.c (the run), inline_member.c (a process of it), inline_stacks.c (its stacks) and inline_family.c (-s). */
 #ifndef PYEBPF_CMD_SESSION_INLINE_PRIV_H
 #define PYEBPF_CMD_SESSION_INLINE_PRIV_H
 
@@ -10,6 +10,7 @@
 #include "cmd/inline_target.h"
 #include "cmd/session_inline.h"
 #include "cpython/walk_outside.h"
+#include "inline/asleep.h"
 #include "inline/follow.h"
 #include "proc/mem.h"
 
@@ -35,6 +36,8 @@ struct inline_member {
 	uint64_t usual_evaluator; /* as interp__other_evaluator() has it */
 	bool read; /* to its end, in this round */
 	unsigned int torn;
+	struct asleep asleep; /* threads that slept before the stop */
+	struct outside_known ahead; /* their stacks */
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
 	uint64_t stood_ns;
 	uint64_t naming_ns; /* when threads are looked at next for their names */
@@ -95,9 +98,16 @@ void inline_member__attached(struct inline_member *m);
 /* inline_member__opts - how its engine is attached */
 void inline_member__opts(struct inline_member *m, struct inline_opts *out);
 
-/* inline_member__tell - what its threads' stacks were when they stood still, now that they go on, and before anything that came
- * since is drained. 0 or -ENOMEM. */
-int inline_member__tell(struct inline_member *m);
+/* inline_stacks__ahead - before all threads are stopped: what those that sleep are at. For struct remote. */
+void inline_stacks__ahead(void *ctx);
+
+/* inline_stacks__take - all threads stand still: their stacks, as they are. What is told of them waits until they go on. 0; -EAGAIN: not
+ * here, a stack is between two frames; another errno. For struct inline_opts. */
+int inline_stacks__take(void *ctx, struct inline_engine *e);
+
+/* inline_stacks__tell - what the stacks were when they stood still, now that they go on, and before anything that came since
+ * is drained. 0 or -ENOMEM. */
+int inline_stacks__tell(struct inline_member *m);
 
 /* inline_member__drain - at most so many batches; 1: there was something, 0: it is read to its end; or an error */
 int inline_member__drain(struct inline_member *m, unsigned int batches);

@@ -18,9 +18,12 @@
 
 /* Frames from 3.11 on lie side by side, so memory is read by pages; a walk sees each at one moment. Where the threads stand
  * still so many around it come along: those to 3.10 have neighbours, too, and a call costs as much as ten pages. */
-#define PAGE_BYTES  4096u
-#define BLOCK_BYTES 16384u
-#define PAGE_CNT    4u
+#define PAGE_BYTES   4096u
+#define BLOCK_BYTES  16384u
+#define PAGE_CNT     4u
+
+#define KNOWN_FRAMES 32u /* that are compared of a thread that slept, */
+#define KNOWN_MIN    128u /* where there are so many: to ask whether it did takes time, too */
 
 struct page {
 	uint64_t addr;
@@ -33,7 +36,10 @@ struct reader {
 	const struct pye_pylayout *l;
 	uint32_t next; /* page to be replaced next */
 	uint32_t budget; /* frames */
-	bool all, still;
+	bool all;
+	bool still; /* one read is enough */
+	const struct outside_known *known; /* NULL: nothing */
+	size_t next_known;
 	uint32_t tries; /* else: threads to look at until one stands still */
 	struct page pages[PAGE_CNT];
 };
@@ -170,7 +176,8 @@ static int first_frame(struct reader *r, uint64_t tstate, uint64_t *frame)
 	return read_paged(r, *frame + r->l->cframe_frame, frame, sizeof(*frame));
 }
 
-static int walk_once(struct reader *r, uint64_t tstate, struct stack *s)
+/* @most: of its frames, the innermost ones */
+static int walk_once(struct reader *r, uint64_t tstate, uint32_t most, struct stack *s)
 {
 	const struct pye_pylayout *l = r->l;
 	struct cycle cycle = { 0 };
@@ -201,7 +208,7 @@ static int walk_once(struct reader *r, uint64_t tstate, struct stack *s)
 			ends = true;
 			continue;
 		}
-		if (s->cnt == OUTSIDE_FRAMES_MAX) {
+		if (s->cnt == most) {
 			s->truncated = true;
 			break;
 		}
@@ -257,9 +264,9 @@ static int walk_thread(struct reader *r, struct outside_thread *t)
 	uint64_t next;
 	int err;
 
-	err = walk_once(r, t->tstate, &first);
+	err = walk_once(r, t->tstate, OUTSIDE_FRAMES_MAX, &first);
 	if (!err && !r->still)
-		err = walk_once(r, t->tstate, &second);
+		err = walk_once(r, t->tstate, OUTSIDE_FRAMES_MAX, &second);
 	if (!err && !r->still)
 		err = read_thread(r, t->tstate, &again, &next);
 	err = status_of(err, &t->status);
@@ -276,6 +283,52 @@ static int walk_thread(struct reader *r, struct outside_thread *t)
 	free(first.frames);
 	free(second.frames);
 	return err;
+}
+
+/* What was read of it before; both lists are in the order of the interpreter's. NULL: nothing. */
+static const struct outside_thread *find_known(struct reader *r, const struct outside_thread *t)
+{
+	const struct outside_stacks *before = &r->known->stacks;
+
+	for (size_t i = 0; i < before->cnt; i++) {
+		size_t at = (r->next_known + i) % before->cnt;
+		const struct outside_thread *b = &before->threads[at];
+
+		if (b->tstate != t->tstate)
+			continue;
+		r->next_known = at + 1;
+		return b->thread_id == t->thread_id && b->interp == t->interp &&
+				       b->status == OUTSIDE_AGREED
+			       ? b
+			       : NULL;
+	}
+	return NULL;
+}
+
+/* Does it have the frames that it had before? False, too, where nothing is won by that, or it cannot be said. */
+static bool take_known(struct reader *r, struct outside_thread *t)
+{
+	const struct outside_thread *b = r->known ? find_known(r, t) : NULL;
+	struct stack top = { 0 };
+	uint32_t budget = r->budget;
+	bool same;
+
+	if (!b || b->frame_cnt < KNOWN_MIN || budget < b->frame_cnt ||
+	    !r->known->slept(r->known->ctx, t->thread_id))
+		return false;
+	same = !walk_once(r, t->tstate, KNOWN_FRAMES, &top) && top.cnt == KNOWN_FRAMES &&
+	       !memcmp(top.frames, b->frames, top.cnt * sizeof(*top.frames));
+	free(top.frames);
+	r->budget = budget;
+	t->frames = same ? reallocarray(NULL, b->frame_cnt, sizeof(*b->frames)) : NULL;
+	if (!t->frames)
+		return false;
+	memcpy(t->frames, b->frames, b->frame_cnt * sizeof(*b->frames));
+	r->budget -= b->frame_cnt;
+	t->frame_cnt = b->frame_cnt;
+	t->truncated = b->truncated;
+	t->status = OUTSIDE_AGREED;
+	return true;
 }
 
 static int append_thread(struct outside_stacks *out, size_t *room, struct outside_thread *t)
@@ -317,7 +370,8 @@ static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks
 			out->truncated = true; /* torn, a cycle, or too many */
 			break;
 		}
-		err = walk_thread(r, &t);
+		if (!take_known(r, &t))
+			err = walk_thread(r, &t);
 		if (!err && (r->all || t.frame_cnt))
 			err = append_thread(out, room, &t);
 		r->tries -= !r->all;
@@ -350,25 +404,32 @@ static int walk_all(struct reader *r, uint64_t head, struct outside_stacks *out)
 	return err;
 }
 
-/* @tries: 0: all threads, which @still stand still */
-static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tries, bool still,
-		uint32_t budget, struct outside_stacks *out)
+static struct reader *new_reader(const struct proc_mem *mem, const struct interp *in,
+				 uint32_t budget)
+{
+	struct reader *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->mem = mem;
+	r->l = &in->layout;
+	r->budget = budget;
+	r->all = true;
+	return r;
+}
+
+/* Takes the reader. */
+static int walk(struct reader *reader, uint64_t interpreters, struct outside_stacks *out)
 {
 	auto_fn(outside_stacks__done) struct outside_stacks s = { 0 };
-	auto_free struct reader *r = calloc(1, sizeof(*r));
+	auto_free struct reader *r = reader;
 	int err;
 
 	if (!r)
 		return -ENOMEM;
-	if (!in->interpreters)
+	if (!interpreters)
 		return -EFAULT;
-	r->mem = mem;
-	r->l = &in->layout;
-	r->budget = budget;
-	r->all = !tries;
-	r->still = still;
-	r->tries = tries;
-	err = walk_all(r, in->interpreters, &s);
+	err = walk_all(r, interpreters, &s);
 	if (err)
 		return err;
 	*out = s;
@@ -378,19 +439,31 @@ static int walk(const struct proc_mem *mem, const struct interp *in, uint32_t tr
 
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out)
 {
-	return walk(mem, in, 0, false, OUTSIDE_FRAMES_ALL, out);
+	return walk(new_reader(mem, in, OUTSIDE_FRAMES_ALL), in->interpreters, out);
 }
 
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
-		      struct outside_stacks *out)
+		      const struct outside_known *known, struct outside_stacks *out)
 {
-	return walk(mem, in, 0, true, OUTSIDE_FRAMES_ALL, out);
+	struct reader *r = new_reader(mem, in, OUTSIDE_FRAMES_ALL);
+
+	if (r) {
+		r->still = true;
+		r->known = known;
+	}
+	return walk(r, in->interpreters, out);
 }
 
 int walk_outside_one(const struct proc_mem *mem, const struct interp *in,
 		     struct outside_stacks *out)
 {
-	return walk(mem, in, ONE_THREADS, false, ONE_FRAMES, out);
+	struct reader *r = new_reader(mem, in, ONE_FRAMES);
+
+	if (r) {
+		r->all = false;
+		r->tries = ONE_THREADS;
+	}
+	return walk(r, in->interpreters, out);
 }
 
 void outside_stacks__done(struct outside_stacks *s)

@@ -61,9 +61,18 @@ struct outside_stacks {
  */
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out);
 
-/* walk_outside_held - of a process whose threads we keep from running: one read is enough, in large pieces. As above */
+/* What was read before the threads were stopped, by walk_outside_held(), too: it holds for those that slept all the while, where
+ * the innermost frames are the same. */
+struct outside_known {
+	struct outside_stacks stacks;
+	bool (*slept)(void *ctx, uint64_t thread_id);
+	void *ctx;
+};
+
+/* walk_outside_held - of a process whose threads we keep from running: one read is enough, in large pieces. As above.
+ * @known: NULL: nothing */
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
-		      struct outside_stacks *out);
+		      const struct outside_known *known, struct outside_stacks *out);
 
 /**
  * walk_outside_one - read one stack that stands still

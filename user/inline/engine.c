@@ -326,8 +326,12 @@ static int stop_all(struct inline_engine *e, const struct inline_plan *plan,
 static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 		      const struct inline_opts *opts)
 {
-	int err = stop_all(e, plan, opts);
+	int err;
 
+	e->remote.before = opts->before;
+	e->remote.before_ctx = opts->ctx;
+	err = stop_all(e, plan, opts);
+	e->remote.before = NULL;
 	if (!err)
 		err = redirect(e);
 	if (!err && opts->held)

@@ -69,6 +69,7 @@ struct inline_opts {
 	struct follow *
 		follow; /* its threads are traced from then on, until that is released; borrowed; NULL: none */
 	bool parked; /* its one thread is followed and stands still: nothing of it runs before the attach has come to its end; then it goes on, also after an error */
+	void (*before)(void *ctx); /* called before each time that all are asked to */
 	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error; -EAGAIN: let
 	 * them go and stop them again, which the callback has to bound */
 	int (*stopped)(void *ctx, struct inline_engine *e);

@@ -20,6 +20,7 @@ struct remote_thread {
 	pid_t tid;
 	bool stopped; /* seen to stand still */
 	bool as_group; /* it would not run anyway: SIGSTOP */
+	bool in_call; /* it waits in a system call, which goes on afterwards */
 	uint64_t pc, sp, self; /* self: pthread_self() */
 	uint64_t regs[15]; /* the others */
 };
@@ -48,6 +49,9 @@ struct remote {
 	bool ended; /* it was our child, and waitpid() said here how it ended: */
 	int status;
 	pid_t held; /* our child, which we trace all the time: its one thread; 0 = none */
+	void (*before)(
+		void *ctx); /* called before each time that all are asked to stop; NULL: nothing is */
+	void *before_ctx;
 	struct follow *follow; /* its threads stay traced; borrowed; NULL: they are let go */
 	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
 	 * without us, and would go on with these: */
@@ -157,6 +161,17 @@ int remote__unpark(struct remote *r);
  * 0: there were none; 1: now they are; a negative errno as above. */
 struct maps;
 int remote__await_calls(struct remote *r, const struct maps *maps);
+
+/* What an interrupted system call says to the kernel itself: how it is made once more, unless a signal ends it. */
+enum {
+	ERESTARTSYS = 512,
+	ERESTARTNOINTR,
+	ERESTARTNOHAND,
+	ERESTART_RESTARTBLOCK = 516
+};
+
+/* remote_is_waiting - has a thread that stands still been interrupted in such a call? */
+bool remote_is_waiting(const struct user_regs_struct *regs);
 
 /* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU. */
 void remote_pause(void);

@@ -105,27 +105,10 @@ __asm__(".pushsection .rodata\n"
 extern const uint8_t pye_chain_start[], pye_chain_spin[], pye_chain_go[], pye_chain_back[],
 	pye_chain_end[];
 
-/* What an interrupted call says to the kernel itself: how it is made once more, unless a signal ends it. */
-enum {
-	ERESTARTSYS = 512,
-	ERESTARTNOINTR,
-	ERESTARTNOHAND,
-	ERESTART_RESTARTBLOCK = 516
-};
-
-static bool is_waiting(const struct user_regs_struct *regs)
-{
-	int64_t said = -(int64_t)regs->rax;
-
-	return (int64_t)regs->orig_rax >= 0 &&
-	       (said == ERESTARTSYS || said == ERESTARTNOINTR || said == ERESTARTNOHAND ||
-		said == ERESTART_RESTARTBLOCK);
-}
-
 /* What the kernel would do for it when the thread goes on: it does not, once the registers were changed. */
 static void restart_by_hand(struct user_regs_struct *regs)
 {
-	if (!is_waiting(regs))
+	if (!remote_is_waiting(regs))
 		return;
 	regs->rax = (int64_t)regs->rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
 								 : regs->orig_rax;
@@ -150,7 +133,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (r->parked) {
 		regs = r->park;
 		laps = r->park_ticks >> PARK_SHIFT;
-	} else if (is_waiting(&regs)) {
+	} else if (remote_is_waiting(&regs)) {
 		laps = BACK_LAPS;
 	}
 	restart_by_hand(&regs);

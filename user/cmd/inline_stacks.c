@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The stacks of a process of an inline run, as they are while all its threads stand still. Those of threads that sleep are read
+ * before that: 50 threads with 900 frames each take 10 ms to read, and hardly one of them runs.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "cmd/session_inline_priv.h"
+#include "cpython/code_read.h"
+
+#define TORN_TRIES 200 /* stops at which a stack was between two frames */
+
+/* The number of a code object on a stack. 0: the interpreter's own, which shows no frame. */
+static uint32_t number_of(const struct inline_member *m, uint64_t address, bool *is_new)
+{
+	*is_new = false;
+	return address == m->shim ? 0 : cap_inline__code(m->cap, address, is_new);
+}
+
+/* Its names, once; all threads are stopped, so it can be read. */
+static void define(struct inline_member *m, uint64_t address, struct code_names *names)
+{
+	struct trace_func func = { .process = m->pix };
+	bool is_new;
+
+	func.id = number_of(m, address, &is_new);
+	if (!is_new || !func.id || code_read(&m->mem, &m->in->layout, address, names))
+		return; /* known, or shown as unreadable */
+	if (names->flags & m->in->layout.co_hidden) {
+		m->shim = address; /* there is one: that of `__init__` */
+		return;
+	}
+	func.line = (uint32_t)names->firstlineno;
+	func.name = names->name;
+	func.qualname = names->qualname;
+	func.file = names->filename;
+	assembler__func(m->run->as, &func);
+}
+
+static const struct remote_thread *thread_of(const struct inline_engine *e, uint64_t self)
+{
+	for (size_t i = 0; i < e->remote.cnt; i++)
+		if (e->remote.threads[i].self == self)
+			return &e->remote.threads[i];
+	return NULL;
+}
+
+static pid_t tid_of(const struct inline_engine *e, uint64_t self)
+{
+	const struct remote_thread *t = thread_of(e, self);
+
+	return t ? t->tid : 0;
+}
+
+static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
+{
+	char path[64];
+	auto_fclose FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", pid, tid);
+	f = fopen(path, "re");
+	if (f && fgets(out, (int)size, f))
+		out[strcspn(out, "\n")] = 0;
+}
+
+static int tell_thread(struct inline_member *m, const struct outside_thread *t)
+{
+	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
+	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
+	pid_t tid = t->native_id;
+	uint32_t cnt = 0;
+	char comm[sizeof(m->run->info.comm)];
+	int err;
+
+	if (!frames || !shown)
+		return -ENOMEM;
+	for (uint32_t i = t->frame_cnt; i-- > 0;) {
+		bool is_new;
+		uint32_t code = number_of(m, t->frames[i].code, &is_new);
+
+		if (!code) {
+			if (cnt)
+				frames[cnt - 1].shim = cap_inline_shim(t->frames[i].frame);
+			continue;
+		}
+		frames[cnt].frame = shown[cnt].frame = t->frames[i].frame;
+		frames[cnt].code = shown[cnt].code = code;
+		cnt++;
+	}
+	err = cap_inline__stack(m->cap, t->thread_id, tid, frames, cnt);
+	if (err || m->attached || m->forked || !cnt)
+		return err;
+	memcpy(comm, m->run->info.comm, sizeof(comm)); /* should it have ended by now */
+	read_comm(m->pid, tid, comm, sizeof(comm));
+	return assembler__idle(m->run->as,
+			       &(struct assembler_idle){ .id = cap_inline__new_thread(m->cap),
+							 .pix = m->pix,
+							 .tid = (uint32_t)tid,
+							 .comm = comm,
+							 .ts_ns = m->stood_ns,
+							 .frames = shown,
+							 .frame_cnt = cnt });
+}
+
+/* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
+static bool is_torn(const struct inline_member *m, const struct outside_stacks *stacks)
+{
+	for (size_t i = 0; i < stacks->cnt; i++)
+		if (stacks->threads[i].status == OUTSIDE_MOVED &&
+		    tid_of(m->engine, stacks->threads[i].thread_id))
+			return true;
+	return false;
+}
+
+/* Of a thread that runs; of others, which have not begun, or have ended, nothing is told. */
+static void look_at_thread(struct inline_member *m, struct outside_thread *t,
+			   struct code_names *names)
+{
+	t->native_id = tid_of(m->engine, t->thread_id);
+	for (uint32_t i = t->native_id ? t->frame_cnt : 0; i-- > 0;)
+		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
+			define(m, t->frames[i].code, names);
+}
+
+static bool slept(void *ctx, uint64_t thread_id)
+{
+	const struct inline_member *m = ctx;
+	const struct remote_thread *t = thread_of(m->engine, thread_id);
+
+	return t && asleep__is_still(&m->asleep, t);
+}
+
+/* What cannot be read now is read when they stand still. */
+void inline_stacks__ahead(void *ctx)
+{
+	struct inline_member *m = ctx;
+
+	outside_stacks__done(&m->ahead.stacks);
+	m->ahead.slept = slept;
+	m->ahead.ctx = m;
+	if (!asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
+		walk_outside_held(&m->mem, m->in, NULL, &m->ahead.stacks);
+}
+
+int inline_stacks__take(void *ctx, struct inline_engine *e)
+{
+	auto_free struct code_names *names = malloc(sizeof(*names));
+	struct inline_member *m = ctx;
+	struct outside_stacks stacks;
+	int err;
+
+	(void)e;
+	outside_stacks__done(&m->stacks);
+	if (!names)
+		return -ENOMEM;
+	err = walk_outside_held(&m->mem, m->in, &m->ahead, &stacks);
+	outside_stacks__done(&m->ahead.stacks);
+	if (err)
+		return err == -EFAULT ? 0 : err; /* it has not started */
+	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES) {
+		outside_stacks__done(&stacks);
+		return -EAGAIN;
+	}
+	m->torn = 0;
+	for (size_t i = 0; i < stacks.cnt; i++)
+		look_at_thread(m, &stacks.threads[i], names);
+	m->stacks = stacks;
+	m->stood_ns = now_ns();
+	return 0;
+}
+
+int inline_stacks__tell(struct inline_member *m)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < m->stacks.cnt; i++)
+		if (m->stacks.threads[i].native_id)
+			err = tell_thread(m, &m->stacks.threads[i]);
+	outside_stacks__done(&m->stacks);
+	return err;
+}

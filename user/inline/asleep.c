@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/asleep.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "inline/remote.h"
+
+#define STATUS_BYTES 4096
+
+/* A file of one of its threads in /proc, as a string; empty: there is none. */
+static void read_file(pid_t pid, pid_t tid, const char *name, char *out, size_t size)
+{
+	char path[64];
+	auto_close int fd = -1;
+	ssize_t got = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0)
+		got = read(fd, out, size - 1);
+	out[got > 0 ? got : 0] = 0;
+}
+
+/* 0: not known. */
+static uint64_t number_behind(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+static uint64_t sleeps(const char *status)
+{
+	return number_behind(status, "\nvoluntary_ctxt_switches:");
+}
+
+/* Of one that sleeps; 0: it does not. */
+static uint64_t sleeps_now(pid_t pid, pid_t tid)
+{
+	char status[STATUS_BYTES], runs[128];
+	unsigned long long ran, waited, come;
+	uint64_t gone;
+
+	/* in this order: the second number is at least as much as the first, at any moment */
+	read_file(pid, tid, "status", status, sizeof(status));
+	read_file(pid, tid, "schedstat", runs, sizeof(runs));
+	gone = sleeps(status) + number_behind(status, "\nnonvoluntary_ctxt_switches:");
+	return strstr(status, "\nState:\tS") &&
+			       sscanf(runs, "%llu %llu %llu", &ran, &waited, &come) == 3 &&
+			       come == gone
+		       ? sleeps(status)
+		       : 0;
+}
+
+static int add(struct asleep *a, pid_t tid)
+{
+	uint64_t times = sleeps_now(a->pid, tid);
+
+	if (!times)
+		return 0;
+	if (a->cnt == a->size) {
+		size_t size = a->size ? 2 * a->size : 64;
+		void *more = reallocarray(a->threads, size, sizeof(a->threads[0]));
+
+		if (!more)
+			return -ENOMEM;
+		a->threads = more;
+		a->size = size;
+	}
+	a->threads[a->cnt++] = (struct asleep_thread){ tid, times };
+	return 0;
+}
+
+static int by_tid(const void *a, const void *b)
+{
+	pid_t x = ((const struct asleep_thread *)a)->tid,
+	      y = ((const struct asleep_thread *)b)->tid;
+
+	return (x > y) - (x < y);
+}
+
+int asleep__note(struct asleep *a, pid_t pid)
+{
+	char path[40];
+	struct dirent *entry;
+	DIR *dir;
+	int err = 0;
+
+	a->pid = pid;
+	a->cnt = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	if (!dir)
+		return -ESRCH;
+	while (!err && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		err = tid > 0 ? add(a, tid) : 0;
+	}
+	closedir(dir);
+	if (err)
+		a->cnt = 0;
+	else if (a->cnt)
+		qsort(a->threads, a->cnt, sizeof(a->threads[0]), by_tid);
+	return err;
+}
+
+bool asleep__is_still(const struct asleep *a, const struct remote_thread *t)
+{
+	const struct asleep_thread key = { .tid = t->tid }, *found = NULL;
+	char status[STATUS_BYTES];
+
+	if (a->cnt && t->in_call)
+		found = bsearch(&key, a->threads, a->cnt, sizeof(key), by_tid);
+	if (!found)
+		return false;
+	read_file(a->pid, t->tid, "status", status, sizeof(status));
+	return sleeps(status) == found->sleeps + 1;
+}
+
+void asleep__done(struct asleep *a)
+{
+	free(a->threads);
+	*a = (struct asleep){ 0 };
+}

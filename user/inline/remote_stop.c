@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Stopping threads. A stop is measured from the first thread that is seen to stand still until the last one
+ * goes on. All are asked at once, but each has to get a CPU to stop on: when that takes long on a busy
+ * machine those that stand still go on, and it is tried again. One in an uninterruptible sleep is waited
+ * for while the others run, but not for ever.
+ */
+#include "inline/remote.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "inline/engine_priv.h"
+#include "inline/permit.h"
+
+#define STOP_NS	     3000000ull /* for all threads to stand still */
+#define STOP_TRIES   30
+#define STOP_LAST_NS 1000000000ull /* when that never was enough */
+#define BLOCKED_MS   30 /* that a thread in an uninterruptible sleep is waited for, at each try */
+#define PAUSE_NS     10000
+#define SIGNAL_TRIES 100 /* pauses */
+#define THREADS_MAX  65536u
+
+/* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
+ * the target gets to where it stops. */
+void remote_hurry(struct remote *r, bool on)
+{
+	struct sched_param fifo = { .sched_priority = 1 }, usual = { 0 };
+
+	if (on && !r->hurried)
+		r->hurried = sched_getscheduler(0) == SCHED_OTHER &&
+			     !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
+	else if (!on && r->hurried)
+		r->hurried = sched_setscheduler(0, SCHED_OTHER, &usual) != 0;
+}
+
+/* Not sched_yield(): on a busy machine that gives milliseconds away. */
+void remote_pause(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+}
+
+static void begin_stop(struct remote *r)
+{
+	if (!r->stopped_at)
+		r->stopped_at = now_ns();
+}
+
+void remote_end_stop(struct remote *r, uint64_t us)
+{
+	if (!r->stopped_at)
+		return;
+	r->stopped_at = 0;
+	r->stops++;
+	r->all_us += (uint32_t)us;
+	if (us > r->longest_us)
+		r->longest_us = (uint32_t)us;
+	remote_hurry(r, false);
+}
+
+/* One that this thread does not block: it may be why a call was interrupted. */
+static bool has_signal(const struct remote *r, pid_t tid)
+{
+	char path[64], line[256];
+	auto_fclose FILE *f = NULL;
+	unsigned long long pending = 0, blocked = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", r->pid, tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
+			pending |= strtoull(line + 7, NULL, 16);
+		else if (!strncmp(line, "SigBlk:", 7))
+			blocked = strtoull(line + 7, NULL, 16);
+	return pending & ~blocked;
+}
+
+/* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
+static bool is_interruptible(uint64_t nr)
+{
+	static const uint16_t calls[] = { SYS_epoll_wait,      SYS_epoll_pwait,	  SYS_epoll_pwait2,
+					  SYS_semop,	       SYS_semtimedop,	  SYS_io_getevents,
+					  SYS_io_pgetevents,   SYS_recvfrom,	  SYS_recvmsg,
+					  SYS_recvmmsg,	       SYS_read,	  SYS_readv,
+					  SYS_sendto,	       SYS_sendmsg,	  SYS_sendmmsg,
+					  SYS_write,	       SYS_writev,	  SYS_accept,
+					  SYS_accept4,	       SYS_connect,	  SYS_sendfile,
+					  SYS_rt_sigtimedwait, SYS_splice,	  SYS_preadv2,
+					  SYS_pwritev2,	       SYS_io_uring_enter };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (nr == calls[i])
+			return true;
+	return false;
+}
+
+static int look(struct remote *r, struct remote_thread *t)
+{
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GETREGS, t->tid, 0, &regs))
+		return -errno;
+	if ((int64_t)regs.rax == -EINTR && is_interruptible(regs.orig_rax) &&
+	    !has_signal(r, t->tid)) {
+		regs.rax = (uint64_t)-ERESTARTNOHAND;
+		if (ptrace(PTRACE_SETREGS, t->tid, 0, &regs))
+			return -errno;
+	}
+	t->pc = regs.rip;
+	t->sp = regs.rsp;
+	t->self = regs.fs_base;
+	t->in_call = remote_is_waiting(&regs);
+	memcpy(t->regs,
+	       (uint64_t[15]){ regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.rbp,
+			       regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14,
+			       regs.r15 },
+	       sizeof(t->regs));
+	return 0;
+}
+
+/* Our own child: nobody else will be told how it ended. */
+static void note_end(struct remote *r, pid_t tid, int status)
+{
+	if (tid != r->pid)
+		return;
+	r->ended = true;
+	r->status = status;
+}
+
+/* Where nothing wakes it: a disk, NFS, vfork(), a freezer; another thread's core dump. */
+static bool is_asleep(char state)
+{
+	return state == 'D' || state == 'I';
+}
+
+/* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
+static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
+{
+	uint64_t soon = now_ns() + STOP_NS;
+	pid_t tid = t->tid;
+
+	for (;;) {
+		int status;
+		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+
+		if (got == tid && !WIFSTOPPED(status) && !r->follow)
+			note_end(r, tid, status);
+		if (got == tid && r->follow && status >> 16 != PTRACE_EVENT_STOP &&
+		    follow__took(r->follow, tid, status))
+			return -ESRCH;
+		if (got < 0 || (got == tid && !WIFSTOPPED(status)))
+			return -ESRCH;
+		if (got == tid && status >> 16 == PTRACE_EVENT_STOP) {
+			t->as_group = WSTOPSIG(status) != SIGTRAP;
+			if (r->follow)
+				follow__stood(r->follow, tid);
+			return 0;
+		}
+		if (got == tid && r->follow)
+			continue;
+		if (got == tid)
+			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
+		else if (now_ns() > deadline ||
+			 (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
+			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
+		else
+			remote_pause();
+	}
+}
+
+static bool is_known(const struct remote *r, pid_t tid)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (r->threads[i].tid == tid)
+			return true;
+	return false;
+}
+
+pid_t remote__blocked_one(pid_t pid)
+{
+	char path[40];
+	struct dirent *entry;
+	pid_t found = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	while (dir && !found && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		found = tid > 0 && is_asleep(remote__state(pid, tid)) ? tid : 0;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static int seize(const struct remote *r, pid_t tid)
+{
+	int err;
+
+	if (!r->follow)
+		return ptrace(PTRACE_SEIZE, tid, 0, 0) ? -errno : 0;
+	err = follow__seize(r->follow, tid, r->pid);
+	return err == -EEXIST ? 0 : err;
+}
+
+/* Killed while it stood still for us: we have left it out, and it is still traced until it has ended. */
+static bool is_on_its_way_out(pid_t tid)
+{
+	return inline_status_number(tid, "TracerPid") == gettid();
+}
+
+/*
+ * Seize and interrupt every thread that is new; they stop while we ask the others. The leader last: a signal for the process
+ * goes to a thread that was not asked yet, and Python's handlers run in the leader, whose call it has to end.
+ */
+static int seize_new(struct remote *r, size_t limit)
+{
+	char path[40];
+	struct dirent *entry;
+	bool leader = false;
+	DIR *dir;
+	int err = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
+	dir = opendir(path);
+	if (!dir)
+		return -ESRCH;
+	while (!err && r->cnt < limit && (entry = readdir(dir))) {
+		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (tid <= 0 || is_known(r, tid) || (r->only && tid != r->only))
+			continue;
+		if (r->cnt == r->size) {
+			size_t size = r->size ? 2 * r->size : 64;
+			void *more = reallocarray(r->threads, size, sizeof(r->threads[0]));
+
+			if (!more) {
+				err = -ENOMEM;
+				break;
+			}
+			r->threads = more;
+			r->size = size;
+		}
+		err = seize(r, tid);
+		if (err) {
+			if (err == -ESRCH || remote__is_dead(r->pid, tid) || is_on_its_way_out(tid))
+				err = 0;
+			continue;
+		}
+		if (tid != r->pid)
+			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+		leader |= tid == r->pid;
+		r->threads[r->cnt++] = (struct remote_thread){ .tid = tid };
+	}
+	closedir(dir);
+	if (leader)
+		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
+	return err;
+}
+
+/* Wait for those seized from @waited on; what ends meanwhile is left out. */
+static int await_all(struct remote *r, size_t waited, uint64_t deadline)
+{
+	while (waited < r->cnt) {
+		struct remote_thread *t = &r->threads[waited];
+		int err = await(r, t, deadline);
+
+		if (!err) {
+			begin_stop(r);
+			t->stopped = true;
+			err = look(r, t);
+		}
+		if (err == -ETIMEDOUT && r->past_blocked &&
+		    is_asleep(remote__state(r->pid, t->tid)))
+			err = 0;
+		if (err == -ESRCH)
+			*t = r->threads[--r->cnt];
+		else if (err)
+			return err;
+		else
+			waited++;
+	}
+	return 0;
+}
+
+int remote_stop_thread(struct remote *r, pid_t tid)
+{
+	int err = remote__let_late_go(r) ? 0 : -ETIMEDOUT; /* it may be one of these */
+
+	if (!err && tid != r->held)
+		err = seize(r, tid);
+	if (err)
+		return err;
+	if (!r->threads) {
+		r->threads = calloc(1, sizeof(r->threads[0]));
+		if (!r->threads)
+			return -ENOMEM;
+		r->size = 1;
+	}
+	r->threads[0] = (struct remote_thread){ .tid = tid };
+	r->cnt = 1;
+	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
+		return -errno;
+	return await_all(r, 0, now_ns() + STOP_LAST_NS);
+}
+
+/* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
+static void let_go(const struct remote *r, const struct remote_thread *t, int sig)
+{
+	pid_t tid = t->tid;
+
+	if (r->follow && t->as_group)
+		ptrace(PTRACE_LISTEN, tid, 0, 0);
+	else if (r->follow)
+		follow__go(r->follow, tid, sig);
+	else if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
+		ptrace(PTRACE_DETACH, tid, 0, sig);
+}
+
+/*
+ * Of one that was asked to stop: what waitpid() says of it; 0: it has ended untold, as the leader, whose end is told behind those of
+ * all others; -EAGAIN: it sleeps where nothing wakes it, or is not heard of for long.
+ */
+static int await_news(const struct remote *r, pid_t tid, int *status)
+{
+	uint64_t deadline = now_ns() + STOP_LAST_NS;
+
+	for (;;) {
+		char state = remote__state(r->pid, tid);
+		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+
+		if (got)
+			return got == tid ? tid : 0;
+		if (tid == r->pid && (state == 'Z' || state == 'X'))
+			return 0;
+		if (is_asleep(state) || now_ns() > deadline)
+			return -EAGAIN;
+		remote_pause();
+	}
+}
+
+/* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. False: it has not. */
+static bool let_go_late(struct remote *r, struct remote_thread *t)
+{
+	int status, sig, got;
+
+	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+	got = await_news(r, t->tid, &status);
+	if (got <= 0)
+		return !got;
+	if (!WIFSTOPPED(status)) {
+		note_end(r, t->tid, status);
+		return true;
+	}
+	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+	if (!sig)
+		look(r, t);
+	let_go(r, t, sig);
+	return true;
+}
+
+bool remote__let_late_go(struct remote *r)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < r->late_cnt; i++)
+		if (!let_go_late(r, &r->threads[i]))
+			r->threads[left++] = r->threads[i];
+	r->late_cnt = left;
+	return !left;
+}
+
+/* A thread that is followed is let go by whoever looks at it next: it is only waited for. */
+static bool await_late(struct remote *r)
+{
+	for (int ms = 0; r->follow ? remote__blocked_one(r->pid) : !remote__let_late_go(r); ms++) {
+		if (ms == BLOCKED_MS)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+static int stop_some(struct remote *r, size_t limit, uint64_t ns)
+{
+	uint64_t deadline = now_ns() + ns;
+	int err;
+
+	if (r->held)
+		return remote_stop_thread(r, r->held);
+	r->cnt = r->late_cnt; /* seized they are */
+	r->late_cnt = 0;
+	for (;;) {
+		size_t before = r->cnt;
+
+		err = seize_new(r, limit);
+		if (!err && r->cnt == before)
+			break;
+		if (!err)
+			err = await_all(r, before, deadline);
+		if (err || r->cnt >= limit)
+			break;
+	}
+	if (!err && !r->cnt)
+		err = -ESRCH;
+	if (err)
+		remote__resume(r);
+	return err;
+}
+
+static int stop_soon(struct remote *r, size_t limit)
+{
+	int err = 0;
+
+	for (int i = 0; i <= STOP_TRIES; i++) {
+		if (r->before)
+			r->before(r->before_ctx);
+		remote_hurry(r, !r->late_cnt);
+		err = r->past_blocked || await_late(r)
+			      ? stop_some(r, limit, i < STOP_TRIES ? STOP_NS : STOP_LAST_NS)
+			      : -ETIMEDOUT;
+		if (err != -ETIMEDOUT)
+			break;
+		usleep((unsigned int)(1000 + 500 * i)); /* for the target */
+	}
+	if (err)
+		remote_hurry(r, false);
+	return err;
+}
+
+int remote__stop(struct remote *r)
+{
+	return stop_soon(r, THREADS_MAX);
+}
+
+int remote__stop_past_blocked(struct remote *r)
+{
+	int err;
+
+	r->past_blocked = true;
+	err = remote__stop(r);
+	r->past_blocked = false;
+	return err;
+}
+
+int remote__stop_one(struct remote *r, pid_t tid)
+{
+	int err;
+
+	r->only = tid;
+	err = stop_soon(r, 1);
+	r->only = 0;
+	return err;
+}
+
+/* Is there a signal that any of the threads may take? */
+static bool is_signal_waiting(const struct remote *r)
+{
+	struct __ptrace_peeksiginfo_args args = { .flags = PTRACE_PEEKSIGINFO_SHARED, .nr = 1 };
+	siginfo_t info;
+
+	return ptrace(PTRACE_PEEKSIGINFO, r->threads[0].tid, &args, &info) > 0;
+}
+
+/* It takes a signal that came meanwhile before the others can: they would not do what it would (see seize_new()). */
+static void let_leader_go(struct remote *r)
+{
+	struct remote_thread *t = r->threads;
+	bool waiting;
+
+	while (t < r->threads + r->cnt && t->tid != r->pid)
+		t++;
+	if (r->cnt < 2 || t == r->threads + r->cnt || !t->stopped)
+		return;
+	waiting = is_signal_waiting(r);
+	let_go(r, t, 0);
+	*t = r->threads[--r->cnt];
+	for (int i = 0; waiting && i < SIGNAL_TRIES && has_signal(r, r->pid); i++)
+		remote_pause();
+}
+
+/* Those that were not seen to stop, and have by now; the others go on by themselves. */
+static void let_followed_go(struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++) {
+		struct remote_thread *t = &r->threads[i];
+
+		if (!t->stopped && !await(r, t, 0)) {
+			look(r, t);
+			let_go(r, t, 0);
+		}
+	}
+}
+
+/* Those that were not seen to stop; the leader last. */
+static void let_others_go(struct remote *r)
+{
+	for (size_t i = r->cnt; i-- > 0;)
+		if (!r->threads[i].stopped)
+			r->threads[i].stopped = let_go_late(r, &r->threads[i]);
+	for (size_t i = 0; i < r->cnt; i++)
+		if (!r->threads[i].stopped)
+			r->threads[r->late_cnt++] = r->threads[i];
+}
+
+void remote__resume(struct remote *r)
+{
+	if (!r->held)
+		let_leader_go(r);
+	for (size_t i = 0; i < r->cnt; i++)
+		if (r->held)
+			ptrace(PTRACE_CONT, r->held, 0, 0);
+		else if (r->threads[i].stopped)
+			let_go(r, &r->threads[i], 0);
+	if (!r->calling) /* else the thread is not back yet */
+		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
+	if (r->follow)
+		let_followed_go(r);
+	else if (!r->held) /* else it goes on by itself */
+		let_others_go(r);
+	r->cnt = 0;
+}
+
+void remote__close(struct remote *r)
+{
+	remote__resume(r);
+	if (r->late_cnt)
+		await_late(r);
+	free(r->threads);
+	if (r->mem >= 0)
+		close(r->mem);
+	r->mem = -1;
+	r->threads = NULL;
+	r->size = r->late_cnt = 0;
+}
