@@ -87,6 +87,31 @@ def test_what_runs_before_a_frame_shows_itself(name, engine, tmp_path):
     assert {name: calls[name] for name in json.loads(out.read_text())} == json.loads(out.read_text())
 
 
+UNBEGUN = """class Bad:
+    def __iter__(self): raise ValueError
+class Good:
+    def __iter__(self): return iter((1, 2))
+def main():
+    for iterable in 10 * (3, Bad(), Good()):
+        try: list(x for x in iterable)
+        except (TypeError, ValueError): pass
+main()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--exclude", "prog.py"]])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.14", "3.15"))
+def test_a_generator_expression_without_a_beginning(name, options, tmp_path):
+    """From 3.15 on it asks for its iterator by itself, before it is a generator: where that fails nothing has begun, and nothing is lost."""
+    prog = tmp_path / "prog.py"
+    prog.write_text(UNBEGUN)
+    seen, done = lib.run_program(name, prog, tmp_path, options=[*INLINE, "--on-full", "wait", *options])
+    assert "did not fit" not in lib.text(done.stderr), lib.text(done.stderr)
+    calls = seen.whole().count(prog, {"call"})
+    assert not calls if options else (calls["__iter__"], calls["main"]) == (20, 1) and not seen.gaps
+    assert options or seen.count(prog, {"unwind"})["__iter__"] == 10
+
+
 @pytest.mark.parametrize("name", lib.pick("3.10", "3.11", "3.12"))
 def test_generators_under_a_profile_function(name, tmp_path):
     """There are as many as there are hashes to tell them apart: 16 bits."""

@@ -664,6 +664,8 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, u
 		return; /* a forked child */
 	if ((kind == INLINE_UNWIND || kind == INLINE_RETURN) && is_hidden(p, object))
 		return;
+	if (kind == INLINE_UNWIND && has_not_begun(p, object))
+		return;
 	if (kind == INLINE_CLOSE && !is_closed_running(p, object))
 		return;
 	if (kind == INLINE_DEALLOC)

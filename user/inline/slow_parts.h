@@ -137,6 +137,14 @@ PART int is_hidden(const struct il_private *p, uint64_t frame)
 	return p->co_hidden && AT(uint32_t, code_of(p, frame) + p->co_flags) & p->co_hidden;
 }
 
+/* >= 3.11: a generator's function before it has made that. In 3.15 a generator expression gets its iterator there, which can fail:
+ * an end of what has had no begin. */
+PART int has_not_begun(const struct il_private *p, uint64_t frame)
+{
+	return !AT(uint8_t, frame + p->f_owner) &&
+	       AT(uint32_t, code_of(p, frame) + p->co_flags) & IL_CO_GENERATORS;
+}
+
 PART uint64_t put_text(const struct il_private *p, uint64_t str, struct il_str *out, uint8_t *data)
 {
 	uint32_t state = AT(uint32_t, str + p->str_state);
