@@ -97,9 +97,11 @@ def test_many_processes_cost_little_more_than_one():
     assert every < 20 * one, (every, one)
 
 
+AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+
+
 def test_the_user_and_where_the_interpreter_lives():
-    drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    for before, user in ((drop, pwd.getpwuid(65534).pw_name), (["setpriv", "--reuid", "54321"], "54321")):
+    for before, user in ((AS_NOBODY, pwd.getpwuid(65534).pw_name), (["setpriv", "--reuid", "54321"], "54321")):
         with pythons.running([*before, *a_python(), *WAIT]) as (process, _):
             row = listed()[process.pid]
             head, line = run("list", process.pid).stdout.splitlines()
@@ -133,18 +135,20 @@ CLOSED = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); print('re
 OPEN = CLOSED.replace("prctl(4, 0", "prctl(4, 1")
 
 
-@pytest.mark.parametrize("caps,code,why", [([], OPEN, None), ([], CLOSED, "closed to its own user"),
-                                           (["--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"], OPEN, "capabilities")])
-def test_who_needs_no_privilege_for_the_inline_engine(caps, code, why):
+@pytest.mark.parametrize("begins,code,why", [(AS_NOBODY, OPEN, None), (AS_NOBODY, CLOSED, "closed to its own user"),
+                                             ([*AS_NOBODY, "--inh-caps", "+net_raw", "--ambient-caps", "+net_raw"], OPEN, "capabilities"),
+                                             ([*AS_NOBODY[:3], "--regid", "54321", "--clear-groups"], OPEN, "its group is not that of its user"),
+                                             ([*AS_NOBODY, "unshare", "--user"], OPEN, None),
+                                             ([*AS_NOBODY, "unshare", "--user", "--map-root-user"], OPEN, None)])
+def test_who_needs_no_privilege_for_the_inline_engine(begins, code, why):
     """What list says of a process, and what its user then meets."""
-    drop = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
-    with pythons.running([*drop, *caps, *a_python(), "-c", code]) as (process, _):
+    with pythons.running([*begins, *a_python(), "-c", code]) as (process, _):
         row = listed()[process.pid]
         line = run("list", process.pid).stdout.splitlines()[1]
         with tempfile.TemporaryDirectory() as folder:  # that user cannot pass through those of the other tests
             os.chown(folder, 65534, 65534)
             find = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]  # our file, wherever it lies
-            done = subprocess.run([*drop, *find, PYEBPF, "trace", "--engine", "inline", "-q", "-d", "200ms", "-o", folder + "/t.pyebpf",
+            done = subprocess.run([*AS_NOBODY, *find, PYEBPF, "trace", "--engine", "inline", "-q", "-d", "200ms", "-o", folder + "/t.pyebpf",
                                    "-p", str(process.pid)], stderr=subprocess.PIPE, encoding="utf-8", check=False)
     if scope():
         why = why or "ptrace_scope"

@@ -75,13 +75,15 @@ static void check_inline(struct checkup *c)
 		"nothing without CAP_SYS_PTRACE",
 		"nothing: kernel.yama.ptrace_scope forbids it to everybody",
 	};
-	bool has = !caps_missing(CAPS(CAP_SYS_PTRACE));
+	bool has = !caps_missing(CAPS(CAP_SYS_PTRACE)), inside = where_user_ns();
 	int scope;
 
 	if (!where_rule("kernel.yama.ptrace_scope", &scope) || scope < 0 || scope > 3)
 		scope = 0;
 	checkup__add(c, GROUP, "inline_engine", CHECK_NOTE, "trace --engine inline may take %s%s",
-		     has && scope < 3 ? "any process" : by_scope[scope],
+		     !has || scope == 3 ? by_scope[scope]
+		     : inside		? "any process of this user namespace"
+					: "any process",
 		     tsc_is_steady() ? ""
 				     : "; by the kernel's clock, which is slower: the time stamp "
 				       "counter is not steady");

@@ -3,10 +3,14 @@
  * outside. */
 #include "inline/permit.h"
 
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,7 +31,9 @@ long inline_status_number(pid_t pid, const char *field)
 
 	snprintf(path, sizeof(path), "/proc/%d/status", pid);
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f))
 		if (!strncmp(line, field, n) && line[n] == ':')
 			return strtol(line + n + 1, NULL, 10);
 	return 0;
@@ -36,16 +42,17 @@ long inline_status_number(pid_t pid, const char *field)
 const char *inline_unfit(pid_t pid, bool held)
 {
 	struct proc_info info;
+	int err = proc_info__read(pid, &info);
 
-	if (proc_info__read(pid, &info))
-		return "it is gone";
+	if (err)
+		return err == -ESRCH || err == -ENOENT ? "it is gone" : err_str(err);
 	if (info.own_pid != pid)
 		return "it lives in another pid namespace";
 	if (!held && (info.state == 'T' || info.state == 't'))
 		return "it is stopped";
-	if (!held && inline_status_number(pid, "TracerPid"))
+	if (!held && inline_status_number(pid, "TracerPid") > 0)
 		return "another tracer is attached to it";
-	if (inline_status_number(pid, "Seccomp"))
+	if (inline_status_number(pid, "Seccomp") > 0)
 		return "it has a seccomp filter, which may kill it for a system call "
 		       "that it does not make itself";
 	return NULL;
@@ -72,6 +79,45 @@ static bool has_capabilities(const char *status)
 	return at && strtoull(at + strlen("\nCapPrm:"), NULL, 16);
 }
 
+/* In a user namespace that its user has made it has them from that user, who may do more. */
+static bool is_in_own_namespace(pid_t pid, long long uid)
+{
+	struct stat ours, its;
+	uid_t owner;
+	char path[40];
+	auto_close int fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && !fstat(fd, &its) && !stat("/proc/self/ns/user", &ours) &&
+	       (its.st_ino != ours.st_ino || its.st_dev != ours.st_dev) &&
+	       !ioctl(fd, NS_GET_OWNER_UID, &owner) && owner == uid;
+}
+
+/* The group that a user has without newgrp(1) and the like; -1: not known. */
+static long long usual_group(long long uid)
+{
+	const struct passwd *pw;
+
+	if (uid == (long long)geteuid())
+		return getegid();
+	pw = getpwuid((uid_t)uid);
+	return pw ? (long long)pw->pw_gid : -1;
+}
+
+static const char *which_group(const char *status, long long uid)
+{
+	long long gid[3] = { 0 }, usual;
+
+	for (int i = 0; i < 3; i++)
+		if (proc_file__field(status, "Gid", i, &gid[i]))
+			return "its group is not known";
+	if (gid[0] != gid[1] || gid[1] != gid[2])
+		return "it runs with the rights of more than one group";
+	usual = usual_group(uid);
+	return usual >= 0 && usual != gid[0] ? "its group is not that of its user" : NULL;
+}
+
 /* Its files in /proc are root's then. */
 static bool is_closed(pid_t pid, long long uid)
 {
@@ -95,7 +141,11 @@ static const char *who_is_it(pid_t pid, const char *status)
 		return NULL;
 	if (is_closed(pid, uid[0]))
 		return "its memory is closed to its own user";
-	return has_capabilities(status) ? "it has capabilities that its user has not" : NULL;
+	if (is_in_own_namespace(pid, uid[0]))
+		return NULL;
+	if (has_capabilities(status))
+		return "it has capabilities that its user has not";
+	return which_group(status, uid[0]);
 }
 
 const char *inline__owner_barred(pid_t pid)
