@@ -154,17 +154,6 @@ static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline
 	return 0;
 }
 
-static int on_born(struct inline_run *r, pid_t pid)
-{
-	const struct inline_member *from = original_of(r, pid);
-	struct inline_kin *k = kin_new(r, pid);
-
-	if (k && from)
-		return adopt(r, k, from);
-	follow__go(r->follow, pid, 0);
-	return k ? 0 : -ENOMEM;
-}
-
 static int find_interpreter(void *ctx)
 {
 	struct question *q = ctx;
@@ -229,6 +218,41 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 	}
 	give_up(r, m, &q->e);
 	return 0;
+}
+
+/* It was forked while that one was attached to, and has no stubs: it gets its own, where fork() returns. */
+static int attach_early(struct inline_run *r, struct inline_kin *k,
+			const struct inline_member *from, const struct inline_early *early)
+{
+	struct question q = { .run = r, .kin = k, .in = malloc(sizeof(*q.in)) };
+	int err;
+
+	if (!q.in) {
+		follow__go(r->follow, k->pid, 0);
+		return -ENOMEM;
+	}
+	*q.in = *from->in;
+	q.in->fd = -1;
+	err = attach(r, k, &q);
+	free(q.in);
+	if (!err && k->member && inline__clear_early(k->member->engine, from->engine, early))
+		log_debug("child %d keeps parts of its parent's attach", k->pid);
+	return err;
+}
+
+static int on_born(struct inline_run *r, pid_t pid)
+{
+	const struct inline_member *from = original_of(r, pid);
+	struct inline_kin *k = kin_new(r, pid);
+	struct inline_early early;
+
+	if (k && from)
+		return adopt(r, k, from);
+	for (from = k ? r->members : NULL; from; from = from->next)
+		if (inline__is_early_copy(pid, from->engine, &early))
+			return attach_early(r, k, from, &early);
+	follow__go(r->follow, pid, 0);
+	return k ? 0 : -ENOMEM;
 }
 
 static int on_stop(struct inline_run *r, pid_t pid, int status)

@@ -18,28 +18,97 @@
 #include "inline/stub_clock.h"
 #include "proc/maps.h"
 
+_Static_assert(1 + INLINE_PIECES_MAX + 2 <= REMOTE_CALLS_MAX,
+	       "all that can be left is taken out at once");
 #define CHILD_RING (4ul << 20)
 _Static_assert(CHILD_RING >= IL_COUNT_RING, "the tables lie where the stubs expect them");
+
+static int open_memory(struct remote *r, pid_t pid)
+{
+	char path[40];
+
+	*r = (struct remote){ .pid = pid };
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	r->mem = open(path, O_RDONLY | O_CLOEXEC);
+	return r->mem < 0 ? -errno : 0;
+}
+
+/* A child that was forked while its parent was attached to can have the stubs, and no word that leads to them. */
+static bool is_redirected(const struct remote *r, const struct il_header *h)
+{
+	const struct il_patch *p = h->patches;
+	uint64_t now = 0;
+
+	return h->patch_cnt && !remote__read(r, p->at, &now, p->size) && now == p->new;
+}
 
 /* One that shares its parent's memory is no copy: the private page is in use. */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
 	struct il_private private;
-	struct remote r = { .pid = pid };
+	struct remote r;
 	bool same;
-	char path[40];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	r.mem = open(path, O_RDONLY | O_CLOEXEC);
-	if (r.mem < 0)
+	if (!h || !from->header || open_memory(&r, pid))
 		return false;
-	same = h && from->header && !remote__read(&r, from->base, h, sizeof(*h)) &&
+	same = !remote__read(&r, from->base, h, sizeof(*h)) &&
 	       !memcmp(h, from->header, sizeof(*h)) &&
 	       !remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) &&
-	       !private.active && !private.head;
+	       !private.active && !private.head && is_redirected(&r, h);
 	close(r.mem);
 	return same;
+}
+
+/* Its thread stands still, so whatever is there was its parent's. */
+static int find_pieces(pid_t pid, const struct inline_engine *from, struct inline_early *out)
+{
+	struct maps maps;
+	int err = maps__read(pid, &maps);
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < maps.cnt && out->cnt < INLINE_PIECES_MAX; i++)
+		if (maps.items[i].start - from->base < from->region_bytes)
+			out->pieces[out->cnt++] =
+				(struct inline_piece){ maps.items[i].start,
+						       maps.items[i].end - maps.items[i].start };
+	maps__done(&maps);
+	return 0;
+}
+
+bool inline__is_early_copy(pid_t pid, const struct inline_engine *from, struct inline_early *out)
+{
+	struct il_private private = { 0 };
+	struct remote r;
+	bool early;
+
+	*out = (struct inline_early){ 0 };
+	if (!from->mapped || inline_is_elsewhere(pid, from->in) || open_memory(&r, pid))
+		return false;
+	early = remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) ||
+		(!private.active && !is_redirected(&r, from->header));
+	close(r.mem);
+	return early && !find_pieces(pid, from, out);
+}
+
+int inline__clear_early(struct inline_engine *e, const struct inline_engine *from,
+			const struct inline_early *early)
+{
+	struct remote_call calls[REMOTE_CALLS_MAX] = { { SYS_getpid, { 0 } } }; /* never fails */
+	int64_t values[REMOTE_CALLS_MAX];
+	unsigned int cnt = 1;
+
+	for (unsigned int i = 0; i < early->cnt; i++)
+		calls[cnt++] =
+			(struct remote_call){ SYS_munmap,
+					      { early->pieces[i].start, early->pieces[i].bytes } };
+	for (unsigned int i = 0; i < 2; i++)
+		if (from->memfds[i].ino &&
+		    inline_memfd_at(&e->remote, from->memfds[i].fd) == from->memfds[i].ino)
+			calls[cnt++] = (struct remote_call){ SYS_close, { from->memfds[i].fd } };
+	return cnt > 1 ? remote__call(&e->remote, calls, cnt, e->base + IL_RESULTS_NEXT, values)
+		       : 0;
 }
 
 static int make_fd(struct inline_engine *e, int *fd)

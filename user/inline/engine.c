@@ -389,6 +389,13 @@ static int denied(const struct inline_engine *e, int ret, struct err *err)
 			     "policy of the system");
 }
 
+/* For children that are forked before it is closed. */
+static void note_memfd(struct inline_engine *e, unsigned int i, int fd)
+{
+	e->memfds[i].fd = (uint64_t)fd;
+	e->memfds[i].ino = inline_memfd_at(&e->remote, (uint64_t)fd);
+}
+
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
@@ -415,6 +422,8 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	ret = first_calls(e, empty, &code_fd, &ring_fd);
 	if (ret)
 		return denied(e, ret, err);
+	note_memfd(e, 0, code_fd);
+	note_memfd(e, 1, ring_fd);
 	code = inline_open_fd(e->remote.pid, code_fd);
 	ring = inline_open_fd(e->remote.pid, ring_fd);
 	ret = code < 0 ? code : ring < 0 ? ring : 0;

@@ -42,6 +42,9 @@ struct inline_engine {
 	bool quiet; /* code can be left out: IL_VERDICTS */
 	uint32_t slack; /* bytes of the ring that are kept for one long record */
 	double opcode_cost; /* ticks between two instructions that are the probe's */
+	struct {
+		uint64_t fd, ino; /* in the target; closed when it is attached */
+	} memfds[2];
 	bool reserved; /* the region is ours, in part or all of it */
 	bool mapped; /* all of it: words may be replaced */
 	uint64_t clock; /* address of the vdso's clock_gettime() in the target; 0: the stubs read the time stamp counter */
@@ -99,6 +102,21 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 
 /* inline__is_copy - is a process that was just born forked from one that @from, or its parent, is attached to? */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from);
+
+/* inline__is_early_copy - or is it one that forked while that one was attached to, before any word was replaced? It has nothing that
+ * leads to stubs, but perhaps a part of what was made for them, in @out. It has just been born and stands still. */
+#define INLINE_PIECES_MAX 4
+struct inline_early {
+	struct inline_piece {
+		uint64_t start, bytes;
+	} pieces[INLINE_PIECES_MAX]; /* mapped */
+	unsigned int cnt;
+};
+bool inline__is_early_copy(pid_t pid, const struct inline_engine *from, struct inline_early *out);
+
+/* inline__clear_early - take that out of one that was attached to by itself meanwhile. 0 or as remote__call() */
+int inline__clear_early(struct inline_engine *e, const struct inline_engine *from,
+			const struct inline_early *early);
 
 /* inline__has_executed - the process runs another program by now. One that is followed says so by itself. */
 bool inline__has_executed(const struct inline_engine *e);

@@ -10,12 +10,15 @@ struct maps;
 /* inline_refuse - -PYE_EPLAN with the reason. */
 int inline_refuse(struct err *e, pid_t pid, const char *why);
 
-/* inline_status_number - a line of /proc/PID/status; 0 also when there is none. */
+/* inline_status_number - a line of /proc/PID/status; 0 also when there is none; -1: the file could not be read. */
 long inline_status_number(pid_t pid, const char *field);
 
 /* inline_unfit - what a target must not have, before anything is written: a sentence about it, or NULL. @held: it is
  * stopped by us. Static text. */
 const char *inline_unfit(pid_t pid, bool held);
+
+/* inline_memfd_at - the inode of a memfd that the target has open; 0: it is none. */
+ino_t inline_memfd_at(const struct remote *r, uint64_t fd);
 
 /* inline_is_elsewhere - has an interpreter that was found in a living process gone, since that executed something? */
 bool inline_is_elsewhere(pid_t pid, const struct interp *in);

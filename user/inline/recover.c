@@ -116,8 +116,7 @@ static bool made_fd(const uint64_t *words, unsigned int call)
 	       words[IL_RESULT(call)] <= INT32_MAX;
 }
 
-/* The inode of a memfd that the target has open; 0: it is none. */
-static ino_t memfd_at(const struct remote *r, uint64_t fd)
+ino_t inline_memfd_at(const struct remote *r, uint64_t fd)
 {
 	char path[48], link[32];
 	struct stat st;
@@ -137,7 +136,7 @@ static unsigned int close_calls(const struct remote *r, const uint64_t *words, i
 
 	for (unsigned int i = IL_MAKE_CODE_FD; i <= IL_MAKE_RING_FD; i++) {
 		ino_t mapped = i == IL_MAKE_CODE_FD ? code : ring;
-		ino_t open = made_fd(words, i) ? memfd_at(r, words[IL_RESULT(i)]) : 0;
+		ino_t open = made_fd(words, i) ? inline_memfd_at(r, words[IL_RESULT(i)]) : 0;
 
 		if (open && (!mapped || open == mapped))
 			calls[cnt++] = (struct remote_call){ SYS_close, { words[IL_RESULT(i)] } };
@@ -148,7 +147,7 @@ static unsigned int close_calls(const struct remote *r, const uint64_t *words, i
 static bool has_memfds(const struct remote *r, const uint64_t *words)
 {
 	for (unsigned int i = IL_MAKE_CODE_FD; i <= IL_MAKE_RING_FD; i++)
-		if (made_fd(words, i) && memfd_at(r, words[IL_RESULT(i)]))
+		if (made_fd(words, i) && inline_memfd_at(r, words[IL_RESULT(i)]))
 			return true;
 	return false;
 }
