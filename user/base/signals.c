@@ -8,7 +8,9 @@
 static struct {
 	int number;
 	struct sigaction was;
-} changed[] = { { .number = SIGINT }, { .number = SIGCHLD }, { .number = SIGPIPE } };
+} changed[] = {
+	{ .number = SIGINT }, { .number = SIGCHLD }, { .number = SIGPIPE }, { .number = SIGXFSZ }
+};
 
 static sigset_t mask;
 
@@ -19,6 +21,7 @@ void signals_begin(void)
 		sigaction(changed[i].number, NULL, &changed[i].was);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGCHLD, SIG_DFL);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 void signals_inherited(void)

@@ -86,6 +86,11 @@ void inline_target__say_stops(const struct inline_target *t)
 {
 	const struct remote *remote = &t->engine.remote;
 
+	if (t->engine.left_in)
+		log_warn(
+			"the probes are still in process %d, and do nothing: it could not be stopped, as when "
+			"another tracer is attached; later: pyebpf detach %d",
+			t->pid.given, t->pid.given);
 	if (t->opts->quiet)
 		return;
 	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",
@@ -95,12 +100,7 @@ void inline_target__say_stops(const struct inline_target *t)
 		fprintf(stderr,
 			"pyebpf: the processor's time stamp counter is not steady: each event took "
 			"the time to read the kernel's clock\n");
-	if (t->engine.left_in)
-		log_warn(
-			"the probes are still in process %d, and do nothing: it could not be stopped, as when "
-			"another tracer is attached; later: pyebpf detach %d",
-			t->pid.given, t->pid.given);
-	else if (t->engine.left_mapped)
+	if (!t->engine.left_in && t->engine.left_mapped)
 		fprintf(stderr,
 			"pyebpf: the stubs stay mapped, unused: no thread could unmap them yet\n");
 }
@@ -168,8 +168,7 @@ static int start_process(struct inline_target *t)
 	if (err)
 		return err;
 	if (found.taken_out)
-		log_info("took out what a pyebpf that was killed had left in process %d",
-			 t->pid.given);
+		log_info("took out what an earlier pyebpf had left in process %d", t->pid.given);
 	return interp__find(t->pid.pid, "uprobe", &t->in, t->e);
 }
 
@@ -196,12 +195,22 @@ int inline_target__start(struct inline_target *t)
 	t->signal_fd = run_signals(true);
 	if (t->signal_fd < 0)
 		return t->signal_fd;
+	if (!proc_pid_is_ours()) {
+		err_set(t->e, -PYE_EPLAN,
+			"/proc is not mounted, or belongs to another pid namespace: the inline engine finds a "
+			"process there by its own number");
+		err_hint(t->e, "mount -t proc proc /proc");
+		return -PYE_EPLAN;
+	}
 	err = interp_cache__new(&t->cache);
 	if (!err && t->opts->subprocesses)
 		err = follow__new(&t->follow);
 	if (err)
 		return err;
-	return t->opts->command ? start_command(t) : start_process(t);
+	err = t->opts->command ? start_command(t) : start_process(t);
+	if (t->opts->subprocesses) /* a command has what we had */
+		run_raise_files();
+	return err;
 }
 
 void inline_target__unfollow(struct inline_target *t)

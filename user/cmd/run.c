@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 
@@ -17,6 +18,8 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/session.h"
+
+#define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
 
 int run_parse_pids(void *field, const char *arg, struct err *e)
 {
@@ -74,6 +77,17 @@ void run_hold_usr1(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
+void run_raise_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	if (limit.rlim_cur < FILES_WANTED)
+		limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run_signals(bool usr1)
 {
 	sigset_t set;
@@ -83,6 +97,7 @@ int run_signals(bool usr1)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGXCPU); /* ulimit -t: the hard limit kills */
 	sigaddset(&set, SIGCHLD);
 	if (usr1)
 		sigaddset(&set, SIGUSR1);

@@ -43,6 +43,9 @@ void run_say_odd(const struct assembler_oddities *odd);
 /* run_hold_usr1 - SIGUSR1 waits for run_signals(), and does not end a pyebpf that still places its probes. */
 void run_hold_usr1(void);
 
+/* run_raise_files - room for the descriptors of many processes. */
+void run_raise_files(void);
+
 /* run_signals - hear of what ends a run, of children and (@usr1) of SIGUSR1 by a signalfd; no death by SIGPIPE.
  * The descriptor, or a negative errno. */
 int run_signals(bool usr1);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cmd/pod_target.h"
+#include "cmd/run.h"
 #include "cmd/session_priv.h"
 #include "proc/cgroup.h"
 #include "proc/info.h"
@@ -340,7 +341,7 @@ int select_start(struct session *s, struct err *e)
 	struct selection *sel = s->selection;
 	int err;
 
-	targets_raise_files();
+	run_raise_files();
 	err = cap_bpf__select(s->cap, &sel->rule);
 	if (err)
 		return err_set(e, err, "the selection was refused: %s", strerror(-err));

@@ -89,7 +89,7 @@ static int find_targets(struct session *s, struct err *e)
 
 	if (err)
 		return err;
-	targets_raise_files();
+	run_raise_files();
 	for (size_t i = 0; i < s->opts.pid_cnt; i++) {
 		struct target *t = target_add(s, s->opts.pids[i], e);
 

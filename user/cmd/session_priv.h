@@ -94,9 +94,6 @@ int session_open_capture(struct session *s, const struct probe_plan *plan);
 /* session_record - keep an item for a replay, where that was asked for. */
 void session_record(struct session *s, const struct replay_item *item, const void *data);
 
-/* targets_raise_files - room for the descriptors of many processes. */
-void targets_raise_files(void);
-
 /* target_add - a process by its pid; NULL with the sentence in @e. Owned by the session. */
 struct target *target_add(struct session *s, pid_t pid, struct err *e);
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,22 +20,10 @@
 #include "proc/info.h"
 #include "proc/mem.h"
 
-#define ALIVE_NS     (5 * 1000000000ull) /* between two looks at who has ended */
-#define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
+#define ALIVE_NS (5 * 1000000000ull) /* between two looks at who has ended */
 /* Processes of one file that get probes of their own: each hit of one looks through those of all others,
  * 30 ns each. Of more the probes are in the file, for everybody. */
 #define OWN_PROBES_MAX 8
-
-void targets_raise_files(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return;
-	if (limit.rlim_cur < FILES_WANTED)
-		limit.rlim_cur = limit.rlim_max < FILES_WANTED ? limit.rlim_max : FILES_WANTED;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 struct target *target_add(struct session *s, pid_t pid, struct err *e)
 {

@@ -349,6 +349,8 @@ static int name_path(const struct search *s, const char *path, int err, struct e
 	struct err inner = *e;
 
 	interp_show_path(path, shown, sizeof(shown));
+	if (!inner.what[0])
+		err_set(&inner, err, "its file cannot be read: %s", err_str(err));
 	err_set(e, err, "PID %d (%s): %.480s", s->pid, shown, inner.what);
 	err_hint(e, "%s", inner.hint);
 	return err;

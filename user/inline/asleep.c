@@ -98,7 +98,7 @@ int asleep__note(struct asleep *a, pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
 	if (!dir)
-		return -ESRCH;
+		return -errno;
 	while (!err && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 

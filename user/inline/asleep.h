@@ -28,7 +28,7 @@ struct asleep {
 	size_t cnt, size;
 };
 
-/* asleep__note - which threads of a process sleep now. 0; -ESRCH; -ENOMEM: none are known then. Released by asleep__done(). */
+/* asleep__note - which threads of a process sleep now. 0, or a negative errno: none are known then. Released by asleep__done(). */
 int asleep__note(struct asleep *a, pid_t pid);
 
 /* asleep__is_still - has this one, which stands still, slept since until it was stopped? */

@@ -120,7 +120,9 @@ void follow__watch(struct follow *f, pid_t pid, bool on)
 /* Of the process that a thread is of; 0: it is gone. */
 static pid_t process_of(pid_t tid)
 {
-	return (pid_t)inline_status_number(tid, "Tgid");
+	long pid = inline_status_number(tid, "Tgid");
+
+	return pid > 0 ? (pid_t)pid : 0;
 }
 
 /* Something was started by a thread that stands still. */

@@ -27,6 +27,7 @@
 int remote__open(struct remote *r, pid_t pid, struct err *e)
 {
 	char path[40];
+	int err;
 
 	memset(r, 0, sizeof(*r));
 	r->pid = pid;
@@ -40,11 +41,12 @@ int remote__open(struct remote *r, pid_t pid, struct err *e)
 	}
 	if (r->mem >= 0)
 		return 0;
-	if (errno == EACCES || errno == EPERM)
-		return inline_bar(e, pid, "written to");
-	if (errno == ESRCH) /* a kernel thread, a zombie */
+	err = errno;
+	if (err == ESRCH || remote__is_dead(pid, pid)) /* a kernel thread, a zombie */
 		return interp_refuse_other(pid, e);
-	return err_set(e, -PYE_ETARGET, "process %d: %s", pid, strerror(errno));
+	if (err == EACCES || err == EPERM)
+		return inline_bar(e, pid, "written to");
+	return err_set(e, -PYE_ETARGET, "process %d: %s", pid, strerror(err));
 }
 
 int remote__read(const struct remote *r, uint64_t at, void *to, size_t size)
@@ -116,7 +118,7 @@ bool remote__has_executed(const struct remote *r, uint64_t at)
 	if (got < 0 || (got == 8 && errno != EFAULT))
 		return false;
 	/* memory is given back before a process is seen to have ended */
-	return inline_status_number(r->pid, "VmSize") != 0;
+	return inline_status_number(r->pid, "VmSize") > 0;
 }
 
 int remote__check_program(const struct remote *r, uint64_t at)
@@ -163,6 +165,8 @@ char remote__state(pid_t pid, pid_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
 	f = fopen(path, "re");
+	if (!f && errno != ENOENT && errno != ESRCH)
+		return '?';
 	if (!f || !fgets(line, sizeof(line), f))
 		return 'X';
 	state = strrchr(line, ')');

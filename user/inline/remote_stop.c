@@ -239,7 +239,7 @@ static int seize_new(struct remote *r, size_t limit)
 	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
 	dir = opendir(path);
 	if (!dir)
-		return -ESRCH;
+		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && r->cnt < limit && (entry = readdir(dir))) {
 		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 

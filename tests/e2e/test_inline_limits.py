@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits of pyebpf itself, and surroundings that are not as usual, with the inline engine: what is said is true, and nothing stays behind."""
+import os
+import re
+import resource
+import shutil
+import subprocess
+import time
+
+import pytest
+
+import lib
+import pythons
+from limits import as_nobody
+from test_inline_faults import detach
+from test_inline_robust import INLINE, memfd_links, of_files
+
+ONE = next(n for n in lib.families() if pythons.version(n) >= (3, 12))
+CALLS = "import time\ndef leaf(): return 1\nprint('up', flush=True)\nwhile True:\n    leaf()\n    time.sleep(.0005)\n"
+BUSY = "def leaf(): return 1\nprint('up', flush=True)\nwhile True: leaf()\n"
+
+
+def limited(what, soft, hard=None):
+    return lambda: resource.setrlimit(what, (soft, soft if hard is None else hard))
+
+
+@pytest.mark.parametrize("out, options", [("t.pyebpf", []), ("t.txt", ["--count"])])
+@pytest.mark.parametrize("size", [100 << 10, 4 << 20])
+def test_a_limit_of_file_sizes(size, out, options, tmp_path):
+    """The memory that pyebpf shares with the target counts as a file: what is too large is an error, and no signal that kills."""
+    def run(most, *what):
+        return lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / out, *INLINE, *options, *what], preexec_fn=limited(resource.RLIMIT_FSIZE, most))
+    with lib.started(lib.command(ONE) + ["-c", CALLS]) as target:
+        assert target.stdout.readline() == b"up\n"
+        done = run(1 << 30, "-d", "50ms", "-p", target.pid)
+        assert done.returncode == 0, lib.text(done.stderr)
+        before = of_files(target.pid)
+        done = run(size, "-d", "50ms", "-p", target.pid)
+        assert done.returncode == 5 and b"File too large" in done.stderr, (done.returncode, lib.text(done.stderr))
+        assert of_files(target.pid) == before and not memfd_links(target.pid)
+        assert detach(target.pid) == (0, "pyebpf: nothing of pyebpf is in process %d\n" % target.pid)
+        assert target.poll() is None
+    done = run(size, "--", *lib.command(ONE), "-c", "print('ran')")
+    assert done.returncode == 125 and b"File too large" in done.stderr and not done.stdout, (done.returncode, lib.text(done.stderr))
+
+
+def test_the_command_meets_the_limit_as_ever(tmp_path):
+    """That pyebpf ignores the signal is nothing that a command of its own inherits."""
+    shows = ["grep", "SigIgn", "/proc/self/status"]
+    plain = lib.sh(shows)
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "--", *shows])
+    assert done.stdout == plain.stdout != b"", lib.text(done.stderr)
+
+
+def test_a_limit_of_cpu_time(tmp_path):
+    """What is there by then is written, as at the end of any run."""
+    with lib.started(lib.command(ONE) + ["-c", BUSY]) as target:
+        assert target.stdout.readline() == b"up\n"
+        done = lib.trace([*INLINE, "-d", "60s", "-p", target.pid], tmp_path / "t.pyebpf", preexec_fn=limited(resource.RLIMIT_CPU, 1, 30))
+        assert done.returncode == 0, (done.returncode, lib.text(done.stderr))
+        assert not memfd_links(target.pid) and target.poll() is None
+    done = lib.sh([lib.BINARY, "stats", tmp_path / "t.pyebpf"])
+    assert done.returncode == 0 and b"warning" not in done.stderr and b"leaf" in done.stdout, lib.text(done.stdout + done.stderr)
+
+
+FORKS = """import os, sys, time
+def leaf(): return 1
+kids, (end, keeps) = [], os.pipe()
+print("up", flush=True)
+sys.stdin.readline()
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if not pid:
+        os.close(keeps)
+        for _ in range(20): leaf()
+        os.read(end, 1)
+        leaf()
+        os._exit(0)
+    kids.append(pid)
+    time.sleep(float(sys.argv[2]))
+print(*kids, flush=True)
+sys.stdin.readline()
+os.close(keeps)
+for pid in kids: os.waitpid(pid, 0)
+"""
+
+
+def answer(target):
+    target.stdin.write(b"\n")
+    target.stdin.flush()
+
+
+@pytest.mark.parametrize("hard", [40, 4096])
+def test_a_limit_of_descriptors(hard, tmp_path):
+    """Some are needed for each child: as many as may be are used, and children that get none are said to, with the reason."""
+    with lib.started(lib.command(ONE) + ["-c", FORKS, 40, .02], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "--on-full", "wait", "-s", "-p", target.pid], stderr=-1,
+                         preexec_fn=limited(resource.RLIMIT_NOFILE, 40, hard)) as tracer:
+            lib.until(lambda: lib.status_field(target.pid, "TracerPid") == str(tracer.pid), "the attach")
+            time.sleep(1)
+            answer(target)
+            kids = {int(word) for word in target.stdout.readline().split()}
+            answer(target)
+            assert target.wait(60) == 0
+            said = lib.finish(tracer)
+    missed = re.findall(r"child (\d+) is not traced: (.*)", said)
+    assert bool(missed) == (hard == 40) and all("Too many open files" in why for _, why in missed), said
+    seen = {e["pid"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "call" and e["name"] == "leaf"}
+    assert seen == kids - {int(pid) for pid, _ in missed}
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_children_that_are_forked_during_the_attach(name, tmp_path):
+    """They have none of the stubs, or all of them and no word that leads there: those that are followed are recorded, too."""
+    early = 0
+    for turn in range(20 if lib.LONG else 3):
+        with lib.started(lib.command(name) + ["-c", FORKS, 100, .002], stdin=subprocess.PIPE) as target:
+            assert target.stdout.readline() == b"up\n"
+            answer(target)
+            with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "--on-full", "wait", "-s", "-p", target.pid],
+                             stderr=-1) as tracer:
+                kids = [int(word) for word in target.stdout.readline().split()]
+                followed = [pid for pid in kids if lib.status_field(pid, "TracerPid") == str(tracer.pid)]
+                time.sleep(.2)
+                said = lib.stop(tracer)
+            left = [detach(pid)[1] for pid in followed[:12]]  # the first ones are those
+            assert not [what for what in left if "nothing of pyebpf is in" not in what], left
+            assert not [pid for pid in followed if memfd_links(pid)]
+            answer(target)
+            assert target.wait(60) == 0
+        seen = lib.Trace(tmp_path / "t.pyebpf")
+        assert {*followed} <= {e["pid"] for e in seen.events} and "not traced" not in said, (turn, said)
+        early += len(followed)
+    assert early > 10
+
+
+def test_one_that_has_ended(public_tmp):
+    """A user's own zombie: not that its memory is closed."""
+    code = "import os, time\npid = os.fork()\nif not pid: os._exit(0)\ntime.sleep(.2)\nprint(pid, flush=True)\ntime.sleep(60)\n"
+    with lib.started([*as_nobody(), *lib.command("3.11-debian"), "-c", code]) as target:
+        zombie = target.stdout.readline().strip()
+        for args in (["trace", *INLINE, "-o", "t.pyebpf", "-p", zombie.decode()], ["detach", zombie.decode()]):
+            done = lib.sh([*as_nobody("dac_read_search"), lib.BINARY, *args], cwd=public_tmp)
+            assert done.returncode == 4 and b"zombie" in done.stderr, lib.text(done.stderr)
+
+
+def test_proc_of_another_pid_namespace(tmp_path):
+    """The numbers there are others: the command does not run."""
+    done = lib.sh(["unshare", "--pid", "--fork", lib.BINARY, "trace", *INLINE, "-o", tmp_path / "t.pyebpf", "--", *lib.command(ONE), "-c",
+                   "print('ran')"])
+    assert done.returncode == 125 and b"another pid namespace" in done.stderr and not done.stdout, lib.text(done.stderr)
+
+
+@pytest.mark.skipif("3.11-debian" not in lib.every(), reason="no interpreter of one file here")
+def test_a_file_that_may_only_be_executed(public_tmp):
+    python, = lib.command("3.11-debian")
+    shutil.copy(os.path.realpath(python), public_tmp / "python3.11")
+    (public_tmp / "python3.11").chmod(0o711)
+    with lib.started([*as_nobody(), public_tmp / "python3.11", "-c", CALLS]) as target:
+        assert target.stdout.readline() == b"up\n"
+        shutil.copy(lib.BINARY, public_tmp / "pyebpf")
+        (public_tmp / "pyebpf").chmod(0o755)
+        done = lib.sh([*as_nobody(), public_tmp / "pyebpf", "trace", *INLINE, "-o", "t.pyebpf", "-p", target.pid], cwd=public_tmp)
+        assert done.returncode == 3 and re.search(rb"python3.11\): its file cannot be read: Permission denied", done.stderr), lib.text(done.stderr)
+        assert target.poll() is None
