@@ -365,7 +365,9 @@ def test_a_thread_that_nothing_wakes(name, tmp_path):
         with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
             lib.until(lambda: redirected(target.pid), "the attach")
             sleep()
+            asked = time.monotonic_ns()
             said = lib.stop(tracer)
+            took = time.monotonic_ns() - asked
         assert "the stubs stay mapped, unused" in said, said
         assert not redirected(target.pid) and lib.status_field(target.pid, "TracerPid") == "0"
         wake()
@@ -377,6 +379,8 @@ def test_a_thread_that_nothing_wakes(name, tmp_path):
         assert longest < 500, "the others stood still with it"
     seen = lib.Trace(tmp_path / "t.pyebpf")
     check_sums(seen)
+    # the capture ends when the words were put back, not when nobody is waited for any more
+    assert 0 < seen.meta["ts_ns"] - asked < took / 2, (seen.meta, asked, took)
 
 
 @pytest.mark.parametrize("name, options", [(ONE, ["-s", "--ring", "256K"]), (ONE, ["--on-full", "wait", "--ring", "256K"])])

@@ -760,8 +760,10 @@ void assembler__totals(const struct assembler *a, const uint64_t kernel[LOSS_CNT
 	struct assembler_filtered filtered;
 	const struct asm_thread *thread;
 
-	for (thread = a->threads; thread; thread = thread->hh.next)
+	for (thread = a->threads; thread; thread = thread->hh.next) {
 		numbered += thread->next_seq - thread->held;
+		t.end_ns = thread->last_ns > t.end_ns ? thread->last_ns : t.end_ns;
+	}
 	t.written = capw__written(a->w);
 	if (kernel)
 		memcpy(t.lost, kernel, sizeof(t.lost));

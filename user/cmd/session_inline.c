@@ -89,7 +89,7 @@ static void totals(struct inline_run *r, uint64_t now, struct trace_totals *t)
 	for (const struct inline_member *m = r->members; m; m = m->next)
 		lost[LOSS_MAP] += m->cap ? cap_inline__lost(m->cap) : 0;
 	assembler__totals(r->as, lost, t);
-	t->end_ns = now;
+	t->end_ns = t->end_ns > now ? t->end_ns : now;
 }
 
 static void kept_totals(void *ctx, uint64_t now, struct trace_totals *t)
@@ -356,6 +356,17 @@ static uint64_t left_out(const struct inline_run *r)
 	return calls;
 }
 
+/* When the last word was put back: what is done since, which can take long, is no time of the target's. */
+static uint64_t end_of(const struct inline_run *r)
+{
+	uint64_t end = 0;
+
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		if (m->engine->remote.put_back_ns > end)
+			end = m->engine->remote.put_back_ns;
+	return end ? end : now_ns();
+}
+
 static int finish(struct inline_run *r, int err)
 {
 	struct session_result *result = r->t.result;
@@ -375,7 +386,7 @@ static int finish(struct inline_run *r, int err)
 	}
 	if (assembler__finish(r->as))
 		log_debug("the last events did not fit");
-	totals(r, now_ns(), &t);
+	totals(r, end_of(r), &t);
 	t.complete = !err;
 	if (!r->counts && !r->instructions) /* else they were told with the sums */
 		result->totals = t;

@@ -197,6 +197,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		return err;
 	}
 	err = restore(r, h);
+	r->put_back_ns = now_ns();
 	stop_waiting(r, base);
 	for (int i = 0; !err && i < TRIES; i++) {
 		inside = !all_stand(r) || anybody_inside(r, base);

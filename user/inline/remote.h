@@ -35,6 +35,7 @@ struct remote {
 	size_t late_cnt;
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us, all_us; /* so far */
+	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
 	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
