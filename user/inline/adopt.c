@@ -33,16 +33,8 @@ static int open_memory(struct remote *r, pid_t pid)
 	return r->mem < 0 ? -errno : 0;
 }
 
-/* A child that was forked while its parent was attached to can have the stubs, and no word that leads to them. */
-static bool is_redirected(const struct remote *r, const struct il_header *h)
-{
-	const struct il_patch *p = h->patches;
-	uint64_t now = 0;
-
-	return h->patch_cnt && !remote__read(r, p->at, &now, p->size) && now == p->new;
-}
-
-/* One that shares its parent's memory is no copy: the private page is in use. */
+/* One that shares its parent's memory is no copy: the private page is in use. One that was forked while its parent was attached to can
+ * have the stubs, and no word that leads to them. */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
@@ -55,7 +47,7 @@ bool inline__is_copy(pid_t pid, const struct inline_engine *from)
 	same = !remote__read(&r, from->base, h, sizeof(*h)) &&
 	       !memcmp(h, from->header, sizeof(*h)) &&
 	       !remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) &&
-	       !private.active && !private.head && is_redirected(&r, h);
+	       !private.active && !private.head && inline_is_redirected(&r, h);
 	close(r.mem);
 	return same;
 }
@@ -87,7 +79,7 @@ bool inline__is_early_copy(pid_t pid, const struct inline_engine *from, struct i
 	if (!from->mapped || inline_is_elsewhere(pid, from->in) || open_memory(&r, pid))
 		return false;
 	early = remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) ||
-		(!private.active && !is_redirected(&r, from->header));
+		(!private.active && !inline_is_redirected(&r, from->header));
 	close(r.mem);
 	return early && !find_pieces(pid, from, out);
 }

@@ -735,13 +735,13 @@ int inline__restart(struct inline_engine *e)
 	return err;
 }
 
-static bool is_redirected(const struct inline_engine *e)
+bool inline_is_redirected(const struct remote *r, const struct il_header *h)
 {
-	for (uint32_t i = 0; i < e->header->patch_cnt; i++) {
-		const struct il_patch *p = &e->header->patches[i];
+	for (uint32_t i = 0; i < h->patch_cnt; i++) {
+		const struct il_patch *p = &h->patches[i];
 		uint64_t now = 0;
 
-		if (!remote__read(&e->remote, p->at, &now, p->size) && now == p->new)
+		if (!remote__read(r, p->at, &now, p->size) && now == p->new)
 			return true;
 	}
 	return false;
@@ -765,7 +765,8 @@ int inline__detach(struct inline_engine *e)
 			break;
 	}
 	e->left_mapped &= err != -ESRCH;
-	e->left_in = err && err != -ESRCH && e->mapped && is_redirected(e);
+	e->left_in = err && err != -ESRCH && e->mapped &&
+		     inline_is_redirected(&e->remote, e->header);
 	e->reserved = false;
 	return err;
 }

@@ -17,6 +17,9 @@ long inline_status_number(pid_t pid, const char *field);
  * stopped by us. Static text. */
 const char *inline_unfit(pid_t pid, bool held);
 
+/* inline_is_redirected - does any word of those that lead to stubs? */
+bool inline_is_redirected(const struct remote *r, const struct il_header *h);
+
 /* inline_memfd_at - the inode of a memfd that the target has open; 0: it is none. */
 ino_t inline_memfd_at(const struct remote *r, uint64_t fd);
 

@@ -428,8 +428,10 @@ static int stop_soon(struct remote *r, size_t limit)
 	int err = 0;
 
 	for (int i = 0; i <= STOP_TRIES; i++) {
-		if (r->before)
+		if (r->before) {
+			remote_hurry(r, false);
 			r->before(r->before_ctx);
+		}
 		remote_hurry(r, !r->late_cnt);
 		err = r->past_blocked || await_late(r)
 			      ? stop_some(r, limit, i < STOP_TRIES ? STOP_NS : STOP_LAST_NS)
