@@ -115,6 +115,7 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 	bool first = m->engine == &r->t.engine, held = first && o->command && !r->follow;
 	size_t ring = o->ring_bytes ? o->ring_bytes : RING_BYTES;
 
+	m->ahead_left = INLINE_STACKS_AHEAD;
 	*out = (struct inline_opts){ .ring_bytes = first || ring < CHILD_BYTES ? ring : CHILD_BYTES,
 				     .wait = o->wait_when_full,
 				     .cache = r->t.cache,
@@ -184,6 +185,7 @@ static int recover_from_loss(struct inline_member *m)
 	int err;
 
 	do {
+		m->ahead_left = INLINE_STACKS_AHEAD;
 		r->before = inline_stacks__ahead;
 		r->before_ctx = m;
 		err = inline__stop_outside(m->engine);

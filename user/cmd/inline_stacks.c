@@ -135,16 +135,36 @@ static bool slept(void *ctx, uint64_t thread_id)
 	return t && asleep__is_still(&m->asleep, t);
 }
 
-/* What cannot be read now is read when they stand still. */
+static bool any_deep(const struct outside_stacks *stacks)
+{
+	for (size_t i = 0; i < stacks->cnt; i++)
+		if (stacks->threads[i].frame_cnt >= OUTSIDE_KNOWN_MIN)
+			return true;
+	return false;
+}
+
+static bool read_ahead(struct inline_member *m)
+{
+	outside_stacks__done(&m->ahead.stacks);
+	return !walk_outside_held(&m->mem, m->in, NULL, &m->ahead.stacks) &&
+	       any_deep(&m->ahead.stacks);
+}
+
+/* What cannot be read now is read when they stand still. Where that takes no time anyway, or it is tried again and again, nothing is. */
 void inline_stacks__ahead(void *ctx)
 {
 	struct inline_member *m = ctx;
 
-	outside_stacks__done(&m->ahead.stacks);
 	m->ahead.slept = slept;
 	m->ahead.ctx = m;
+	m->asleep.cnt = 0;
+	if (!m->ahead_left || !read_ahead(m)) {
+		m->ahead_left = 0;
+		return;
+	}
+	m->ahead_left--;
 	if (!asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
-		walk_outside_held(&m->mem, m->in, NULL, &m->ahead.stacks);
+		read_ahead(m);
 }
 
 int inline_stacks__take(void *ctx, struct inline_engine *e)

@@ -38,6 +38,7 @@ struct inline_member {
 	unsigned int torn;
 	struct asleep asleep; /* threads that slept before the stop */
 	struct outside_known ahead; /* their stacks */
+	unsigned int ahead_left; /* stops before which they are read yet */
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
 	uint64_t stood_ns;
 	uint64_t naming_ns; /* when threads are looked at next for their names */
@@ -98,6 +99,7 @@ void inline_member__attached(struct inline_member *m);
 /* inline_member__opts - how its engine is attached */
 void inline_member__opts(struct inline_member *m, struct inline_opts *out);
 
+#define INLINE_STACKS_AHEAD 10 /* of the tries to stop all threads */
 /* inline_stacks__ahead - before all threads are stopped: what those that sleep are at. For struct remote. */
 void inline_stacks__ahead(void *ctx);
 

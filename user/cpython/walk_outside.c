@@ -22,8 +22,7 @@
 #define BLOCK_BYTES  16384u
 #define PAGE_CNT     4u
 
-#define KNOWN_FRAMES 32u /* that are compared of a thread that slept, */
-#define KNOWN_MIN    128u /* where there are so many: to ask whether it did takes time, too */
+#define KNOWN_FRAMES 32u /* that are compared of a thread that slept */
 
 struct page {
 	uint64_t addr;
@@ -313,7 +312,7 @@ static bool take_known(struct reader *r, struct outside_thread *t)
 	uint32_t budget = r->budget;
 	bool same;
 
-	if (!b || b->frame_cnt < KNOWN_MIN || budget < b->frame_cnt ||
+	if (!b || b->frame_cnt < OUTSIDE_KNOWN_MIN || budget < b->frame_cnt ||
 	    !r->known->slept(r->known->ctx, t->thread_id))
 		return false;
 	same = !walk_once(r, t->tstate, KNOWN_FRAMES, &top) && top.cnt == KNOWN_FRAMES &&

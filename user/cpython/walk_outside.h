@@ -16,6 +16,8 @@
 #define OUTSIDE_FRAMES_MAX  65536u /* per thread */
 #define OUTSIDE_FRAMES_ALL  (1u << 20) /* of all threads together, both reads counted */
 #define OUTSIDE_THREADS_MAX 65536u
+#define OUTSIDE_KNOWN_MIN \
+	128u /* frames: below that to ask whether it slept takes as long as to read them */
 
 struct interp;
 struct proc_mem;
@@ -62,7 +64,7 @@ struct outside_stacks {
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out);
 
 /* What was read before the threads were stopped, by walk_outside_held(), too: it holds for those that slept all the while, where
- * the innermost frames are the same. */
+ * the innermost frames are the same, and counts for stacks of OUTSIDE_KNOWN_MIN frames and more. */
 struct outside_known {
 	struct outside_stacks stacks;
 	bool (*slept)(void *ctx, uint64_t thread_id);

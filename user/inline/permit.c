@@ -43,6 +43,7 @@ const char *inline_unfit(pid_t pid, bool held)
 {
 	struct proc_info info;
 	int err = proc_info__read(pid, &info);
+	long filter = inline_status_number(pid, "Seccomp");
 
 	if (err)
 		return err == -ESRCH || err == -ENOENT ? "it is gone" : err_str(err);
@@ -52,7 +53,9 @@ const char *inline_unfit(pid_t pid, bool held)
 		return "it is stopped";
 	if (!held && inline_status_number(pid, "TracerPid") > 0)
 		return "another tracer is attached to it";
-	if (inline_status_number(pid, "Seccomp") > 0)
+	if (filter < 0)
+		return "its status cannot be read";
+	if (filter)
 		return "it has a seccomp filter, which may kill it for a system call "
 		       "that it does not make itself";
 	return NULL;
