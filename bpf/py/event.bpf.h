@@ -294,7 +294,7 @@ __noinline int exit_unknown(u64 frame)
 		return false;
 	}
 	owner = frame_owner(t, l);
-	if (owner >= OWNER_ENTRY || code_is_hidden(l, frame_code(t, l)))
+	if (owner >= OWNER_ENTRY || frame_is_hidden(t, l))
 		return false;
 	if (!frame_previous(t, l) && owner == OWNER_GENERATOR) {
 		if (!(t->flags & T_KNOWN) || frame != top)

@@ -38,13 +38,17 @@ static __always_inline u32 frame_owner(struct thread *t, struct pye_pylayout *l)
 	return frame_word(t, l->f_owner) >> ((l->f_owner & 7) * 8) & 0xff;
 }
 
-static __always_inline bool code_is_hidden(struct pye_pylayout *l, u64 code)
+/* The interpreter's own; or, in 3.15, that of a generator expression that gets its iterator before it has become a generator: it has
+ * not begun, and its end is none if that fails. */
+static __always_inline bool frame_is_hidden(struct thread *t, struct pye_pylayout *l)
 {
 	u32 flags = 0;
 
-	if (!l->co_hidden)
+	if (!l->co_hidden || read_user(&flags, 4, frame_code(t, l) + l->co_flags))
 		return false;
-	return !read_user(&flags, 4, code + l->co_flags) && flags & l->co_hidden;
+	if (flags & l->co_hidden)
+		return true;
+	return l->resume_skip != 0xff && !frame_owner(t, l) && flags & CO_SUSPENDS;
 }
 
 static __always_inline bool is_one_of(const u8 ops[4], u16 word)

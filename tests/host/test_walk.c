@@ -16,6 +16,7 @@
 
 #define ENTRY_FROM_C 3
 #define CODE_CNT     7
+#define GENERATOR    3 /* of these */
 
 static struct image image;
 static uint64_t codes_made[CODE_CNT];
@@ -40,7 +41,7 @@ static struct thread *begin(const struct layout *layout)
 		char name[16];
 
 		snprintf(name, sizeof(name), "f%u", i);
-		codes_made[i] = image_code(&image, name, 100 + i, i == 3 ? 0x20 : 3);
+		codes_made[i] = image_code(&image, name, 100 + i, i == GENERATOR ? 0x20 : 3);
 	}
 	return walkers_thread(&layout->py);
 }
@@ -50,7 +51,8 @@ static uint64_t chain(uint32_t depth)
 	uint64_t frame = 0;
 
 	for (uint32_t i = 0; i < depth; i++)
-		frame = image_frame(&image, codes_made[i % CODE_CNT], frame, 0);
+		frame = image_frame(&image, codes_made[i % CODE_CNT], frame,
+				    i % CODE_CNT == GENERATOR);
 	return frame;
 }
 
@@ -211,6 +213,26 @@ static void test_walk__skips_what_is_no_frame(void **state)
 	}
 }
 
+/* A generator's function that has not made it yet: in 3.15 that calls Python. */
+static void test_walk__skips_what_has_not_begun(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < LAYOUT_CNT; i++) {
+		struct thread *t = begin(all_layouts[i]);
+		bool skipped = all_layouts[i]->py.resume_skip != 0xff;
+		uint64_t frames[8], root, before, top;
+		uint32_t first, last;
+
+		root = image_frame(&image, codes_made[0], 0, 0);
+		before = image_frame(&image, codes_made[GENERATOR], root, 0);
+		top = image_frame(&image, codes_made[1], before, 0);
+		assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
+		assert_int_equal(walked(frames, 8, &first, &last), skipped ? 2 : 3);
+		assert_int_equal(frames[1], skipped ? root : before);
+		check_state(t);
+	}
+}
+
 /* A suspended generator that is linked into the chain (thrown into by way of yield from). */
 static void test_walk__skips_linked_generators(void **state)
 {
@@ -225,11 +247,11 @@ static void test_walk__skips_linked_generators(void **state)
 			continue;
 		t = begin(all_layouts[i]);
 		root = image_frame(&image, codes_made[0], 0, 0);
-		linked = image_frame(&image, codes_made[3], root, 0);
+		linked = image_frame(&image, codes_made[GENERATOR], root, 0);
 		image_field(&image, linked, l->f_stack,
 			    l->flags & PYE_LAYOUT_FRAME_STATE ? depth : linked + 64,
 			    l->flags & PYE_LAYOUT_FRAME_STATE ? 4 : 8);
-		top = image_frame(&image, codes_made[3], linked, 0);
+		top = image_frame(&image, codes_made[GENERATOR], linked, 0);
 		assert_int_equal(walk_all(top, PYE_WALK_UNKNOWN), 0);
 		assert_int_equal(walked(frames, 8, &first, &last), 2);
 		assert_int_equal(frames[1], root);
@@ -403,7 +425,7 @@ static void test_near__frames_without_an_event(void **state)
 			assert_int_equal(walk_all(anchor, PYE_WALK_UNKNOWN), 0);
 			host_forget_records();
 			for (uint32_t k = 0; k < n; k++)
-				top = image_frame(&image, codes_made[3], top, 0);
+				top = image_frame(&image, codes_made[GENERATOR], top, 1);
 			if (n > NEAR_FRAMES) {
 				assert_int_equal(walk_near(top), NOT_NEAR);
 				check_stack(t, anchor, 300);
@@ -427,7 +449,7 @@ static void test_near__full_ring(void **state)
 	(void)state;
 	walk_all(anchor, PYE_WALK_UNKNOWN);
 	for (int k = 0; k < 3; k++)
-		top = image_frame(&image, codes_made[3], top, 0);
+		top = image_frame(&image, codes_made[GENERATOR], top, 1);
 	host.fail_reserve = 0;
 	host.fail_all_reserves = true;
 	assert_int_equal(walk_near(top), NOT_NEAR - 3);
@@ -436,7 +458,7 @@ static void test_near__full_ring(void **state)
 	t->flags |= T_NEED_WALK; /* while events are lost nothing is sent */
 	host.fail_all_reserves = false;
 	host_forget_records();
-	top = image_frame(&image, codes_made[3], top, 0);
+	top = image_frame(&image, codes_made[GENERATOR], top, 1);
 	assert_int_equal(walk_near(top), NOT_NEAR - 1);
 	check_stack(t, top, 14);
 	assert_int_equal(host.record_cnt, 0);
@@ -526,7 +548,7 @@ static void test_code__definition(void **state)
 		struct thread *t = begin(all_layouts[i]);
 		const struct pye_pylayout *l = image.l;
 		const struct pye_def_rec *def;
-		uint32_t id = code_id(t, codes_made[3]),
+		uint32_t id = code_id(t, codes_made[GENERATOR]),
 			 strings = l->co_qualname == PYE_NO_FIELD ? 2 : 3;
 
 		assert_true(id & PYE_CODE_GENERATOR);
@@ -534,17 +556,17 @@ static void test_code__definition(void **state)
 		def = (const void *)host.records[0]->data;
 		assert_int_equal(def->head.kind, PYE_REC_DEF);
 		assert_int_equal(def->head.sub, strings);
-		assert_int_equal(def->head.frame, codes_made[3]);
+		assert_int_equal(def->head.frame, codes_made[GENERATOR]);
 		assert_int_equal(def->line, 103);
 		assert_int_equal(def->flags, 0x20);
 		assert_int_equal(def->code, id & PYE_CODE_ID);
 		assert_memory_equal(string_record(PYE_STR_NAME)->data, "f3", 2);
 		assert_memory_equal(string_record(PYE_STR_FILE)->data, "file.py", 7);
 		/* known from now on, until it dies */
-		assert_int_equal(code_id(t, codes_made[3]), id);
+		assert_int_equal(code_id(t, codes_made[GENERATOR]), id);
 		assert_int_equal(host.record_cnt, 1 + strings);
-		code_retire(t, codes_made[3]);
-		assert_int_not_equal(code_id(t, codes_made[3]), id);
+		code_retire(t, codes_made[GENERATOR]);
+		assert_int_not_equal(code_id(t, codes_made[GENERATOR]), id);
 	}
 }
 
@@ -652,6 +674,7 @@ int main(void)
 		cmocka_unit_test(test_walk__deep_stack),
 		cmocka_unit_test(test_walk__too_deep_stack),
 		cmocka_unit_test(test_walk__skips_what_is_no_frame),
+		cmocka_unit_test(test_walk__skips_what_has_not_begun),
 		cmocka_unit_test(test_walk__skips_linked_generators),
 		cmocka_unit_test(test_walk__frames_that_are_traced),
 		cmocka_unit_test(test_walk__cycles_end),
