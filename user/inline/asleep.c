@@ -13,6 +13,7 @@
 #include "inline/remote.h"
 
 #define STATUS_BYTES 4096
+#define WAKING_NS    30000 /* of CPU time, to stand still; more: it has done something else */
 
 /* A file of one of its threads in /proc, as a string; empty: there is none. */
 static void read_file(pid_t pid, pid_t tid, const char *name, char *out, size_t size)
@@ -41,29 +42,38 @@ static uint64_t sleeps(const char *status)
 	return number_behind(status, "\nvoluntary_ctxt_switches:");
 }
 
-/* Of one that sleeps; 0: it does not. */
-static uint64_t sleeps_now(pid_t pid, pid_t tid)
+/* False: not known. */
+static bool read_runs(pid_t pid, pid_t tid, uint64_t *ran_ns, uint64_t *come)
 {
-	char status[STATUS_BYTES], runs[128];
-	unsigned long long ran, waited, come;
-	uint64_t gone;
+	char text[128];
+	unsigned long long ran, waited, times;
+
+	read_file(pid, tid, "schedstat", text, sizeof(text));
+	if (sscanf(text, "%llu %llu %llu", &ran, &waited, &times) != 3)
+		return false;
+	*ran_ns = ran;
+	*come = times;
+	return true;
+}
+
+static bool sleeps_now(pid_t pid, struct asleep_thread *t)
+{
+	char status[STATUS_BYTES];
+	uint64_t gone, come;
 
 	/* in this order: the second number is at least as much as the first, at any moment */
-	read_file(pid, tid, "status", status, sizeof(status));
-	read_file(pid, tid, "schedstat", runs, sizeof(runs));
-	gone = sleeps(status) + number_behind(status, "\nnonvoluntary_ctxt_switches:");
-	return strstr(status, "\nState:\tS") &&
-			       sscanf(runs, "%llu %llu %llu", &ran, &waited, &come) == 3 &&
-			       come == gone
-		       ? sleeps(status)
-		       : 0;
+	read_file(pid, t->tid, "status", status, sizeof(status));
+	t->sleeps = sleeps(status);
+	gone = t->sleeps + number_behind(status, "\nnonvoluntary_ctxt_switches:");
+	return strstr(status, "\nState:\tS") && read_runs(pid, t->tid, &t->ran_ns, &come) &&
+	       come == gone;
 }
 
 static int add(struct asleep *a, pid_t tid)
 {
-	uint64_t times = sleeps_now(a->pid, tid);
+	struct asleep_thread t = { .tid = tid };
 
-	if (!times)
+	if (!sleeps_now(a->pid, &t))
 		return 0;
 	if (a->cnt == a->size) {
 		size_t size = a->size ? 2 * a->size : 64;
@@ -74,7 +84,7 @@ static int add(struct asleep *a, pid_t tid)
 		a->threads = more;
 		a->size = size;
 	}
-	a->threads[a->cnt++] = (struct asleep_thread){ tid, times };
+	a->threads[a->cnt++] = t;
 	return 0;
 }
 
@@ -116,10 +126,12 @@ bool asleep__is_still(const struct asleep *a, const struct remote_thread *t)
 {
 	const struct asleep_thread key = { .tid = t->tid }, *found = NULL;
 	char status[STATUS_BYTES];
+	uint64_t ran_ns, come;
 
 	if (a->cnt && t->in_call)
 		found = bsearch(&key, a->threads, a->cnt, sizeof(key), by_tid);
-	if (!found)
+	if (!found || !read_runs(a->pid, t->tid, &ran_ns, &come) ||
+	    ran_ns - found->ran_ns > WAKING_NS)
 		return false;
 	read_file(a->pid, t->tid, "status", status, sizeof(status));
 	return sleeps(status) == found->sleeps + 1;

@@ -6,8 +6,9 @@
  * The kernel counts how often a thread gets a CPU (proc(5): schedstat), and how often it gives one up or loses it (status: both
  * kinds of context switches). Where as many are gone as have come it is on none. Where it has given one up once since, that was to
  * stand still, if it is in a system call that was interrupted: it has not slept a second time. It may have been woken by something
- * else and have come to another such call at the moment when it was stopped: whoever relies on it looks at the innermost frames
- * once more.
+ * else, and have come to another such call at the moment when it was stopped: then it has run for longer than a thread does that only
+ * wakes up to stand still, which takes 3 to 20 us. Whoever relies on it looks at the innermost frames once more, for what can be
+ * done in that time.
  */
 #ifndef PYEBPF_INLINE_ASLEEP_H
 #define PYEBPF_INLINE_ASLEEP_H
@@ -24,6 +25,7 @@ struct asleep {
 	struct asleep_thread {
 		pid_t tid;
 		uint64_t sleeps; /* so far: voluntary context switches */
+		uint64_t ran_ns; /* so far, on CPUs */
 	} * threads; /* by tid; owned */
 	size_t cnt, size;
 };
