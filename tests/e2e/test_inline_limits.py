@@ -164,3 +164,53 @@ def test_a_file_that_may_only_be_executed(public_tmp):
         done = lib.sh([*as_nobody(), public_tmp / "pyebpf", "trace", *INLINE, "-o", "t.pyebpf", "-p", target.pid], cwd=public_tmp)
         assert done.returncode == 3 and re.search(rb"python3.11\): its file cannot be read: Permission denied", done.stderr), lib.text(done.stderr)
         assert target.poll() is None
+
+
+STARTS = """import subprocess, sys, threading, time
+end, longest, done = [], [0], [0]
+def leaf(): return 1
+def busy():
+    while not end:
+        for _ in range(20000): leaf()
+def starts():
+    while not end:
+        begun = time.monotonic()
+        assert subprocess.call(["/bin/sh", "-c", "exit 5"]) == 5
+        longest[0] = max(longest[0], time.monotonic() - begun)
+        done[0] += 1
+        time.sleep(.005)
+threads = [threading.Thread(target=starts)] + [threading.Thread(target=busy)] * (len(sys.argv) > 1)
+for t in threads: t.start()
+print("up", flush=True)
+sys.stdin.readline()
+end.append(1)
+for t in threads: t.join()
+print(longest[0], done[0])
+"""
+
+
+@pytest.mark.parametrize("busy", [[], ["busy"]])
+@pytest.mark.parametrize("name", lib.pick("3.11", "3.12", "3.14"))
+def test_programs_are_started_meanwhile(name, busy, tmp_path):
+    """By vfork(): the thread sleeps until its child, which is followed, executes something; also while others are stopped, for the attach
+    or after a loss."""
+    with lib.started(lib.command(name) + ["-c", STARTS, *busy], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(1 if busy else 4):
+            done = lib.trace(["--force", *INLINE, "-s", "-d", "2s" if busy else "100ms", "--ring", "64K", "-p", target.pid], tmp_path / "t.pyebpf")
+            assert done.returncode == 0, lib.text(done.stderr)
+            assert not busy or b" in which a thread's stack is not known" in done.stderr, lib.text(done.stderr)
+        longest, cnt = map(float, target.communicate(b"\n", timeout=60)[0].split())
+    assert target.returncode == 0 and longest < 1 and cnt > 5, (longest, cnt)
+
+
+def test_what_goes_on_behind_a_command(tmp_path):
+    """A capture ends with the process that was asked for, which is said where others go on."""
+    code = ("import os, sys\ndef leaf(): return 1\nif os.fork():\n    leaf()\n    os._exit(0)\nos.close(1)\nos.close(2)\nos.read(int(sys.argv[1]), 1)\n")
+    end, keeps = os.pipe()
+    with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-s", "--", *lib.command(ONE), "-c", code, end],
+                     stderr=-1, pass_fds=[end]) as tracer:
+        said = lib.finish(tracer)
+        os.close(keeps)
+    os.close(end)
+    assert re.search(r"1 process that it started goes on, untraced from here on, as process \d+ has ended", said), said

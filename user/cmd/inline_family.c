@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cmd/session_inline_priv.h"
 #include "inline/hold.h"
+#include "proc/info.h"
 
 #define WATCH_NS 20000000ull /* that others wait, at most */
 
@@ -74,6 +75,41 @@ static void kin_drop(struct inline_run *r, struct inline_kin *k)
 	free(k);
 }
 
+/* The run goes on without a child. */
+static void miss(struct inline_run *r, pid_t pid, const struct err *e)
+{
+	r->missed++;
+	log_warn("child %d is not traced: %s", pid, e->what[0] ? e->what : "it ended meanwhile");
+}
+
+void inline_family__attaching(struct inline_run *r)
+{
+	int cnt = r->follow ? proc_descendants(r->t.pid.pid, r->before, INLINE_BEFORE_MAX) : 0;
+
+	r->before_cnt = cnt > 0 ? (size_t)cnt : 0;
+}
+
+static bool was_before(const struct inline_run *r, pid_t pid)
+{
+	for (size_t i = 0; i < r->before_cnt; i++)
+		if (r->before[i] == pid)
+			return true;
+	return false;
+}
+
+/* While one thread of the target makes the calls of the attach the kernel tells of no fork of the others. */
+static void look_for_unseen(struct inline_run *r)
+{
+	static const struct err why = { .what = "it was forked while its parent was attached to" };
+	pid_t now[INLINE_BEFORE_MAX];
+	int cnt = proc_descendants(r->t.pid.pid, now, INLINE_BEFORE_MAX);
+
+	for (int i = 0; i < cnt; i++)
+		if (!was_before(r, now[i]) && !follow__has(r->follow, now[i]) &&
+		    !remote__is_dead(now[i], now[i]))
+			miss(r, now[i], &why);
+}
+
 int inline_family__begin(struct inline_run *r, struct inline_member *m)
 {
 	struct inline_kin *k = kin_new(r, r->t.pid.pid);
@@ -81,14 +117,9 @@ int inline_family__begin(struct inline_run *r, struct inline_member *m)
 	if (!k)
 		return -ENOMEM;
 	k->member = m;
+	if (m && m->attached)
+		look_for_unseen(r);
 	return 0;
-}
-
-/* The run goes on without a child. */
-static void miss(struct inline_run *r, pid_t pid, const struct err *e)
-{
-	r->missed++;
-	log_warn("child %d is not traced: %s", pid, e->what[0] ? e->what : "it ended meanwhile");
 }
 
 /* Traced, but not from its first call on. */
@@ -367,6 +398,19 @@ int inline_family__look(struct inline_run *r)
 	return err;
 }
 
+/* A capture ends with the process that was asked for. */
+static void say_who_goes_on(const struct inline_run *r)
+{
+	unsigned int left = 0;
+
+	for (const struct inline_kin *k = r->kin; k; k = k->next)
+		left += k->pid != r->t.pid.pid && !remote__is_dead(k->pid, k->pid);
+	if (left && r->t.ended)
+		log_info(
+			"%u process%s that it started go%s on, untraced from here on, as process %d has ended",
+			left, left == 1 ? "" : "es", left == 1 ? "es" : "", r->t.pid.given);
+}
+
 void inline_family__release(struct inline_run *r)
 {
 	struct inline_found found;
@@ -375,6 +419,7 @@ void inline_family__release(struct inline_run *r)
 
 	if (!r->follow)
 		return;
+	say_who_goes_on(r);
 	follow__release(r->follow);
 	while (follow__next(r->follow, &event)) {
 		if (event.what == FOLLOW_BORN) /* with its parent's stubs */

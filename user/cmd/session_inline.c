@@ -504,6 +504,7 @@ static int attach(struct inline_run *r)
 	if (err)
 		return err;
 	inline_member__opts(m, &opts);
+	inline_family__attaching(r);
 	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
 	if (!err)
 		err = inline_stacks__tell(m);

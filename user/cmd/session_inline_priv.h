@@ -49,6 +49,8 @@ struct inline_member {
 /* -s: a process that is followed, recorded or not. */
 struct inline_kin;
 
+#define INLINE_BEFORE_MAX 1024
+
 struct inline_run {
 	struct inline_target t;
 	int fd; /* of the capture */
@@ -78,6 +80,8 @@ struct inline_run {
 	struct inline_heart *heart;
 	struct inline_others others;
 	struct inline_kin *kin;
+	pid_t before[INLINE_BEFORE_MAX]; /* with -s: descendants of the target before it was attached to */
+	size_t before_cnt;
 	unsigned int missed; /* children that could not be traced */
 };
 
@@ -132,6 +136,9 @@ int inline_member__sum(struct inline_member *m, struct inline_count_sum *sum);
 
 /* inline_member__forget - released; what is in its process is taken out. */
 void inline_member__forget(struct inline_member *m);
+
+/* inline_family__attaching - the process that was asked for runs, and will be attached to. */
+void inline_family__attaching(struct inline_run *r);
 
 /* inline_family__begin - with -s: the process that was asked for; @m: NULL while it is no Python. 0 or -ENOMEM. */
 int inline_family__begin(struct inline_run *r, struct inline_member *m);

@@ -24,11 +24,13 @@
 struct follow_tid {
 	pid_t tid, pid; /* pid 0: not looked at yet */
 	bool watched;
+	bool vforked; /* it stands still where it was born, or soon will, and its parent sleeps until it executes something */
 	UT_hash_handle hh;
 };
 
 struct follow {
 	struct follow_tid *tids;
+	unsigned int vforked_cnt; /* of these */
 	struct follow_event *queue; /* what came while a stop was waited for */
 	size_t queue_cnt, queue_size;
 };
@@ -45,6 +47,11 @@ static struct follow_tid *find(const struct follow *f, pid_t tid)
 
 	HASH_FIND_INT(f->tids, &tid, t);
 	return t;
+}
+
+bool follow__has(const struct follow *f, pid_t pid)
+{
+	return find(f, pid) != NULL;
 }
 
 static struct follow_tid *add(struct follow *f, pid_t tid, pid_t pid)
@@ -64,6 +71,7 @@ static struct follow_tid *add(struct follow *f, pid_t tid, pid_t pid)
 
 static void drop(struct follow *f, struct follow_tid *t)
 {
+	f->vforked_cnt -= t->vforked;
 	HASH_DEL(f->tids, t);
 	free(t);
 }
@@ -126,13 +134,27 @@ static pid_t process_of(pid_t tid)
 }
 
 /* Something was started by a thread that stands still. */
-static void take_new(struct follow *f, pid_t tid)
+static void take_new(struct follow *f, pid_t tid, bool vforked)
 {
 	unsigned long born = 0;
+	struct follow_tid *t = NULL;
 
 	if (!ask(PTRACE_GETEVENTMSG, tid, &born) && born)
-		add(f, (pid_t)born, 0);
+		t = add(f, (pid_t)born, 0);
+	if (t && vforked && !t->pid && !t->vforked) {
+		t->vforked = true;
+		f->vforked_cnt++;
+	}
 	follow__go(f, tid, 0);
+}
+
+/* It shares its parent's memory, so it is nobody's business before it executes something. */
+static void vforked_goes(struct follow *f, struct follow_tid *t)
+{
+	t->pid = process_of(t->tid);
+	t->vforked = false;
+	f->vforked_cnt--;
+	follow__go(f, t->tid, 0);
 }
 
 /* After an exec() one thread is left, under the number of the process. */
@@ -168,12 +190,16 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
 	case PTRACE_EVENT_CLONE:
-		take_new(f, tid);
+		take_new(f, tid, event == PTRACE_EVENT_VFORK);
 		return false;
 	case PTRACE_EVENT_EXEC:
 		only_first(f, tid);
 		return true;
 	case PTRACE_EVENT_STOP:
+		if (t->vforked) {
+			vforked_goes(f, t);
+			return false;
+		}
 		if (t->pid) {
 			ask(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, NULL);
 			return false;
@@ -228,10 +254,28 @@ bool follow__took(struct follow *f, pid_t tid, int status)
 	return true;
 }
 
+void follow__serve_vforked(struct follow *f)
+{
+	struct follow_tid *t, *next;
+	int status;
+
+	if (!f->vforked_cnt)
+		return;
+	HASH_ITER(hh, f->tids, t, next)
+	{
+		pid_t tid = t->tid;
+
+		if (t->vforked && waitpid(tid, &status, __WALL | WNOHANG) == tid)
+			follow__took(f, tid, status);
+	}
+}
+
 bool follow__serve(struct follow *f, pid_t tid)
 {
 	int status;
 	pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+
+	follow__serve_vforked(f);
 
 	return !got || (got == tid && !follow__took(f, tid, status));
 }
@@ -295,7 +339,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		break;
 	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
-	if (!t->pid && process_of(tid) == tid)
+	if (!t->pid && !t->vforked && process_of(tid) == tid)
 		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
 	drop(f, t);
 	return true;

@@ -14,7 +14,7 @@
 struct follow;
 
 enum follow_what {
-	FOLLOW_BORN, /* a process; its one thread stands still until follow__go() */
+	FOLLOW_BORN, /* a process with memory of its own; its one thread stands still until follow__go() */
 	FOLLOW_STOP, /* it executes something, or traps; the same */
 	FOLLOW_ENDED, /* reaped; @status of waitpid(), -1: somebody else was told */
 };
@@ -31,6 +31,9 @@ void follow__free(struct follow *f); /* all are let go first */
 /* follow__seize - a thread of a process; no more than that: it goes on. 0; -EEXIST: it is already; -errno */
 int follow__seize(struct follow *f, pid_t tid, pid_t pid);
 
+/* follow__has - is a process, by its first thread, followed? */
+bool follow__has(const struct follow *f, pid_t pid);
+
 /* follow__next - what has happened since; 1, or 0 when that is all. */
 int follow__next(struct follow *f, struct follow_event *out);
 
@@ -38,7 +41,11 @@ int follow__next(struct follow *f, struct follow_event *out);
  * when the program that it ran is no more. */
 bool follow__took(struct follow *f, pid_t tid, int status);
 
-/* follow__serve - for those who wait for what a thread does: it is not left standing. False: as above is true. */
+/* follow__serve_vforked - for those who wait for a stop: children of vfork() go on to what they execute, as no BORN is told of. Their
+ * parents, which may be who is waited for, sleep until then. */
+void follow__serve_vforked(struct follow *f);
+
+/* follow__serve - for those who wait for what a thread does: it, and those, are not left standing. False: as above is true. */
 bool follow__serve(struct follow *f, pid_t tid);
 
 /* follow__stood - for the same: it has stopped as asked, and goes on by follow__go(). */

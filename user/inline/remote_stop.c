@@ -178,6 +178,8 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else
 			remote_pause();
+		if (r->follow)
+			follow__serve_vforked(r->follow);
 	}
 }
 
@@ -391,6 +393,8 @@ static bool await_late(struct remote *r)
 	for (int ms = 0; r->follow ? remote__blocked_one(r->pid) : !remote__let_late_go(r); ms++) {
 		if (ms == BLOCKED_MS)
 			return false;
+		if (r->follow)
+			follow__serve_vforked(r->follow);
 		usleep(1000);
 	}
 	return true;
