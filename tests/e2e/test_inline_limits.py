@@ -130,7 +130,8 @@ def test_children_that_are_forked_during_the_attach(name, tmp_path):
             answer(target)
             assert target.wait(60) == 0
         seen = lib.Trace(tmp_path / "t.pyebpf")
-        assert {*followed} <= {e["pid"] for e in seen.events} and "not traced" not in said, (turn, said)
+        missed = {int(pid) for pid in re.findall(r"child (\d+) is not traced", said)}  # forked just before the first thread was followed
+        assert {*followed} <= {e["pid"] for e in seen.events} and not missed & {*followed}, (turn, said)
         early += len(followed)
     assert early > 10
 

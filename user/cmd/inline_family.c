@@ -82,9 +82,11 @@ static void miss(struct inline_run *r, pid_t pid, const struct err *e)
 	log_warn("child %d is not traced: %s", pid, e->what[0] ? e->what : "it ended meanwhile");
 }
 
-void inline_family__attaching(struct inline_run *r)
+void inline_family__attaching(void *ctx)
 {
-	int cnt = r->follow ? proc_descendants(r->t.pid.pid, r->before, INLINE_BEFORE_MAX) : 0;
+	const struct inline_member *m = ctx;
+	struct inline_run *r = m->run;
+	int cnt = proc_descendants(m->pid, r->before, INLINE_BEFORE_MAX);
 
 	r->before_cnt = cnt > 0 ? (size_t)cnt : 0;
 }

@@ -504,7 +504,7 @@ static int attach(struct inline_run *r)
 	if (err)
 		return err;
 	inline_member__opts(m, &opts);
-	inline_family__attaching(r);
+	opts.begins = r->follow ? inline_family__attaching : NULL;
 	err = inline__attach(m->engine, m->pid, m->in, &opts, r->t.e);
 	if (!err)
 		err = inline_stacks__tell(m);

@@ -137,8 +137,8 @@ int inline_member__sum(struct inline_member *m, struct inline_count_sum *sum);
 /* inline_member__forget - released; what is in its process is taken out. */
 void inline_member__forget(struct inline_member *m);
 
-/* inline_family__attaching - the process that was asked for runs, and will be attached to. */
-void inline_family__attaching(struct inline_run *r);
+/* inline_family__attaching - the process that was asked for runs, and is attached to from now on. For struct inline_opts. */
+void inline_family__attaching(void *ctx);
 
 /* inline_family__begin - with -s: the process that was asked for; @m: NULL while it is no Python. 0 or -ENOMEM. */
 int inline_family__begin(struct inline_run *r, struct inline_member *m);
