@@ -45,15 +45,13 @@ static uint64_t sleeps(const char *status)
 /* False: not known. */
 static bool read_runs(pid_t pid, pid_t tid, uint64_t *ran_ns, uint64_t *come)
 {
-	char text[128];
-	unsigned long long ran, waited, times;
+	char text[128], *at;
 
 	read_file(pid, tid, "schedstat", text, sizeof(text));
-	if (sscanf(text, "%llu %llu %llu", &ran, &waited, &times) != 3)
-		return false;
-	*ran_ns = ran;
-	*come = times;
-	return true;
+	*ran_ns = strtoull(text, &at, 10);
+	strtoull(at, &at, 10); /* how long it waited for one */
+	*come = strtoull(at, NULL, 10);
+	return *come != 0; /* a thread that is there has had one */
 }
 
 static bool sleeps_now(pid_t pid, struct asleep_thread *t)
