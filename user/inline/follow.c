@@ -51,7 +51,8 @@ static struct follow_tid *find(const struct follow *f, pid_t tid)
 
 bool follow__has(const struct follow *f, pid_t pid)
 {
-	return find(f, pid) != NULL;
+	/* the kernel traces it from its birth on, which its parent may not have told yet */
+	return find(f, pid) || inline_status_number(pid, "TracerPid") == gettid();
 }
 
 static struct follow_tid *add(struct follow *f, pid_t tid, pid_t pid)
