@@ -157,7 +157,7 @@ void inline_stacks__ahead(void *ctx)
 
 	m->ahead.slept = slept;
 	m->ahead.ctx = m;
-	m->asleep.cnt = 0;
+	asleep__done(&m->asleep);
 	if (!m->ahead_left || !read_ahead(m)) {
 		m->ahead_left = 0;
 		return;
@@ -180,6 +180,7 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 		return -ENOMEM;
 	err = walk_outside_held(&m->mem, m->in, &m->ahead, &stacks);
 	outside_stacks__done(&m->ahead.stacks);
+	asleep__done(&m->asleep);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
 	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES) {

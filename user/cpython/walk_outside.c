@@ -22,7 +22,7 @@
 #define BLOCK_BYTES  16384u
 #define PAGE_CNT     4u
 
-#define KNOWN_FRAMES 32u /* that are compared of a thread that slept */
+#define KNOWN_FRAMES 8u /* that are compared of a thread that slept */
 
 struct page {
 	uint64_t addr;

@@ -15,17 +15,22 @@
 #define STATUS_BYTES 4096
 #define WAKING_NS    30000 /* of CPU time, to stand still; more: it has done something else */
 
-/* A file of one of its threads in /proc, as a string; empty: there is none. */
-static void read_file(pid_t pid, pid_t tid, const char *name, char *out, size_t size)
+static int open_file(pid_t pid, pid_t tid, const char *name)
 {
 	char path[64];
-	auto_close int fd = -1;
-	ssize_t got = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0)
-		got = read(fd, out, size - 1);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* A file of one of its threads in /proc, as a string; empty: there is none. @held: it, open; else -1 */
+static void read_file(pid_t pid, pid_t tid, const char *name, int held, char *out, size_t size)
+{
+	auto_close int fd = held < 0 ? open_file(pid, tid, name) : -1;
+	ssize_t got = 0;
+
+	if (held >= 0 || fd >= 0)
+		got = pread(held >= 0 ? held : fd, out, size - 1, 0);
 	out[got > 0 ? got : 0] = 0;
 }
 
@@ -43,11 +48,11 @@ static uint64_t sleeps(const char *status)
 }
 
 /* False: not known. */
-static bool read_runs(pid_t pid, pid_t tid, uint64_t *ran_ns, uint64_t *come)
+static bool read_runs(pid_t pid, const struct asleep_thread *t, uint64_t *ran_ns, uint64_t *come)
 {
 	char text[128], *at;
 
-	read_file(pid, tid, "schedstat", text, sizeof(text));
+	read_file(pid, t->tid, "schedstat", t->runs, text, sizeof(text));
 	*ran_ns = strtoull(text, &at, 10);
 	strtoull(at, &at, 10); /* how long it waited for one */
 	*come = strtoull(at, NULL, 10);
@@ -60,16 +65,27 @@ static bool sleeps_now(pid_t pid, struct asleep_thread *t)
 	uint64_t gone, come;
 
 	/* in this order: the second number is at least as much as the first, at any moment */
-	read_file(pid, t->tid, "status", status, sizeof(status));
+	read_file(pid, t->tid, "status", t->status, status, sizeof(status));
 	t->sleeps = sleeps(status);
 	gone = t->sleeps + number_behind(status, "\nnonvoluntary_ctxt_switches:");
-	return strstr(status, "\nState:\tS") && read_runs(pid, t->tid, &t->ran_ns, &come) &&
+	return strstr(status, "\nState:\tS") && read_runs(pid, t, &t->ran_ns, &come) &&
 	       come == gone;
+}
+
+static void close_files(struct asleep *a)
+{
+	for (size_t i = 0; i < a->cnt; i++) {
+		if (a->threads[i].status >= 0)
+			close(a->threads[i].status);
+		if (a->threads[i].runs >= 0)
+			close(a->threads[i].runs);
+	}
+	a->cnt = 0;
 }
 
 static int add(struct asleep *a, pid_t tid)
 {
-	struct asleep_thread t = { .tid = tid };
+	struct asleep_thread t = { .tid = tid, .status = -1, .runs = -1 };
 
 	if (!sleeps_now(a->pid, &t))
 		return 0;
@@ -81,6 +97,10 @@ static int add(struct asleep *a, pid_t tid)
 			return -ENOMEM;
 		a->threads = more;
 		a->size = size;
+	}
+	if (a->cnt < ASLEEP_OPEN_MAX) {
+		t.status = open_file(a->pid, tid, "status");
+		t.runs = open_file(a->pid, tid, "schedstat");
 	}
 	a->threads[a->cnt++] = t;
 	return 0;
@@ -101,8 +121,8 @@ int asleep__note(struct asleep *a, pid_t pid)
 	DIR *dir;
 	int err = 0;
 
+	close_files(a);
 	a->pid = pid;
-	a->cnt = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
 	if (!dir)
@@ -114,7 +134,7 @@ int asleep__note(struct asleep *a, pid_t pid)
 	}
 	closedir(dir);
 	if (err)
-		a->cnt = 0;
+		close_files(a);
 	else if (a->cnt)
 		qsort(a->threads, a->cnt, sizeof(a->threads[0]), by_tid);
 	return err;
@@ -128,15 +148,16 @@ bool asleep__is_still(const struct asleep *a, const struct remote_thread *t)
 
 	if (a->cnt && t->in_call)
 		found = bsearch(&key, a->threads, a->cnt, sizeof(key), by_tid);
-	if (!found || !read_runs(a->pid, t->tid, &ran_ns, &come) ||
+	if (!found || !read_runs(a->pid, found, &ran_ns, &come) ||
 	    ran_ns - found->ran_ns > WAKING_NS)
 		return false;
-	read_file(a->pid, t->tid, "status", status, sizeof(status));
+	read_file(a->pid, t->tid, "status", found->status, status, sizeof(status));
 	return sleeps(status) == found->sleeps + 1;
 }
 
 void asleep__done(struct asleep *a)
 {
+	close_files(a);
 	free(a->threads);
 	*a = (struct asleep){ 0 };
 }
