@@ -7,7 +7,8 @@
  * signals_begin - first of all in main()
  *
  * Children can be waited for, and SIGINT ends a run: a shell without job control ignores it in what it starts with "&", and
- * "kill -INT" would be lost on us. What would be larger than a file may be (ulimit -f) is an error, EFBIG. Other signals that are ignored stay so; that is what nohup is for.
+ * "kill -INT" would be lost on us. What would be larger than a file may be (ulimit -f) is an error, EFBIG. Other signals that
+ * are ignored stay so; that is what nohup is for.
  */
 void signals_begin(void);
 

@@ -23,7 +23,7 @@ static int open_file(pid_t pid, pid_t tid, const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* A file of one of its threads in /proc, as a string; empty: there is none. @held: it, open; else -1 */
+/* A file of a thread in /proc, as a string; empty: there is none. @held: it, open; else -1 */
 static void read_file(pid_t pid, pid_t tid, const char *name, int held, char *out, size_t size)
 {
 	auto_close int fd = held < 0 ? open_file(pid, tid, name) : -1;
@@ -72,35 +72,42 @@ static bool sleeps_now(pid_t pid, struct asleep_thread *t)
 	       come == gone;
 }
 
-static void close_files(struct asleep *a)
+static void close_files(const struct asleep_thread *t)
 {
-	for (size_t i = 0; i < a->cnt; i++) {
-		if (a->threads[i].status >= 0)
-			close(a->threads[i].status);
-		if (a->threads[i].runs >= 0)
-			close(a->threads[i].runs);
-	}
+	if (t->status >= 0)
+		close(t->status);
+	if (t->runs >= 0)
+		close(t->runs);
+}
+
+static void forget(struct asleep *a)
+{
+	for (size_t i = 0; i < a->cnt; i++)
+		close_files(&a->threads[i]);
 	a->cnt = 0;
 }
 
 static int add(struct asleep *a, pid_t tid)
 {
-	struct asleep_thread t = { .tid = tid, .status = -1, .runs = -1 };
+	bool keep = a->cnt < ASLEEP_OPEN_MAX;
+	struct asleep_thread t = { .tid = tid,
+				   .status = keep ? open_file(a->pid, tid, "status") : -1,
+				   .runs = keep ? open_file(a->pid, tid, "schedstat") : -1 };
 
-	if (!sleeps_now(a->pid, &t))
+	if (!sleeps_now(a->pid, &t)) {
+		close_files(&t);
 		return 0;
+	}
 	if (a->cnt == a->size) {
 		size_t size = a->size ? 2 * a->size : 64;
 		void *more = reallocarray(a->threads, size, sizeof(a->threads[0]));
 
-		if (!more)
+		if (!more) {
+			close_files(&t);
 			return -ENOMEM;
+		}
 		a->threads = more;
 		a->size = size;
-	}
-	if (a->cnt < ASLEEP_OPEN_MAX) {
-		t.status = open_file(a->pid, tid, "status");
-		t.runs = open_file(a->pid, tid, "schedstat");
 	}
 	a->threads[a->cnt++] = t;
 	return 0;
@@ -121,7 +128,7 @@ int asleep__note(struct asleep *a, pid_t pid)
 	DIR *dir;
 	int err = 0;
 
-	close_files(a);
+	forget(a);
 	a->pid = pid;
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
@@ -134,7 +141,7 @@ int asleep__note(struct asleep *a, pid_t pid)
 	}
 	closedir(dir);
 	if (err)
-		close_files(a);
+		forget(a);
 	else if (a->cnt)
 		qsort(a->threads, a->cnt, sizeof(a->threads[0]), by_tid);
 	return err;
@@ -157,7 +164,7 @@ bool asleep__is_still(const struct asleep *a, const struct remote_thread *t)
 
 void asleep__done(struct asleep *a)
 {
-	close_files(a);
+	forget(a);
 	free(a->threads);
 	*a = (struct asleep){ 0 };
 }

@@ -52,7 +52,7 @@ static struct follow_tid *find(const struct follow *f, pid_t tid)
 bool follow__has(const struct follow *f, pid_t pid)
 {
 	/* the kernel traces it from its birth on, which its parent may not have told yet */
-	return find(f, pid) || inline_status_number(pid, "TracerPid") == gettid();
+	return find(f, pid) || inline_is_traced(pid);
 }
 
 static struct follow_tid *add(struct follow *f, pid_t tid, pid_t pid)

@@ -39,6 +39,11 @@ long inline_status_number(pid_t pid, const char *field)
 	return 0;
 }
 
+bool inline_is_traced(pid_t tid)
+{
+	return inline_status_number(tid, "TracerPid") == gettid();
+}
+
 const char *inline_unfit(pid_t pid, bool held)
 {
 	struct proc_info info;

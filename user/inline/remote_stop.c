@@ -24,7 +24,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
-#include "inline/permit.h"
 
 #define STOP_NS	     3000000ull /* for all threads to stand still */
 #define STOP_TRIES   30
@@ -220,12 +219,6 @@ static int seize(const struct remote *r, pid_t tid)
 	return err == -EEXIST ? 0 : err;
 }
 
-/* Killed while it stood still for us: we have left it out, and it is still traced until it has ended. */
-static bool is_on_its_way_out(pid_t tid)
-{
-	return inline_status_number(tid, "TracerPid") == gettid();
-}
-
 /*
  * Seize and interrupt every thread that is new; they stop while we ask the others. The leader last: a signal for the process
  * goes to a thread that was not asked yet, and Python's handlers run in the leader, whose call it has to end.
@@ -260,7 +253,8 @@ static int seize_new(struct remote *r, size_t limit)
 		}
 		err = seize(r, tid);
 		if (err) {
-			if (err == -ESRCH || remote__is_dead(r->pid, tid) || is_on_its_way_out(tid))
+			/* killed while it stood still for us: we have left it out, and it is traced until it has ended */
+			if (err == -ESRCH || remote__is_dead(r->pid, tid) || inline_is_traced(tid))
 				err = 0;
 			continue;
 		}
