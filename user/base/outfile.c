@@ -123,24 +123,55 @@ int outfile_check(const char *path, bool force, struct err *e)
 	return err;
 }
 
-static int open_temp(struct outfile *f)
+/* As the link that linkat() follows: with a descriptor alone it wants a privilege. */
+static void path_of(const struct outfile *f, char *out, size_t size)
 {
-	for (int i = 0; i < 16; i++) {
+	snprintf(out, size, "/proc/self/fd/%d", f->fd);
+}
+
+/* A file without a name, which is gone with us, however we end. False: not here. */
+static bool open_nameless(struct outfile *f)
+{
+	char path[40];
+
+	f->fd = openat(f->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (f->fd < 0)
+		return false;
+	path_of(f, path, sizeof(path));
+	if (!access(path, F_OK))
+		return true;
+	close(f->fd);
+	f->fd = -1;
+	return false;
+}
+
+/* A name for what has none, or a file of that name. */
+static int make_temp(struct outfile *f)
+{
+	char path[40];
+
+	if (f->fd >= 0) {
+		path_of(f, path, sizeof(path));
+		return linkat(AT_FDCWD, path, f->dirfd, f->temp, AT_SYMLINK_FOLLOW) ? -errno : 0;
+	}
+	f->fd = openat(f->dirfd, f->temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return f->fd < 0 ? -errno : 0;
+}
+
+static int name_temp(struct outfile *f)
+{
+	int err = -EEXIST;
+
+	for (int i = 0; i < 16 && err == -EEXIST; i++) {
 		unsigned long long random;
 
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 			return -EIO;
 		snprintf(f->temp, sizeof(f->temp), ".pyebpf-%016llx.tmp", random);
-		f->fd = openat(f->dirfd, f->temp,
-			       O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (f->fd >= 0) {
-			f->has_temp = true;
-			return 0;
-		}
-		if (errno != EEXIST)
-			return -errno;
+		err = make_temp(f);
 	}
-	return -EEXIST;
+	f->has_temp = !err;
+	return err;
 }
 
 static int open_direct(struct outfile *f, bool there)
@@ -161,7 +192,9 @@ static int open_as_user(struct outfile *f, struct err *e)
 	there = check_name(f->dirfd, f->name, f->path, f->force, e);
 	if (there < 0)
 		return there;
-	err = f->mode == OUTFILE_DIRECT ? open_direct(f, there) : open_temp(f);
+	err = f->mode == OUTFILE_DIRECT ? open_direct(f, there)
+	      : open_nameless(f)	? 0
+					: name_temp(f);
 	return err ? fail(e, f->path, err) : 0;
 }
 
@@ -255,7 +288,8 @@ static int commit_as_user(struct outfile *f, struct err *e)
 	int err, there;
 
 	there = check_name(f->dirfd, f->name, f->path, f->force, e);
-	err = there < 0 ? there : name_it(f);
+	err = there < 0 || f->has_temp ? 0 : name_temp(f);
+	err = there < 0 ? there : err ? err : name_it(f);
 	remove_temp(f);
 	if (there < 0)
 		return there;
@@ -273,7 +307,7 @@ int outfile__commit(struct outfile *f, struct err *e)
 		return 0;
 	if (fsync(f->fd) && errno != EINVAL && errno != EROFS)
 		return fail(e, f->path, -errno);
-	if (!f->has_temp)
+	if (f->mode == OUTFILE_DIRECT)
 		return 0;
 	err = as_user__enter(&was);
 	if (err)

@@ -4,8 +4,8 @@
  * SUDO_GID, with that user's groups, decide what may be created where, and own the result. Names
  * that exist are refused, links are never followed.
  *
- * OUTFILE_ATOMIC writes to .pyebpf-<random>.tmp in the same folder and
- * gives it its name when everything is on disk: a name that exists is complete. OUTFILE_DIRECT
+ * OUTFILE_ATOMIC writes to a file without a name (open(2): O_TMPFILE; where there are none, .pyebpf-<random>.tmp in the same folder)
+ * and gives it its name when everything is on disk: a name that exists is complete. OUTFILE_DIRECT
  * writes under the final name at once, for captures, which are readable after a kill.
  *
  * Where -PYE_EOUTPUT comes with a sentence, it is -ENOSPC when the disk, or a quota, is full.

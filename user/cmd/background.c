@@ -6,6 +6,7 @@
  */
 #define LOG_DOMAIN "output"
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -16,6 +17,9 @@
 #include "capfile/writer.h"
 #include "cmd/cmd.h"
 #include "cmd/outputs.h"
+#include "cmd/run.h"
+
+#define CHILD_MS 1000 /* between two looks, for want of a signal */
 
 struct job {
 	struct job *next;
@@ -26,6 +30,7 @@ struct job {
 struct background {
 	pid_t child; /* 0: none */
 	struct job *current; /* what the child makes of a capture; NULL: a dump */
+	struct outputs dumped; /* the last one's */
 	struct job *first, **end;
 	unsigned int failed_cnt;
 };
@@ -72,6 +77,7 @@ int background__dump(struct background *b, const struct outputs *o, struct capw 
 		return -errno;
 	if (pid) {
 		b->child = pid;
+		b->dumped = *o;
 		return 0;
 	}
 	close_range(STDERR_FILENO + 1, ~0u, 0);
@@ -107,6 +113,18 @@ static void job_free(struct job *job)
 {
 	outfile__free(job->capture);
 	free(job);
+}
+
+static void drop_queue(struct background *b)
+{
+	struct job *next;
+
+	for (struct job *job = b->first; job; job = next) {
+		next = job->next;
+		job_free(job);
+	}
+	b->first = NULL;
+	b->end = &b->first;
 }
 
 static void begin_next(struct background *b)
@@ -161,36 +179,46 @@ static void ended(struct background *b, int status)
 
 bool background__reap(struct background *b)
 {
-	int status;
+	int status = -1;
+	pid_t got = b->child ? waitpid(b->child, &status, WNOHANG) : 0;
 
-	if (b->child && waitpid(b->child, &status, WNOHANG) == b->child)
+	if (got > 0 || (got < 0 && errno != EINTR))
 		ended(b, status);
 	return !b->child;
 }
 
-unsigned int background__wait(struct background *b)
+/* Its file has no name yet, and is gone with it. */
+static void stop(struct background *b)
 {
-	int status;
+	for (struct job *job = b->first; job; job = job->next) {
+		outputs_say_kept(&job->outputs, "interrupted; the capture is in");
+		b->failed_cnt++;
+	}
+	drop_queue(b);
+	kill(b->child, SIGKILL);
+	waitpid(b->child, NULL, 0);
+	if (!b->current && !access(b->dumped.capture, F_OK))
+		outputs_say_kept(
+			&b->dumped,
+			"interrupted; the flight recorder, as far as it was written, is in");
+	ended(b, -1);
+}
 
-	while (b->child) {
-		if (waitpid(b->child, &status, 0) == b->child)
-			ended(b, status);
-		else if (errno != EINTR)
-			ended(b, 1);
+unsigned int background__wait(struct background *b, bool *end)
+{
+	while (!background__reap(b)) {
+		*end = *end || run_is_to_end(CHILD_MS);
+		if (*end)
+			stop(b);
 	}
 	return b->failed_cnt;
 }
 
 void background__free(struct background *b)
 {
-	struct job *next;
-
 	if (!b)
 		return;
-	for (struct job *job = b->first; job; job = next) {
-		next = job->next;
-		job_free(job);
-	}
+	drop_queue(b);
 	if (b->current)
 		job_free(b->current);
 	free(b);

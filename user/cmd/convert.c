@@ -49,6 +49,7 @@ static const struct opt_command command = {
 
 static int convert(const char *in, const struct convert_opts *opts, struct err *e)
 {
+	const struct emit_how how = { .in = &opts->input, .progress = !opts->quiet };
 	const struct exporter *format;
 	struct emit_result result;
 	auto_close int fd = -1;
@@ -69,9 +70,7 @@ static int convert(const char *in, const struct convert_opts *opts, struct err *
 	if (fd < 0)
 		return fd;
 	err = emit_check(&opts->output, out, format, e);
-	err = err ? err
-		  : emit_capture(fd, &opts->input, &opts->output, out, format, NULL, !opts->quiet,
-				 &result, e);
+	err = err ? err : emit_capture(fd, &how, &opts->output, out, format, &result, e);
 	if (err == -PYE_EFORMAT)
 		return input_explain(in, e);
 	if (err)

@@ -13,6 +13,7 @@
 #include "base/outfile.h"
 #include "base/text.h"
 #include "cmd/progress.h"
+#include "cmd/run.h"
 
 /* clang-format off */
 const struct opt_row output_rows[] = {
@@ -46,11 +47,10 @@ const struct opt_row split_rows[] = {
 /* Both consumers of the trace, and the files that the exporter writes. */
 struct emit {
 	const struct output_opts *opts;
-	const struct input_opts *in;
+	const struct emit_how *how;
 	const char *path;
 	const struct exporter *format;
 	void *exporter; /* self of format->consumer */
-	struct aggregate *agg;
 	struct outfile *file;
 	struct emit_result *result;
 	struct progress progress;
@@ -158,11 +158,19 @@ static int next_part(void *ctx)
 	return err ? err : begin_part(ctx);
 }
 
+static int is_to_end(const struct emit *m)
+{
+	return m->how->ends_by_signal && run_is_to_end(0) ? -EINTR : 0;
+}
+
 static int write_part(void *ctx, const void *data, size_t len)
 {
 	struct emit *m = ctx;
-	int err = outfile__write(m->file, data, len);
+	int err = is_to_end(m);
 
+	if (err)
+		return err;
+	err = outfile__write(m->file, data, len);
 	return err ? outfile__explain(m->file, m->e) : 0;
 }
 
@@ -179,10 +187,10 @@ static void note(void *ctx, const char *sentence)
 		struct emit *m = self;                                       \
 		int err = 0;                                                 \
                                                                              \
-		if (m->format->consumer.member)                              \
+		if (m->format && m->format->consumer.member)                 \
 			err = m->format->consumer.member(m->exporter, what); \
-		if (!err && m->agg)                                          \
-			err = aggregate_consumer.member(m->agg, what);       \
+		if (!err && m->how->agg)                                     \
+			err = aggregate_consumer.member(m->how->agg, what);  \
 		return err;                                                  \
 	}
 
@@ -199,25 +207,31 @@ static int on_memory(void *self, const struct trace_memory *memory)
 {
 	struct emit *m = self;
 
-	return m->format->consumer.memory ? m->format->consumer.memory(m->exporter, memory) : 0;
+	return m->format && m->format->consumer.memory
+		       ? m->format->consumer.memory(m->exporter, memory)
+		       : 0;
 }
 
-static void count(struct emit *m)
+static int count(struct emit *m)
 {
-	if (!(++m->read_cnt & 0xffff))
-		progress__say(&m->progress, "%.1fM events read", (double)m->read_cnt / 1e6);
+	if (++m->read_cnt & 0xffff)
+		return 0;
+	progress__say(&m->progress, "%.1fM events read", (double)m->read_cnt / 1e6);
+	return is_to_end(m);
 }
 
 static int on_event(void *self, const struct trace_event *event)
 {
-	count(self);
-	return tee_event(self, event);
+	int err = count(self);
+
+	return err ? err : tee_event(self, event);
 }
 
 static int on_sample(void *self, const struct trace_sample *sample)
 {
-	count(self);
-	return tee_sample(self, sample);
+	int err = count(self);
+
+	return err ? err : tee_sample(self, sample);
 }
 
 static int on_totals(void *self, const struct trace_totals *totals)
@@ -252,34 +266,36 @@ static int convert(struct emit *m, int fd)
 					.write = write_part,
 					.next = strcmp(m->path, "-") ? next_part : NULL,
 					.note = note };
-	int err = begin_part(m);
+	int err;
 
+	if (!m->format)
+		return input_read(fd, m->how->in, &tee, m, m->e);
+	err = begin_part(m);
 	err = err ? err : exporter__new(m->format, &m->exporter, &opts, &out);
-	err = err ? err : input_read(fd, m->in, &tee, m, m->e);
+	err = err ? err : input_read(fd, m->how->in, &tee, m, m->e);
 	return err ? err : end_part(m);
 }
 
-int emit_capture(int fd, const struct input_opts *in, const struct output_opts *opts,
-		 const char *path, const struct exporter *format, struct aggregate *agg,
-		 bool progress, struct emit_result *result, struct err *e)
+int emit_capture(int fd, const struct emit_how *how, const struct output_opts *opts,
+		 const char *path, const struct exporter *format, struct emit_result *result,
+		 struct err *e)
 {
-	struct emit m = { .opts = opts,
-			  .in = in,
-			  .path = path,
-			  .format = format,
-			  .agg = agg,
-			  .result = result,
-			  .e = e };
+	struct emit m = {
+		.opts = opts, .how = how, .path = path, .format = format, .result = result, .e = e
+	};
 	int err;
 
 	*result = (struct emit_result){ 0 };
 	err_set(e, 0, "%s", "");
-	progress__init(&m.progress, progress);
+	progress__init(&m.progress, how->progress);
 	err = convert(&m, fd);
 	progress__done(&m.progress);
-	if (err && e && !e->what[0])
+	if (err == -EINTR)
+		err_set(e, err, "interrupted");
+	else if (err && e && !e->what[0])
 		err_set(e, err, "the conversion failed: %s", err_str(err));
-	exporter__free(format, m.exporter);
+	if (format)
+		exporter__free(format, m.exporter);
 	outfile__free(m.file);
 	return err;
 }

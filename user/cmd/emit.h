@@ -30,6 +30,14 @@ extern const struct opt_row output_rows[], files_rows[], split_rows[];
 
 #define EMIT_SPLIT_EVENTS 10000000 /* the default, as the row has it */
 
+/* What goes with a conversion but for its files. */
+struct emit_how {
+	const struct input_opts *in; /* may be NULL */
+	struct aggregate *agg; /* fed too, for the summary; may be NULL */
+	bool progress; /* say on a terminal how far it is */
+	bool ends_by_signal; /* see run_is_to_end() */
+};
+
 struct emit_result {
 	struct trace_totals totals;
 	uint64_t bytes; /* of all parts */
@@ -61,18 +69,16 @@ int emit_check(const struct output_opts *opts, const char *path, const struct ex
 /**
  * emit_capture - convert a capture, or a profile that input_read() knows
  * @fd:   at its beginning
- * @in:   may be NULL
  * @path: of the output; further parts become name-2.json.gz and so on, next to it
- * @agg:  fed too, for the summary; may be NULL
- * @progress: say on a terminal how far it is
+ * @format: NULL: nothing is written, only the aggregate is fed
  *
  * Parts that are complete stay when a later one fails.
  *
- * Return: 0, -PYE_EFORMAT, -PYE_EOUTPUT or -ENOMEM, with a sentence.
+ * Return: 0, -PYE_EFORMAT, -PYE_EOUTPUT, -EINTR or -ENOMEM, with a sentence.
  */
-int emit_capture(int fd, const struct input_opts *in, const struct output_opts *opts,
-		 const char *path, const struct exporter *format, struct aggregate *agg,
-		 bool progress, struct emit_result *result, struct err *e);
+int emit_capture(int fd, const struct emit_how *how, const struct output_opts *opts,
+		 const char *path, const struct exporter *format, struct emit_result *result,
+		 struct err *e);
 
 /**
  * emit_report - say on @f what was written, and the command to go on with

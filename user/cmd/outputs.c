@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "decode/decode.h"
 #include "export/summary.h"
 
 #define SUMMARY_TOP 10
@@ -104,26 +103,29 @@ int outputs_number(const struct outputs *from, unsigned int *number, struct outp
 	}
 }
 
-int outputs_produce(const struct outputs *o, struct outfile *capture, bool summary, struct err *e)
+int outputs_produce(const struct outputs *o, struct outfile *capture, bool attended, struct err *e)
 {
 	struct aggregate_opts agg_opts = { .raw = o->opts->raw, .full_files = o->opts->full_files };
 	struct aggregate *agg = NULL;
+	struct emit_how how = { .in = o->in, .ends_by_signal = attended };
 	struct emit_result result = { 0 };
 	int err = 0, fd = outfile__fd(capture);
 
-	if (summary && !o->quiet)
+	if (attended && !o->quiet)
 		err = aggregate__new(&agg, &agg_opts);
 	if (err)
 		return err;
+	how.agg = agg;
+	how.progress = agg != NULL;
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		err = -errno;
-	else if (!o->capture_only)
-		err = emit_capture(fd, o->in, o->opts, o->output, o->format, agg, agg != NULL,
+	else if (agg || !o->capture_only)
+		err = emit_capture(fd, &how, o->opts, o->output, o->capture_only ? NULL : o->format,
 				   &result, e);
-	else if (agg)
-		err = decode_file(fd, &aggregate_consumer, agg, e); /* for the summary */
 	if (!err && agg)
 		summary_print(stderr, agg, SUMMARY_TOP);
+	else if (err == -EINTR) /* the capture is whole */
+		err = o->capture_only ? 0 : -PYE_EOUTPUT;
 	if (!err && !o->quiet && o->capture_only)
 		emit_report_capture(stderr, o->capture, (uint64_t)lseek(fd, 0, SEEK_END));
 	else if (!err && !o->quiet)

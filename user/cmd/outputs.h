@@ -50,11 +50,11 @@ int outputs_number(const struct outputs *from, unsigned int *number, struct outp
 /**
  * outputs_produce - from a capture that is complete to its output, with a summary and the file's name
  *
- * @summary: print the summary, too
+ * @attended: print the summary, too, and end when run_is_to_end(): where the capture is the output, without a summary, else with -PYE_EOUTPUT
  *
  * Return: 0, or a negative number with a sentence.
  */
-int outputs_produce(const struct outputs *o, struct outfile *capture, bool summary, struct err *e);
+int outputs_produce(const struct outputs *o, struct outfile *capture, bool attended, struct err *e);
 
 /* outputs_discard - remove the capture if nobody wants it; when producing has failed (@err), say where
  * it is. */
@@ -88,8 +88,9 @@ int background__part(struct background *b, const struct outputs *o, struct outfi
 /* background__reap - after SIGCHLD: see what has ended, begin the next. Return: whether it is idle. */
 bool background__reap(struct background *b);
 
-/* background__wait - until all are made. Return: how many failed in all. */
-unsigned int background__wait(struct background *b);
+/* background__wait - until all are made, or run_is_to_end(): then, and where *@end is set already, what is not made yet is left
+ * as captures, and *@end set. Return: how many failed in all, these included. */
+unsigned int background__wait(struct background *b, bool *end);
 
 /* background__free - forgets the queue; NULL is fine. */
 void background__free(struct background *b);

@@ -88,23 +88,41 @@ void run_raise_files(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+static void what_ends_a_run(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigaddset(set, SIGXCPU); /* ulimit -t: the hard limit kills */
+	sigaddset(set, SIGCHLD);
+}
+
 int run_signals(bool usr1)
 {
 	sigset_t set;
 	int fd;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGXCPU); /* ulimit -t: the hard limit kills */
-	sigaddset(&set, SIGCHLD);
+	what_ends_a_run(&set);
 	if (usr1)
 		sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
+}
+
+bool run_is_to_end(unsigned int wait_ms)
+{
+	const struct timespec wait = { wait_ms / 1000, wait_ms % 1000 * 1000000L }, none = { 0 };
+	sigset_t set;
+	int number;
+
+	what_ends_a_run(&set);
+	number = sigtimedwait(&set, NULL, &wait);
+	while (number == SIGCHLD)
+		number = sigtimedwait(&set, NULL, &none);
+	return number > 0;
 }
 
 static int command_code(const struct session_result *run)

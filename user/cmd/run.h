@@ -50,6 +50,10 @@ void run_raise_files(void);
  * The descriptor, or a negative errno. */
 int run_signals(bool usr1);
 
+/* run_is_to_end - after run_signals(), when nobody reads its descriptor any more: has something come that ends a run? Waits for that
+ * or a child's end, for @wait_ms at most. */
+bool run_is_to_end(unsigned int wait_ms);
+
 /* The option --fail-on-loss, a group of its own. */
 struct run_loss {
 	uint64_t above; /* of a million events, and 1; 0: not given */

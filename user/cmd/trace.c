@@ -243,10 +243,11 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 /* The session is over: what is made of the (last) capture. */
 static int finish_files(struct files *f, const struct session_result *run, struct err *e)
 {
-	unsigned int failed = background__wait(f->background);
+	bool aborted = run->aborted;
+	unsigned int failed = background__wait(f->background, &aborted);
 	int err;
 
-	if (run->aborted) {
+	if (aborted) {
 		outputs_say_kept(&f->outputs, "interrupted; what was captured is in");
 		return 0;
 	}
@@ -329,7 +330,9 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, NULL, run, e)
 		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
-		background__wait(files.background);
+		bool aborted = false;
+
+		background__wait(files.background, &aborted);
 		return outputs_failed(&files.outputs, files.capture, err, e);
 	}
 	return finish_files(&files, run, e);
