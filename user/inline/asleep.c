@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inline/asleep.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "inline/remote.h"
+#include "proc/threads.h"
 
 #define STATUS_BYTES 4096
 #define WAKING_NS    30000 /* of CPU time, to stand still; more: it has done something else */
@@ -123,23 +123,18 @@ static int by_tid(const void *a, const void *b)
 
 int asleep__note(struct asleep *a, pid_t pid)
 {
-	char path[40];
-	struct dirent *entry;
-	DIR *dir;
+	DIR *threads;
+	pid_t tid;
 	int err = 0;
 
 	forget(a);
 	a->pid = pid;
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	if (!dir)
+	threads = threads__open(pid);
+	if (!threads)
 		return -errno;
-	while (!err && (entry = readdir(dir))) {
-		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		err = tid > 0 ? add(a, tid) : 0;
-	}
-	closedir(dir);
+	while (!err && (tid = threads__next(threads)))
+		err = add(a, tid);
+	closedir(threads);
 	if (err)
 		forget(a);
 	else if (a->cnt)

@@ -8,7 +8,6 @@
 #include "inline/engine.h"
 #include "inline/remote.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "base/clock.h"
 #include "inline/engine_priv.h"
 #include "proc/maps.h"
+#include "proc/threads.h"
 
 #define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
 #define LEFT_NS	    1000000000ull /* until it is looked at where the thread is */
@@ -302,24 +302,19 @@ static bool can_call(const struct remote *r, pid_t tid)
 static pid_t choose_caller(const struct remote *r)
 {
 	pid_t found = can_call(r, r->pid) ? r->pid : 0, first = found;
-	struct dirent *entry;
-	char path[40];
-	DIR *dir;
+	DIR *threads;
+	pid_t tid;
 
 	if (r->held || r->parked)
 		return may_call(r->pid) ? r->pid : 0;
 	if (r->caller && can_call(r, r->caller))
 		return r->caller;
-	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
-	dir = opendir(path);
-	while (dir && found == first && (entry = readdir(dir))) {
-		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (tid > 0 && can_call(r, tid))
+	threads = threads__open(r->pid);
+	while (found == first && (tid = threads__next(threads)))
+		if (can_call(r, tid))
 			found = tid;
-	}
-	if (dir)
-		closedir(dir);
+	if (threads)
+		closedir(threads);
 	return found;
 }
 

@@ -7,7 +7,6 @@
  */
 #include "inline/remote.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -24,14 +23,15 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
+#include "proc/threads.h"
 
-#define STOP_NS	     3000000ull /* for all threads to stand still */
-#define STOP_TRIES   30
-#define STOP_LAST_NS 1000000000ull /* when that never was enough */
-#define BLOCKED_MS   30 /* that a thread in an uninterruptible sleep is waited for, at each try */
-#define PAUSE_NS     10000
-#define SIGNAL_TRIES 100 /* pauses */
-#define THREADS_MAX  65536u
+#define STOP_NS		 3000000ull /* for all threads to stand still */
+#define STOP_TRIES	 30
+#define STOP_LAST_NS	 1000000000ull /* when that never was enough */
+#define BLOCKED_MS	 30 /* that a thread in an uninterruptible sleep is waited for, at each try */
+#define PAUSE_NS	 10000
+#define SIGNAL_TRIES	 100 /* pauses */
+#define STOP_THREADS_MAX 65536u
 
 /* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
  * the target gets to where it stops. */
@@ -192,21 +192,14 @@ static bool is_known(const struct remote *r, pid_t tid)
 
 pid_t remote__blocked_one(pid_t pid)
 {
-	char path[40];
-	struct dirent *entry;
-	pid_t found = 0;
-	DIR *dir;
+	DIR *threads = threads__open(pid);
+	pid_t tid;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	while (dir && !found && (entry = readdir(dir))) {
-		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		found = tid > 0 && is_asleep(remote__state(pid, tid)) ? tid : 0;
-	}
-	if (dir)
-		closedir(dir);
-	return found;
+	while ((tid = threads__next(threads)) && !is_asleep(remote__state(pid, tid)))
+		;
+	if (threads)
+		closedir(threads);
+	return tid;
 }
 
 static int seize(const struct remote *r, pid_t tid)
@@ -225,20 +218,15 @@ static int seize(const struct remote *r, pid_t tid)
  */
 static int seize_new(struct remote *r, size_t limit)
 {
-	char path[40];
-	struct dirent *entry;
+	DIR *threads = threads__open(r->pid);
 	bool leader = false;
-	DIR *dir;
+	pid_t tid;
 	int err = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", r->pid);
-	dir = opendir(path);
-	if (!dir)
+	if (!threads)
 		return errno == ENOENT ? -ESRCH : -errno;
-	while (!err && r->cnt < limit && (entry = readdir(dir))) {
-		pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
-
-		if (tid <= 0 || is_known(r, tid) || (r->only && tid != r->only))
+	while (!err && r->cnt < limit && (tid = threads__next(threads))) {
+		if (is_known(r, tid) || (r->only && tid != r->only))
 			continue;
 		if (r->cnt == r->size) {
 			size_t size = r->size ? 2 * r->size : 64;
@@ -263,7 +251,7 @@ static int seize_new(struct remote *r, size_t limit)
 		leader |= tid == r->pid;
 		r->threads[r->cnt++] = (struct remote_thread){ .tid = tid };
 	}
-	closedir(dir);
+	closedir(threads);
 	if (leader)
 		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
 	return err;
@@ -445,7 +433,7 @@ static int stop_soon(struct remote *r, size_t limit)
 
 int remote__stop(struct remote *r)
 {
-	return stop_soon(r, THREADS_MAX);
+	return stop_soon(r, STOP_THREADS_MAX);
 }
 
 int remote__stop_past_blocked(struct remote *r)

@@ -69,20 +69,38 @@ static int compare(const void *a, const void *b)
 	return (x->tid > y->tid) - (x->tid < y->tid);
 }
 
-static int fill(pid_t pid, DIR *dir, struct list *l)
+DIR *threads__open(pid_t pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	return opendir(path);
+}
+
+pid_t threads__next(DIR *threads)
 {
 	struct dirent *entry;
 
-	while ((entry = readdir(dir))) {
-		struct proc_thread t;
+	while (threads && (entry = readdir(threads))) {
 		long tid = strtol(entry->d_name, NULL, 10);
+
+		if (tid > 0)
+			return (pid_t)tid;
+	}
+	return 0;
+}
+
+static int fill(pid_t pid, DIR *dir, struct list *l)
+{
+	pid_t tid;
+
+	while ((tid = threads__next(dir))) {
+		struct proc_thread t;
 		int err;
 
-		if (tid <= 0)
-			continue;
 		if (l->cnt == THREADS_MAX)
 			return 1;
-		err = threads__one(pid, (pid_t)tid, &t);
+		err = threads__one(pid, tid, &t);
 		if (!err)
 			err = append(l, &t);
 		if (err && err != -ESRCH)
@@ -95,11 +113,9 @@ int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt)
 {
 	auto_fn(cleanup_closedirp) DIR *dir = NULL;
 	struct list l = { 0 };
-	char path[32];
 	int err;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
+	dir = threads__open(pid);
 	if (!dir)
 		return proc_gone(-errno);
 	err = fill(pid, dir, &l);

@@ -3,6 +3,7 @@
 #ifndef PYEBPF_PROC_THREADS_H
 #define PYEBPF_PROC_THREADS_H
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -24,6 +25,15 @@ struct proc_thread {
  * another negative errno.
  */
 int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt);
+
+/*
+ * threads__open, threads__next - only their numbers, in no order, one at a time: for who may not wait for all of them
+ *
+ * threads__open() returns NULL and sets errno; ENOENT, when the process is gone. What it returns is for closedir(). threads__next()
+ * returns 0 after the last one, and for NULL.
+ */
+DIR *threads__open(pid_t pid);
+pid_t threads__next(DIR *threads);
 
 /* threads__one - one of them, that is no other process's: -ESRCH when it has ended. */
 int threads__one(pid_t pid, pid_t tid, struct proc_thread *out);
