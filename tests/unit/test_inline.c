@@ -177,7 +177,7 @@ static void run_all(const struct il_header *h, uint32_t n, uint8_t oparg)
 		t.shared->slow,
 		kind == INLINE_UNWIND || kind == INLINE_CLOSE || kind == INLINE_DEALLOC ? 2 : 1);
 
-	t.private->head = t.private->limit = RING_BYTES;
+	t.shared->head = t.private->limit = RING_BYTES;
 	t.private->wait = 1;
 	t.shared->deadline = 0; /* pyebpf is at its end: no event, nothing lost */
 	run(h, n);
@@ -185,7 +185,7 @@ static void run_all(const struct il_header *h, uint32_t n, uint8_t oparg)
 	t.shared->deadline = 1;
 	run(h, n);
 	assert_int_equal(t.shared->lost_mode, 1);
-	assert_int_equal(t.private->head, RING_BYTES);
+	assert_int_equal(t.shared->head, RING_BYTES);
 
 	memset(t.private, 0, sizeof(*t.private));
 	t.shared->head = 5;
@@ -242,6 +242,48 @@ static void test_stubs__frame_in_a_slot(void **state)
 								.frame_reg = frame,
 								.frame_disp = 8 * instr,
 								.instr_reg = instr });
+}
+
+/* Many times around: what is behind the ring's end is written to its second mapping. */
+static void test_stubs__the_end_of_the_ring(void **state)
+{
+	const uint64_t end = 6ull * RING_BYTES;
+	const struct il_header *h;
+	uint64_t first;
+
+	(void)state;
+	use_version(LAST_MINOR);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_RBP });
+	for (uint32_t n = 0; n < h->patch_cnt; n++) {
+		uint8_t kind = kind_of(n);
+
+		if (kind != INLINE_ENTRY && kind != INLINE_RETURN)
+			continue;
+		t.instr[1] = 0;
+		fresh();
+		run(h, n);
+		first = t.shared->head;
+		fresh();
+		t.private->limit = 0;
+		t.shared->head = t.shared->tail = end - first;
+		run(h, n); /* the slow path finds where the ring begins */
+		assert_int_equal(t.shared->head, end);
+		for (uint64_t i = 0; i < 3; i++)
+			run(h, n);
+		assert_int_equal(t.shared->slow, 1);
+		assert_int_equal(t.shared->head, end + 48);
+		for (uint64_t i = 0; i < 3; i++)
+			expect_event(at(RING_BYTES + 16 * i), kind, 0);
+		assert_int_equal(t.private->limit, end - first + RING_BYTES - IL_SLACK);
+
+		/* up to the last place there is, which is in the second mapping, too */
+		t.shared->head = t.private->limit - 16;
+		run(h, n);
+		expect_event(at((t.shared->head - 16) % RING_BYTES + RING_BYTES), kind, 0);
+		assert_int_equal(t.shared->slow, 1);
+		run(h, n);
+		assert_int_equal(t.shared->lost_mode, 1);
+	}
 }
 
 /* Where the time stamp counter is not steady: every event takes the slow path, which calls the kernel's code. */
@@ -568,7 +610,7 @@ static void test_switches__no_room(void **state)
 	const struct il_header *h = begin_switches();
 
 	(void)state;
-	t.private->head = t.private->limit - 16;
+	t.shared->head = t.private->limit - 16;
 	run(h, 1); /* it has room for the thread and a frame, and that has not */
 	assert_int_equal(t.shared->lost_mode, 1);
 	assert_int_equal(*root_of_caller(), 0);
@@ -703,7 +745,7 @@ static void run_opcodes(const struct inline_plan *plan)
 	assert_int_equal(((const struct il_rec *)at(head))->what, IL_OPCODE_END);
 	assert_int_equal(t.shared->head, head + 16);
 
-	t.private->head = t.private->limit = RING_BYTES;
+	t.shared->head = t.private->limit = RING_BYTES;
 	run(h, CHOSEN_AT);
 	run(h, OTHER_AT);
 	assert_int_equal(thread->lost, 1);
@@ -1282,7 +1324,7 @@ static void test_lanes__losses(void **state)
 	begin_lanes();
 	enter(NULL);
 	mine = only_lane();
-	mine.state->head = mine.state->limit = RING_BYTES;
+	mine.shared->head = mine.state->limit = RING_BYTES;
 	enter(NULL);
 	enter(NULL);
 	pye_inline_slow(t.private, address(t.code), 0, INLINE_DEALLOC);
@@ -1295,7 +1337,7 @@ static void test_lanes__losses(void **state)
 
 	/* as inline__restart() has it: what the cache holds cannot be trusted */
 	memset(&mine.shared->lost_mode, 0, 16);
-	mine.shared->tail = RING_BYTES;
+	mine.shared->head = mine.shared->tail = RING_BYTES;
 	mine.state->wipe = 1;
 	mine.state->lost_mode = mine.state->limit = mine.state->thread = 0;
 	memset((uint8_t *)(uintptr_t)mine.state->cache, 0xff, 8UL * IL_CACHE_CNT);
@@ -1491,6 +1533,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stubs__frame_in_a_register),
 		cmocka_unit_test(test_stubs__frame_in_a_slot),
+		cmocka_unit_test(test_stubs__the_end_of_the_ring),
 		cmocka_unit_test(test_stubs__the_clock_of_the_kernel),
 		cmocka_unit_test(test_stubs__a_caller_that_adds_up_to_nothing),
 		cmocka_unit_test(test_stubs__what_is_no_entry),

@@ -58,14 +58,18 @@ static inline void mem(struct out *o, bool wide, const char *op, size_t n, uint8
 {
 	uint8_t r = numbers[reg], b = numbers[base];
 	unsigned int rex = (wide ? 0x48u : 0x40u) | (r >> 3) << 2 | b >> 3;
+	bool near = disp >= INT8_MIN && disp <= INT8_MAX;
 
 	if (rex != 0x40)
 		byte(o, rex);
 	bytes(o, op, n);
-	byte(o, 0x80u | (r & 7u) << 3 | (b & 7u));
+	byte(o, (near ? 0x40u : 0x80u) | (r & 7u) << 3 | (b & 7u));
 	if ((b & 7) == 4)
 		byte(o, 0x24);
-	imm32(o, (uint32_t)disp);
+	if (near)
+		byte(o, (uint32_t)disp & 0xff);
+	else
+		imm32(o, (uint32_t)disp);
 }
 
 /* op reg, [rip + x]: a word of the region */
@@ -88,6 +92,18 @@ static inline void with_element(struct out *o, uint8_t op, uint8_t reg, uint8_t 
 	byte(o, op);
 	byte(o, 0x44u | (n & 7u) << 3);
 	byte(o, 0xd0);
+	byte(o, disp);
+}
+
+/* mov [base + index + disp], src */
+static inline void store_at(struct out *o, uint8_t base, uint8_t index, uint8_t disp, uint8_t src)
+{
+	uint8_t b = numbers[base], i = numbers[index], s = numbers[src];
+
+	byte(o, 0x48u | (s >> 3) << 2 | (i >> 3) << 1 | b >> 3);
+	byte(o, 0x89);
+	byte(o, 0x44u | (s & 7u) << 3);
+	byte(o, (i & 7u) << 3 | (b & 7u));
 	byte(o, disp);
 }
 

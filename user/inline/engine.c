@@ -714,12 +714,14 @@ static int wipe(struct inline_engine *e, uint64_t at, uint32_t words)
 
 int inline__restart(struct inline_engine *e)
 {
-	uint64_t at = e->base + IL_PRIVATE, zero = 0, head, limit;
+	uint64_t at = e->base + IL_PRIVATE, zero = 0,
+		 head = __atomic_load_n(&e->shared->head, __ATOMIC_RELAXED),
+		 limit = head + e->ring_bytes - e->slack,
+		 ring_at = e->base + IL_RING - (head & ~(e->ring_bytes - 1));
 	size_t where = e->locked ? offsetof(struct il_private, room)
 				 : offsetof(struct il_private, limit);
-	int err = remote__read(&e->remote, at + offsetof(struct il_private, head), &head, 8);
+	int err = remote__write(&e->remote, at + offsetof(struct il_private, ring_at), &ring_at, 8);
 
-	limit = head + e->ring_bytes - e->slack;
 	if (restart_lanes(e) && !err) {
 		err = wipe(e, IL_CACHE, IL_CACHE_CNT);
 		e->shared->retire_lost = 0;

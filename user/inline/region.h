@@ -20,7 +20,7 @@
 
 #include "inline/record.h"
 
-#define IL_MAGIC       0x38304c4e49455950ull /* "PYEINL08" */
+#define IL_MAGIC       0x39304c4e49455950ull /* "PYEINL09" */
 #define IL_MAGIC_NAME  0xffffffffffffull /* of it: the version is the rest */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x28000ull
@@ -105,11 +105,14 @@ enum il_first_call {
 
 struct il_private {
 	/* read by the stubs */
-	uint64_t head, limit, thread, mask, ring;
+	uint64_t limit, thread;
+	uint64_t ring_at; /* where the ring begins, less the position that is there; holds until `limit` */
 	uint64_t top; /* where `roots` is: innermost frame after the last event; 0: another thread's, or none */
 	uint64_t run,
 		quiet_at; /* where `quiet` is: innermost frame, of those in IL_QUIET, too; words that these take */
 	/* read by the slow path */
+	uint64_t head; /* so far: an event can have more than one record, and that of struct il_shared comes behind the last one */
+	uint64_t mask, ring;
 	uint64_t active; /* 0 in a wiped page */
 	uint64_t size, wait, lost_mode;
 	uint64_t shared, threads, cache;

@@ -495,6 +495,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	uint64_t self;
 	int room;
 
+	p->head = h->head;
 	if (!p->lane_ring)
 		h->slow++; /* else every event is one */
 	if (may_be_another(p, object, kind))

@@ -97,6 +97,7 @@ PART int refill(struct il_private *p, struct il_shared *h)
 	if (p->wipe)
 		wipe_cache(p);
 	*limit_of(p) = p->head - used + p->size - p->slack;
+	p->ring_at = p->ring - (p->head & ~p->mask);
 	return 1;
 }
 

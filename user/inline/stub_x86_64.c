@@ -31,13 +31,10 @@ static void time_stamp(struct out *o)
 /* The record {rax, what} at the head, which is published. Changes rdx. */
 static void publish(struct out *o, uint8_t head, uint8_t what)
 {
-	MOVE(o, PREG_RDX, head);
-	region(o, "\x23", 1, PREG_RDX, PRIVATE(mask)); /* and */
-	region(o, "\x03", 1, PREG_RDX, PRIVATE(ring)); /* add */
-	STORE(o, PREG_RDX, 0, PREG_RAX);
-	STORE(o, PREG_RDX, 8, what);
+	GET(o, PREG_RDX, PRIVATE(ring_at));
+	store_at(o, PREG_RDX, head, 0, PREG_RAX);
+	store_at(o, PREG_RDX, head, 8, what);
 	one(o, 0x83, 0, head, 16); /* add */
-	PUT(o, PRIVATE(head), head);
 	PUT(o, SHARED(head), head);
 }
 
@@ -55,7 +52,7 @@ static uint32_t check_turns(struct out *o, uint8_t reg)
 /* Room, and the thread that wrote last? In a forked child there is none. Changes rax. Returned: how many jumps. */
 static uint32_t check_room(struct out *o, uint8_t head, uint32_t slow[ROOM_SLOW_MAX])
 {
-	GET(o, head, PRIVATE(head));
+	GET(o, head, SHARED(head));
 	COMPARE(o, head, PRIVATE(limit));
 	slow[0] = jump(o, JAE);
 	B(o, "\x64\x48\x8b\x04\x25\x00\x00\x00\x00"); /* mov rax, fs:0: pthread_self() */
@@ -279,32 +276,40 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 	return unknown;
 }
 
+/*
+ * eax = what RESUME begins, 0 for a call. Returned: a jump for where nothing does (3.15: a generator that is made), 0 where that cannot
+ * be.
+ */
+static uint32_t how_it_begins(struct out *o, const struct frame *f)
+{
+	BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
+	B(o, "\x83\xe0"); /* and eax, mask */
+	byte(o, f->l->resume_mask);
+	if (f->l->resume_skip == 0xff)
+		return 0;
+	B(o, "\x83\xf8"); /* cmp eax, skip */
+	byte(o, f->l->resume_skip);
+	return jump(o, JE);
+}
+
 static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_t n)
 {
 	const struct pye_pylayout *l = f->l;
 	uint32_t slow[ROOM_SLOW_MAX], quiet[4], slow_cnt, unknown, first, pending = 0, other = 0,
-									  skip = 0, done;
-	bool entry = kind == INLINE_ENTRY;
+									  done;
+	uint32_t skipped = 0, skip = 0,
+		 late = 0; /* before all, on the usual way, before the slow path */
+	bool entry = kind == INLINE_ENTRY, can_skip = l->resume_skip != 0xff;
 
 	enter(o, f, entry);
-	if (entry && l->resume_skip != 0xff) {
-		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
-		B(o, "\x83\xe0"); /* and eax, mask */
-		byte(o, l->resume_mask);
-		B(o, "\x83\xf8"); /* cmp eax, skip */
-		byte(o, l->resume_skip);
-		skip = jump(o, JE);
-	}
+	if (entry && can_skip && o->how.quiet)
+		skipped = how_it_begins(o, f);
 	slow_cnt = check_room(o, f->head, slow);
 	unknown = known_code(o, f);
 	if (entry) {
-		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
-		B(o, "\x83\xe0");
-		byte(o, l->resume_mask);
-		B(o, "\x83\xf8\x01" /* cmp eax, 1 */
-		     "\x19\xc0" /* sbb eax, eax */
-		     "\xff\xc0" /* inc eax: 0 for a call, 1 for a resume */);
-		both(o, "\x03", 1, f->other, PREG_RAX);
+		skip = how_it_begins(o, f);
+		B(o, "\xf7\xd8"); /* neg eax: a carry, if it is a resume */
+		one(o, 0x83, 2, f->other, 0); /* adc */
 	} else {
 		one(o, 0x83, 0, f->other, IL_CAUGHT); /* add */
 	}
@@ -324,6 +329,8 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	add_hash(o);
 	publish(o, f->head, f->other);
 	done = o->at;
+	if (skipped)
+		land(o, skipped);
 	if (skip)
 		land(o, skip);
 	leave(o, f, n);
@@ -337,7 +344,11 @@ static void with_code(struct out *o, struct frame *f, unsigned int kind, uint32_
 	land(o, first);
 	if (other)
 		land(o, other);
+	if (entry && can_skip)
+		late = how_it_begins(o, f);
 	slow_in_table(o, f, kind);
+	if (late)
+		land(o, late);
 	back(o, done);
 }
 
@@ -477,17 +488,10 @@ static uint32_t compare_version(struct out *o, const struct frame *f, uint16_t c
 static void count_call(struct out *o, struct frame *f, bool locked, uint32_t n)
 {
 	uint16_t co_version = o->how.versions ? layout_monitoring(f->l)->co_version : 0;
-	uint32_t skip = 0, child, apart = 0, other, changes = 0, done;
+	uint32_t skip, child, apart = 0, other, changes = 0, done;
 
 	enter(o, f, true);
-	BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
-	B(o, "\x83\xe0"); /* and eax, mask */
-	byte(o, f->l->resume_mask);
-	if (f->l->resume_skip != 0xff) {
-		B(o, "\x83\xf8"); /* cmp eax, skip */
-		byte(o, f->l->resume_skip);
-		skip = jump(o, JE);
-	}
+	skip = how_it_begins(o, f);
 	B(o, "\x83\xf8\x01" /* cmp eax, 1 */
 	     "\x19\xc0" /* sbb eax, eax */
 	     "\xff\xc0" /* inc eax: 0 for a call, 1 for a resume */);
@@ -529,14 +533,8 @@ static void count_in_table(struct out *o, struct frame *f, unsigned int kind, ui
 	uint32_t skip = 0;
 
 	enter(o, f, kind == INLINE_ENTRY);
-	if (kind == INLINE_ENTRY && f->l->resume_skip != 0xff) {
-		BYTE(o, PREG_RAX, f->instr, f->plan->instr_disp + 1);
-		B(o, "\x83\xe0");
-		byte(o, f->l->resume_mask);
-		B(o, "\x83\xf8");
-		byte(o, f->l->resume_skip);
-		skip = jump(o, JE);
-	}
+	if (kind == INLINE_ENTRY)
+		skip = how_it_begins(o, f);
 	slow_in_table(o, f, kind);
 	if (skip)
 		land(o, skip);
