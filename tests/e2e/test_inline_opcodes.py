@@ -242,6 +242,27 @@ def test_a_command_outlives_the_output(full, tmp_path):
     assert flag.read_text() == "whole"
 
 
+@pytest.mark.parametrize("name", KNOWN)
+def test_waiting_for_room_is_no_time_of_an_instruction(name, tmp_path):
+    """The ring is full for most of a second: that is not booked to whatever comes next, nor to what came before."""
+    out, prog, flag = tmp_path / "t.ndjson", tmp_path / "p.py", tmp_path / "flag"
+    prog.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+                    "def f(n):\n    for i in range(n): n -= 1\nf(100000)\n")
+    with lib.started([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", "all", "--on-full", "wait", "--ring", "4M", "--",
+                      *lib.command(name), "-S", prog], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tracer:
+        assert tracer.stdout.readline() == b"ready\n"
+        tracer.send_signal(signal.SIGSTOP)
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        time.sleep(0.7)
+        tracer.send_signal(signal.SIGCONT)
+        err = lib.finish(tracer)
+    events, meta = lines_of(out)
+    assert meta["lost"] == 0 and len(events) > 300000, (meta, err)
+    longest = max((e["ns"] or 0, e["op"]) for e in events if e["file"] == str(prog) and e["func"] == "f")
+    assert longest[0] < 400e6, longest
+
+
 def test_what_is_lost_is_counted(tmp_path):
     """Without a reader's time events are dropped, the rest is right: never more of one than there were."""
     path, prog = tmp_path / "t.txt", tmp_path / "p.py"

@@ -18,6 +18,8 @@ const struct opcode_name *opcode_names(unsigned int minor)
 static int choose(const struct opcode_name *names, unsigned int minor, const char *name, size_t len,
 		  uint8_t *chosen, struct err *e)
 {
+	if (!len)
+		return err_set(e, -PYE_EUSAGE, "a name of an opcode is empty");
 	for (size_t i = 0; i < OPCODE_CNT; i++) {
 		if (!names[i].name || strlen(names[i].name) != len ||
 		    strncasecmp(names[i].name, name, len) != 0)
@@ -40,7 +42,7 @@ int opcode_choose(const struct opcode_name *names, unsigned int minor, const cha
 	int err = 0;
 
 	memset(chosen, 0, OPCODE_CNT);
-	if (!strcmp(list, "all")) {
+	if (!strcasecmp(list, "all")) {
 		memset(chosen, 1, OPCODE_CNT);
 		return 0;
 	}

@@ -114,8 +114,8 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* The records are in pairs. */
-static int median(const struct lab *lab, double *ticks)
+/* The records are in pairs. The counter may have steps as long as the spans: of these the middle half, on average. */
+static int average(const struct lab *lab, double *ticks)
 {
 	const struct il_shared *shared = (const void *)(lab->base + IL_SHARED);
 	const struct il_rec *r = (const void *)(lab->base + IL_RING);
@@ -128,7 +128,9 @@ static int median(const struct lab *lab, double *ticks)
 	for (size_t i = 0; i < ROUNDS; i++)
 		spans[i] = (r[2 * i + 1].time >> 16) - (r[2 * i].time >> 16);
 	qsort(spans, ROUNDS, sizeof(*spans), compare);
-	*ticks = (double)spans[ROUNDS / 2];
+	*ticks = 0;
+	for (size_t i = ROUNDS / 4; i < ROUNDS - ROUNDS / 4; i++)
+		*ticks += (double)spans[i] / (ROUNDS - 2 * (ROUNDS / 4));
 	return 0;
 }
 
@@ -192,7 +194,7 @@ int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *
 		return -errno;
 	make_objects(lab, layout, locked, clock);
 	err = run(lab, plan, layout, all, locked, e);
-	err = err ? err : median(lab, ticks);
+	err = err ? err : average(lab, ticks);
 	munmap(lab->base, REGION_BYTES);
 	return err;
 }

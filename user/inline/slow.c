@@ -137,16 +137,22 @@ PART void put_eval_exit(struct il_private *p, uint64_t frame, uint64_t time)
 		put(p, time, eval_exit(p, frame));
 }
 
-/* What is no Python frame has no instruction of its own, but the one before has ended. */
+/* The one before has ended: what is waited for behind it, for want of room in the ring, is none of its time. */
+PART void end_opcode(struct il_private *p, struct il_thread *t, uint64_t time)
+{
+	if (t->timed)
+		put(p, time, IL_OPCODE_END);
+	t->timed = 0;
+}
+
+/* What is no Python frame has no instruction of its own. */
 PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, uint64_t instr,
 		     uint32_t kind, uint64_t time)
 {
 	uint64_t slot;
 
 	if ((kind & 0xff) == INLINE_OPCODE_END || is_hidden(p, frame)) {
-		if (t->timed)
-			put(p, time, IL_OPCODE_END);
-		t->timed = 0;
+		end_opcode(p, t, time);
 		return;
 	}
 	slot = define(p, frame, time);
@@ -492,10 +498,11 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 		uint32_t kind)
 {
 	struct il_thread *t;
-	uint64_t self;
+	uint64_t self, full_at;
 	int room;
 
 	p->head = h->head;
+	full_at = p->slack > IL_SLACK && p->head >= *limit_of(p) ? now(p) : 0;
 	if (!p->lane_ring)
 		h->slow++; /* else every event is one */
 	if (may_be_another(p, object, kind))
@@ -505,6 +512,8 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 		return;
 	room = make_room(p, h);
 	t = thread_slot(p, self);
+	if (room && full_at && p->thread == self)
+		end_opcode(p, t, full_at << 16);
 	if (room && p->thread != self) {
 		put_more(p, now(p) << 16, IL_MORE | (uint64_t)IL_SWITCH << 48, self, t->tid);
 		p->thread = self;

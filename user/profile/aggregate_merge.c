@@ -2,6 +2,7 @@
 /* Aggregates that become one: of many captures, one at a time. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "profile/aggregate_priv.h"
@@ -126,6 +127,17 @@ static int merge_stack(struct aggregate *a, const struct agg_result *from, uint3
 	return 0;
 }
 
+/* What the first one has, as long as all have it. */
+static int shared_string(struct aggregate *a, const struct agg_result *from, uint32_t id,
+			 bool first, uint32_t *mine)
+{
+	if (first)
+		return same_string(a, from, id, mine);
+	return strcmp(strpool__get(&from->strings, id), strpool__get(&a->r.strings, *mine)) != 0
+		       ? agg_intern(a, "", mine)
+		       : 0;
+}
+
 static int merge_head(struct aggregate *a, const struct agg_result *from)
 {
 	struct trace_totals *t = &a->r.totals;
@@ -140,6 +152,9 @@ static int merge_head(struct aggregate *a, const struct agg_result *from)
 		err = err ? err : same_string(a, from, from->version, &a->r.version);
 		t->complete = true;
 	}
+	err = err ? err : shared_string(a, from, from->hostname, first, &a->r.hostname);
+	err = err ? err : shared_string(a, from, from->kernel, first, &a->r.kernel);
+	err = err ? err : shared_string(a, from, from->arguments, first, &a->r.arguments);
 	t->complete = t->complete && add->complete;
 	t->generated += add->generated;
 	t->written += add->written;
