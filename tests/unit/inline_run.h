@@ -36,7 +36,7 @@ static struct {
 	struct inline_plan plan;
 	struct pye_pylayout layout;
 	uint8_t stack[STACK_SIZE] __attribute__((aligned(64))), before[STACK_SIZE];
-	uint64_t slot; /* a variable of the interpreter that holds its frame */
+	uint64_t slot, instr_slot; /* variables of the interpreter: its frame, its instruction */
 	uint8_t frame[256] __attribute__((aligned(16))), caller[256] __attribute__((aligned(16)));
 	uint8_t entry[256] __attribute__((aligned(16))), code[512] __attribute__((aligned(32)));
 	uint8_t texts[3][256] __attribute__((aligned(16)));
@@ -173,7 +173,14 @@ static inline void put_registers(uint8_t kind, bool call)
 		regs[PREG_RSI] = address(t.frame);
 	} else {
 		t.slot = address(t.frame);
-		regs[p->instr_reg] = address(t.instr) - (uint64_t)(int64_t)p->instr_disp;
+		t.instr_slot = address(t.instr) - (uint64_t)(int64_t)p->instr_disp;
+		if (!p->instr_in_slot)
+			regs[p->instr_reg] = t.instr_slot;
+		else if (p->instr_reg == PREG_RSP)
+			memcpy(t.stack + STACK_AT + p->instr_slot, &t.instr_slot, 8);
+		else
+			regs[p->instr_reg] =
+				address(&t.instr_slot) - (uint64_t)(int64_t)p->instr_slot;
 		if (!p->frame_in_slot)
 			regs[p->frame_reg] = address(t.frame) - (uint64_t)(int64_t)p->frame_disp;
 		else if (p->frame_reg == PREG_RSP)

@@ -244,6 +244,25 @@ static void test_stubs__frame_in_a_slot(void **state)
 								.instr_reg = instr });
 }
 
+static void test_stubs__instruction_in_a_slot(void **state)
+{
+	(void)state;
+	for (unsigned int minor = FIRST_MINOR; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		for (uint8_t frame = 0; frame < 16; frame++)
+			for (uint8_t instr = 0; instr < 16; instr++)
+				if (frame != instr && frame != PREG_RSP)
+					run_plan(&(struct inline_plan){
+						.frame_in_slot = minor % 2,
+						.frame_reg = frame,
+						.frame_disp = minor % 2 ? 16 : -24,
+						.instr_in_slot = true,
+						.instr_reg = instr,
+						.instr_slot = 8 * frame,
+						.instr_disp = frame % 2 ? 0 : 2 });
+	}
+}
+
 /* Many times around: what is behind the ring's end is written to its second mapping. */
 static void test_stubs__the_end_of_the_ring(void **state)
 {
@@ -1533,6 +1552,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stubs__frame_in_a_register),
 		cmocka_unit_test(test_stubs__frame_in_a_slot),
+		cmocka_unit_test(test_stubs__instruction_in_a_slot),
 		cmocka_unit_test(test_stubs__the_end_of_the_ring),
 		cmocka_unit_test(test_stubs__the_clock_of_the_kernel),
 		cmocka_unit_test(test_stubs__a_caller_that_adds_up_to_nothing),

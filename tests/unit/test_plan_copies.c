@@ -400,6 +400,28 @@ static void test_copies__many_copies(void **state)
 	assert_non_null(strstr(plan.notes, "more copies"));
 }
 
+/* The next instruction is on the stack: gcc 12 has it there in a plain build of 3.13 (./configure && make). */
+static void test_inline__the_instruction_is_on_the_stack(void **state)
+{
+	(void)state;
+	make_copies();
+	put_loop();
+	/* mov rax, [rsp+16]; sub rax, 2; mov [rbx+56], rax; add rax, 4; mov [rsp+16], rax; test eax, eax; je +0; jmp rax */
+	PUT(handler_at(RESUME),
+	    "\x48\x8b\x44\x24\x10\x48\x83\xe8\x02\x48\x89\x43\x38\x48\x83\xc0\x04"
+	    "\x48\x89\x44\x24\x10\x85\xc0\x74\x00\xff\xe0");
+	assert_int_equal(make_inline(), 0);
+	assert_true(inlined.instr_in_slot);
+	assert_int_equal(inlined.instr_reg, PREG_RSP);
+	assert_int_equal(inlined.instr_slot, 16);
+	assert_int_equal(inlined.instr_disp, -2);
+
+	/* the result of something: a call's */
+	put_branch(handler_at(RESUME), 0xe8, AT_DEALLOC);
+	PUT(handler_at(RESUME) + 5, "\x48\x89\x43\x38\x85\xc0\x74\x00\xff\xe0");
+	refused_inline("has its instruction cannot be told");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_copies__detours),
 		cmocka_unit_test(test_copies__past_the_table),
 		cmocka_unit_test(test_copies__many_copies),
+		cmocka_unit_test(test_inline__the_instruction_is_on_the_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,9 +74,10 @@ struct inline_plan {
 	bool frame_in_slot;
 	uint8_t frame_reg; /* enum probe_reg */
 	int32_t frame_disp;
-	/* where a RESUME handler finds its own instruction: register + disp */
+	/* where a RESUME handler finds its own instruction: register + disp, or the word at register + slot, + disp */
+	bool instr_in_slot;
 	uint8_t instr_reg;
-	int32_t instr_disp;
+	int32_t instr_slot, instr_disp;
 	struct inline_word words[INLINE_WORDS_MAX];
 	uint32_t word_cnt;
 	struct inline_call calls[INLINE_CALLS_MAX];

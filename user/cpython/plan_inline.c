@@ -66,37 +66,80 @@ static int add_call(struct planner *p, struct inline_plan *out, uint64_t at, uin
 	return 0;
 }
 
-/* RESUME stores the address of its own instruction into the frame: what it stores is it. */
-static int find_instr(struct planner *p, struct inline_plan *out)
+static uint64_t resume_at(const struct planner *p)
+{
+	return p->table.targets[p->table.version->handlers[0].number];
+}
+
+/* RESUME stores the address of its own instruction into the frame: what it stores is it. @f: at its beginning */
+static bool stored_instr(struct planner *p, struct flow *f, struct flow_value *out)
 {
 	uint16_t instr_ptr = p->table.version->instr_ptr;
-	uint64_t start = p->table.targets[p->table.version->handlers[0].number];
-	struct flow_value frame;
+	uint64_t start = resume_at(p);
+	struct flow_value frame = flow__at(f, &p->home);
 	struct insn insn;
-	struct flow f;
 
-	flow__init(&f);
-	frame = flow__at(&f, &p->home);
 	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += insn.size) {
 		if (code__insn(&p->code, at, &insn))
 			break;
 		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.mem_size == 8 &&
-		    insn.src < MACHINE_REG_CNT && flow__is_same(f.regs[insn.dst], frame)) {
-			struct flow_value v = f.regs[insn.src];
+		    insn.src < MACHINE_REG_CNT && flow__is_same(f->regs[insn.dst], frame)) {
+			*out = f->regs[insn.src];
+			return true;
+		}
+		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
+			break;
+		flow__step(f, &insn);
+	}
+	return false;
+}
 
-			if (v.root >= MACHINE_REG_CNT || v.root == PREG_RSP)
-				break;
+/* What a word of the stack held at the beginning of RESUME (gcc 12 at -O3 has it there in executables), @found by going through it. */
+static bool find_instr_slot(struct planner *p, const struct flow *through, struct flow_value found,
+			    struct inline_plan *out)
+{
+	for (size_t i = 0; i < through->slot_cnt; i++) {
+		const struct flow_slot *slot = &through->slots[i];
+		struct flow_place place = { PROBE_IN_SLOT, (uint8_t)slot->at.root,
+					    (int32_t)slot->at.disp };
+		struct flow_value held, stored;
+		struct flow f;
+
+		if (slot->value.root != found.root ||
+		    (slot->at.root != PREG_RSP && slot->at.root != PREG_RBP) ||
+		    slot->at.disp != place.disp)
+			continue;
+		flow__init(&f);
+		held = flow__at(&f, &place);
+		if (!stored_instr(p, &f, &stored) || stored.root != held.root)
+			continue;
+		out->instr_in_slot = true;
+		out->instr_reg = place.reg;
+		out->instr_slot = place.disp;
+		out->instr_disp = (int32_t)(stored.disp - held.disp);
+		return true;
+	}
+	return false;
+}
+
+static int find_instr(struct planner *p, struct inline_plan *out)
+{
+	struct flow_value v;
+	struct flow f;
+
+	flow__init(&f);
+	if (stored_instr(p, &f, &v)) {
+		if (v.root >= MACHINE_REG_CNT && find_instr_slot(p, &f, v, out))
+			return 0;
+		if (v.root < MACHINE_REG_CNT && v.root != PREG_RSP) {
 			out->instr_reg = (uint8_t)v.root;
 			out->instr_disp = (int32_t)v.disp;
 			return 0;
 		}
-		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
-			break;
-		flow__step(&f, &insn);
 	}
 	return err_set(p->e, -PYE_EPLAN,
 		       "3.%u: where the handler of %s (0x%lx) has its instruction cannot be told",
-		       p->plan->minor, p->table.version->handlers[0].name, start);
+		       p->plan->minor, p->table.version->handlers[0].name, resume_at(p));
 }
 
 static int add_handlers(struct planner *p, struct inline_plan *out)

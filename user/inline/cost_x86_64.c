@@ -26,7 +26,7 @@ _Static_assert(2ull * 16 * ROUNDS + IL_SLACK < IL_RING_MIN, "all records have ro
 struct lab {
 	uint8_t *base;
 	uint64_t frame[64], code[64], instr, saved_sp, left;
-	uint64_t slot; /* where the loop keeps its frame */
+	uint64_t slot, instr_slot; /* where the loop keeps its frame, and its instruction */
 	struct il_interpreters interpreters; /* none begins */
 };
 
@@ -45,11 +45,23 @@ static void set(struct out *o, uint8_t reg, uint64_t value)
 
 static const uint8_t kept[] = { PREG_RBX, PREG_RBP, PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
 
+/* A word at register + disp: on the stack, which there is room on, or @elsewhere. */
+static void in_slot(struct out *o, uint8_t reg, int32_t disp, uint64_t value, uint64_t elsewhere)
+{
+	if (reg != PREG_RSP) {
+		set(o, reg, elsewhere - (uint64_t)(int64_t)disp);
+		return;
+	}
+	set(o, PREG_RCX, value);
+	STORE(o, PREG_RSP, disp, PREG_RCX);
+}
+
 /* void loop(void); returns where the second stub goes on. */
 static uint64_t make_loop(struct out *o, struct lab *lab, const struct inline_plan *p,
 			  uint64_t first)
 {
-	uint64_t frame = address(lab->frame), again;
+	uint64_t frame = address(lab->frame), instr = lab->instr - (uint64_t)(int64_t)p->instr_disp,
+		 again;
 	uint32_t back_at;
 
 	o->at = (uint32_t)LOOP;
@@ -59,17 +71,15 @@ static uint64_t make_loop(struct out *o, struct lab *lab, const struct inline_pl
 	STORE(o, PREG_RAX, 0, PREG_RSP);
 	LEA(o, PREG_RSP, PREG_RSP, -STACK_BYTES);
 	lab->slot = frame;
-	set(o, p->instr_reg, lab->instr - (uint64_t)(int64_t)p->instr_disp);
-	if (!p->frame_in_slot) {
+	lab->instr_slot = instr;
+	if (p->frame_in_slot)
+		in_slot(o, p->frame_reg, p->frame_disp, frame, address(&lab->slot));
+	if (p->instr_in_slot)
+		in_slot(o, p->instr_reg, p->instr_slot, instr, address(&lab->instr_slot));
+	if (!p->frame_in_slot)
 		set(o, p->frame_reg, frame - (uint64_t)(int64_t)p->frame_disp);
-	} else if (p->frame_reg == PREG_RSP) {
-		set(o, PREG_RCX, frame);
-		STORE(o, PREG_RSP, p->frame_disp, PREG_RCX);
-		if (p->instr_reg == PREG_RCX)
-			set(o, PREG_RCX, lab->instr - (uint64_t)(int64_t)p->instr_disp);
-	} else {
-		set(o, p->frame_reg, address(&lab->slot) - (uint64_t)(int64_t)p->frame_disp);
-	}
+	if (!p->instr_in_slot)
+		set(o, p->instr_reg, instr);
 	again = o->at;
 	byte(o, 0xe9);
 	imm32(o, (uint32_t)(first - (address(lab->base) + o->at + 4)));
@@ -179,6 +189,12 @@ static int own_clock(uint64_t *at)
 	return err;
 }
 
+/* What a plan says, which an untrusted file has told. */
+static bool is_on_stack(uint8_t reg, int32_t disp)
+{
+	return reg != PREG_RSP || (disp >= 0 && disp <= STACK_BYTES - 8);
+}
+
 int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *layout, bool all,
 		     bool locked, bool vdso, double *ticks, struct err *e)
 {
@@ -188,6 +204,10 @@ int stub_opcode_cost(const struct inline_plan *plan, const struct pye_pylayout *
 
 	if (err || !lab)
 		return err ? err : -ENOMEM;
+	if ((plan->frame_in_slot && !is_on_stack(plan->frame_reg, plan->frame_disp)) ||
+	    (plan->instr_in_slot && !is_on_stack(plan->instr_reg, plan->instr_slot)))
+		return err_set(e, -PYE_EPLAN,
+			       "the interpreter's frame is further down its stack than any is");
 	lab->base = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (lab->base == MAP_FAILED)

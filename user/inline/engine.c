@@ -734,9 +734,7 @@ int inline__restart(struct inline_engine *e)
 	if (!err)
 		err = remote__write(&e->remote, at + offsetof(struct il_private, lost_mode), &zero,
 				    8);
-	if (!err)
-		err = remote__write(&e->remote, at + where, &limit, 8);
-	return err;
+	return err ? err : remote__write(&e->remote, at + where, &limit, 8);
 }
 
 bool inline_is_redirected(const struct remote *r, const struct il_header *h)

@@ -95,6 +95,12 @@ static bool is_scratch(uint8_t reg)
 	return reg == PREG_RAX || reg == PREG_RDX;
 }
 
+/* A word at register + disp, as it was before registers were saved. */
+static void load_slot(struct out *o, const struct frame *f, uint8_t dst, uint8_t reg, int32_t disp)
+{
+	LOAD(o, dst, reg, disp + (reg == PREG_RSP ? 128 + 8 * (int32_t)f->saved_cnt : 0));
+}
+
 static void enter(struct out *o, struct frame *f, bool instr)
 {
 	const struct inline_plan *p = f->plan;
@@ -106,17 +112,17 @@ static void enter(struct out *o, struct frame *f, bool instr)
 	f->other = take(f);
 	f->frame = p->frame_in_slot || is_scratch(p->frame_reg) || p->frame_disp ? take(f)
 										 : p->frame_reg;
-	f->instr = instr && is_scratch(p->instr_reg) ? take(f) : p->instr_reg;
+	f->instr = instr && (p->instr_in_slot || is_scratch(p->instr_reg)) ? take(f) : p->instr_reg;
 	LEA(o, PREG_RSP, PREG_RSP, -128);
 	for (unsigned int i = 0; i < f->saved_cnt; i++)
 		push(o, f->saved[i]);
 	if (p->frame_in_slot)
-		LOAD(o, f->frame, p->frame_reg,
-		     p->frame_disp +
-			     (p->frame_reg == PREG_RSP ? 128 + 8 * (int32_t)f->saved_cnt : 0));
+		load_slot(o, f, f->frame, p->frame_reg, p->frame_disp);
 	else if (f->frame != p->frame_reg)
 		LEA(o, f->frame, p->frame_reg, p->frame_disp);
-	if (instr && f->instr != p->instr_reg)
+	if (instr && p->instr_in_slot)
+		load_slot(o, f, f->instr, p->instr_reg, p->instr_slot);
+	else if (instr && f->instr != p->instr_reg)
 		MOVE(o, f->instr, p->instr_reg);
 }
 
