@@ -14,6 +14,7 @@
 
 struct out {
 	uint8_t *image;
+	uint64_t base; /* where it will lie */
 	uint32_t at; /* offset in the image, as the next ones */
 	uint32_t slow, eval; /* what is called; eval: for INLINE_EVAL_* */
 	uint32_t original_cnt;
@@ -105,6 +106,18 @@ static inline void store_at(struct out *o, uint8_t base, uint8_t index, uint8_t 
 	byte(o, 0x44u | (s & 7u) << 3);
 	byte(o, (i & 7u) << 3 | (b & 7u));
 	byte(o, disp);
+}
+
+/* lea dst, [base + index] */
+static inline void sum(struct out *o, uint8_t dst, uint8_t base, uint8_t index)
+{
+	uint8_t d = numbers[dst], b = numbers[base], i = numbers[index];
+
+	byte(o, 0x48u | (d >> 3) << 2 | (i >> 3) << 1 | b >> 3);
+	byte(o, 0x8d);
+	byte(o, 0x44u | (d & 7u) << 3);
+	byte(o, (i & 7u) << 3 | (b & 7u));
+	byte(o, 0);
 }
 
 /* op dst, src between registers */

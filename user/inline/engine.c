@@ -403,6 +403,7 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 				.time = e->timed,
 				.locked = e->locked,
 				.turns = e->turns,
+				.interpreters = e->in->interpreters,
 				.versions = e->versions,
 				.quiet = e->quiet,
 				.opcodes = opts->opcodes };

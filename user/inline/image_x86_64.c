@@ -168,7 +168,7 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
 {
 	struct il_header *h = (void *)out;
 	const struct where w = { plan, layout, bias, base };
-	struct out o = { .image = out };
+	struct out o = { .image = out, .base = base };
 	int err;
 
 	if (how)

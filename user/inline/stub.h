@@ -25,6 +25,7 @@ struct stub_how {
 	bool time; /* with durations */
 	bool locked; /* every event takes the slow path; counters are added to in one instruction */
 	bool turns; /* so it does while an interpreter may have a GIL of its own */
+	uint64_t interpreters; /* with turns: il_private.interpreters, where that is known already, else 0 */
 	bool versions; /* with count alone: code whose version is not the interpreter's takes the slow path */
 	bool switches; /* stacks are exchanged under the interpreter: what is not known is told */
 	bool quiet; /* with switches: code can be left out */

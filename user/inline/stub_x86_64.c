@@ -19,6 +19,8 @@
 #include "inline/emit_x86_64.h"
 #include "inline/region_count.h"
 
+#define NEAR_MAX 0x7ff00000 /* what an instruction of the image reaches, less than its own size */
+
 /* rax = tsc << 16; changes rdx */
 static void time_stamp(struct out *o)
 {
@@ -41,8 +43,15 @@ static void publish(struct out *o, uint8_t head, uint8_t what)
 /* Have all interpreters one lock, as far as is known? Changes the register. */
 static uint32_t check_turns(struct out *o, uint8_t reg)
 {
-	GET(o, reg, PRIVATE(interpreters));
-	LOAD(o, reg, reg, offsetof(struct il_interpreters, next));
+	int64_t next =
+		(int64_t)(o->how.interpreters + offsetof(struct il_interpreters, next) - o->base);
+
+	if (o->how.interpreters && next > -NEAR_MAX && next < NEAR_MAX) {
+		GET(o, reg, (uint64_t)next);
+	} else {
+		GET(o, reg, PRIVATE(interpreters));
+		LOAD(o, reg, reg, offsetof(struct il_interpreters, next));
+	}
 	COMPARE(o, reg, PRIVATE(with_main));
 	return jump(o, JNE);
 }
@@ -276,9 +285,8 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 {
 	uint32_t unknown = find_code(o, f);
 
-	MOVE(o, f->other, PREG_RDX);
-	one(o, 0xc1, 4, f->other, 48); /* shl */
-	both(o, "\x03", 1, f->other, f->frame); /* add */
+	one(o, 0xc1, 4, PREG_RDX, 48); /* shl */
+	sum(o, f->other, PREG_RDX, f->frame);
 	return unknown;
 }
 
