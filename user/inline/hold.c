@@ -102,7 +102,15 @@ static void look_for_program(struct hold *h)
 	maps__done(&maps);
 }
 
-/* All mappings of the loader's file. That of musl is the C library as well: it is no use. */
+/* glibc's has a file of its own. That of musl is the C library as well, by that name on some systems. */
+static bool is_only_loader(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	return !strncmp(name, "ld", 2) && !strstr(name, "musl");
+}
+
+/* All mappings of the loader's file, where that is no more. */
 static bool find_loader(struct hold *h)
 {
 	uint64_t base = auxiliary(h->pid, AT_BASE);
@@ -113,7 +121,7 @@ static bool find_loader(struct hold *h)
 	if (!base || maps__read(h->pid, &maps))
 		return false;
 	first = maps__find(&maps, base);
-	for (size_t i = 0; first && !strstr(first->path, "musl") && i < maps.cnt; i++) {
+	for (size_t i = 0; first && is_only_loader(first->path) && i < maps.cnt; i++) {
 		if (maps.items[i].ino != first->ino || maps.items[i].dev != first->dev)
 			continue;
 		h->loader = h->loader ? h->loader : maps.items[i].start;
