@@ -127,6 +127,14 @@ static void test_walk_outside__a_stack_without_its_end(void **state)
 	assert_int_equal(t.status, OUTSIDE_MOVED);
 	assert_int_equal(t.frame_cnt, 0);
 	outside_stacks__done(&s);
+	/* with another frame on top it does not yield: one that an extension has linked by itself */
+	put(w->frames[0], l->f_previous, addr(w->frames[1]));
+	put(w->frames[1], l->f_previous, 0);
+	t = walk_one(&s);
+	assert_int_equal(t.status, OUTSIDE_AGREED);
+	assert_int_equal(t.frame_cnt, 2);
+	outside_stacks__done(&s);
+	put(w->frames[0], l->f_previous, 0);
 	in->layout.flags &= ~PYE_LAYOUT_C_ROOT; /* where a stack ends with a frame */
 	t = walk_one(&s);
 	in->layout = *l;

@@ -110,10 +110,13 @@ static int tell_thread(struct inline_member *m, const struct outside_thread *t)
 /* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
 static bool is_torn(const struct inline_member *m, const struct outside_stacks *stacks)
 {
-	for (size_t i = 0; i < stacks->cnt; i++)
-		if (stacks->threads[i].status == OUTSIDE_MOVED &&
-		    tid_of(m->engine, stacks->threads[i].thread_id))
+	for (size_t i = 0; i < stacks->cnt; i++) {
+		const struct remote_thread *t = thread_of(m->engine, stacks->threads[i].thread_id);
+
+		/* in a system call it is between no two frames */
+		if (stacks->threads[i].status == OUTSIDE_MOVED && t && !t->in_call)
 			return true;
+	}
 	return false;
 }
 

@@ -214,8 +214,9 @@ static int walk_once(struct reader *r, uint64_t tstate, uint32_t most, struct st
 		code = word_at(data, l->f_code) & ~7ull;
 		err = code ? append(s, frame, code) : -EFAULT;
 	}
-	/* a generator that yields is cut off its caller a few instructions before that is the current frame */
-	return !err && s->cnt && !ends && !s->truncated ? -EAGAIN : err;
+	/* a generator that yields is cut off its caller a few instructions before that is the current frame; what has others on top
+	 * of it does not yield, but is of an extension that links frames of its own (Nuitka) */
+	return !err && s->cnt == 1 && !ends && !s->truncated ? -EAGAIN : err;
 }
 
 static bool same_stack(const struct stack *a, const struct stack *b)
