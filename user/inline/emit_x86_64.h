@@ -96,28 +96,17 @@ static inline void with_element(struct out *o, uint8_t op, uint8_t reg, uint8_t 
 	byte(o, disp);
 }
 
-/* mov [base + index + disp], src */
-static inline void store_at(struct out *o, uint8_t base, uint8_t index, uint8_t disp, uint8_t src)
+/* op reg, [base + index + disp] */
+static inline void indexed(struct out *o, uint8_t op, uint8_t reg, uint8_t base, uint8_t index,
+			   uint8_t disp)
 {
-	uint8_t b = numbers[base], i = numbers[index], s = numbers[src];
+	uint8_t r = numbers[reg], b = numbers[base], i = numbers[index];
 
-	byte(o, 0x48u | (s >> 3) << 2 | (i >> 3) << 1 | b >> 3);
-	byte(o, 0x89);
-	byte(o, 0x44u | (s & 7u) << 3);
+	byte(o, 0x48u | (r >> 3) << 2 | (i >> 3) << 1 | b >> 3);
+	byte(o, op);
+	byte(o, 0x44u | (r & 7u) << 3);
 	byte(o, (i & 7u) << 3 | (b & 7u));
 	byte(o, disp);
-}
-
-/* lea dst, [base + index] */
-static inline void sum(struct out *o, uint8_t dst, uint8_t base, uint8_t index)
-{
-	uint8_t d = numbers[dst], b = numbers[base], i = numbers[index];
-
-	byte(o, 0x48u | (d >> 3) << 2 | (i >> 3) << 1 | b >> 3);
-	byte(o, 0x8d);
-	byte(o, 0x44u | (d & 7u) << 3);
-	byte(o, (i & 7u) << 3 | (b & 7u));
-	byte(o, 0);
 }
 
 /* op dst, src between registers */
@@ -140,16 +129,18 @@ static inline void one(struct out *o, uint8_t op, unsigned int ext, uint8_t rm, 
 	byte(o, imm);
 }
 
-#define LOAD(o, dst, base, disp)  mem(o, true, "\x8b", 1, dst, base, disp)
-#define STORE(o, base, disp, src) mem(o, true, "\x89", 1, src, base, disp)
-#define BYTE(o, dst, base, disp)  mem(o, false, "\x0f\xb6", 2, dst, base, disp)
-#define LEA(o, dst, base, disp)	  mem(o, true, "\x8d", 1, dst, base, disp)
-#define GET(o, dst, offset)	  region(o, "\x8b", 1, dst, offset)
-#define PUT(o, offset, src)	  region(o, "\x89", 1, src, offset)
-#define COMPARE(o, reg, offset)	  region(o, "\x3b", 1, reg, offset)
-#define MOVE(o, dst, src)	  both(o, "\x8b", 1, dst, src)
-#define PRIVATE(member)		  (IL_PRIVATE + __builtin_offsetof(struct il_private, member))
-#define SHARED(member)		  (IL_SHARED + __builtin_offsetof(struct il_shared, member))
+#define LOAD(o, dst, base, disp)	    mem(o, true, "\x8b", 1, dst, base, disp)
+#define STORE(o, base, disp, src)	    mem(o, true, "\x89", 1, src, base, disp)
+#define BYTE(o, dst, base, disp)	    mem(o, false, "\x0f\xb6", 2, dst, base, disp)
+#define STORE_AT(o, base, index, disp, src) indexed(o, 0x89, src, base, index, disp)
+#define SUM(o, dst, base, index)	    indexed(o, 0x8d, dst, base, index, 0) /* lea */
+#define LEA(o, dst, base, disp)		    mem(o, true, "\x8d", 1, dst, base, disp)
+#define GET(o, dst, offset)		    region(o, "\x8b", 1, dst, offset)
+#define PUT(o, offset, src)		    region(o, "\x89", 1, src, offset)
+#define COMPARE(o, reg, offset)		    region(o, "\x3b", 1, reg, offset)
+#define MOVE(o, dst, src)		    both(o, "\x8b", 1, dst, src)
+#define PRIVATE(member)			    (IL_PRIVATE + __builtin_offsetof(struct il_private, member))
+#define SHARED(member)			    (IL_SHARED + __builtin_offsetof(struct il_shared, member))
 
 static inline void push(struct out *o, uint8_t reg)
 {

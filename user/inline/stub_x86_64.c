@@ -34,8 +34,8 @@ static void time_stamp(struct out *o)
 static void publish(struct out *o, uint8_t head, uint8_t what)
 {
 	GET(o, PREG_RDX, PRIVATE(ring_at));
-	store_at(o, PREG_RDX, head, 0, PREG_RAX);
-	store_at(o, PREG_RDX, head, 8, what);
+	STORE_AT(o, PREG_RDX, head, 0, PREG_RAX);
+	STORE_AT(o, PREG_RDX, head, 8, what);
 	one(o, 0x83, 0, head, 16); /* add */
 	PUT(o, SHARED(head), head);
 }
@@ -286,7 +286,7 @@ static uint32_t known_code(struct out *o, const struct frame *f)
 	uint32_t unknown = find_code(o, f);
 
 	one(o, 0xc1, 4, PREG_RDX, 48); /* shl */
-	sum(o, f->other, PREG_RDX, f->frame);
+	SUM(o, f->other, PREG_RDX, f->frame);
 	return unknown;
 }
 
