@@ -276,6 +276,24 @@ static int explain(const struct elf_file *elf, struct err *e)
 		loop ? loop_symbol : "_PyRuntime", python_version_names());
 }
 
+/* What a refusal says to a user. */
+static int refusal(const struct planner *p, int err)
+{
+	char why[sizeof(p->e->what)];
+
+	if (err == -EFAULT || err == -E2BIG || err == -EILSEQ)
+		return err_set(p->e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",
+			       p->plan->minor, err_str(err));
+	if (err != -PYE_EPLAN || p->code.function_cnt || !p->e)
+		return err;
+	snprintf(why, sizeof(why), "%s", p->e->what);
+	return err_set(
+		p->e, err,
+		"the file has no .eh_frame_hdr that says where its functions begin (the linker's "
+		"--eh-frame-hdr makes it): %s",
+		why);
+}
+
 int plan_make(const struct elf_file *elf, const char *engine, struct probe_plan *out, struct err *e)
 {
 	auto_free struct probe_plan *plan = calloc(1, sizeof(*plan));
@@ -290,11 +308,9 @@ int plan_make(const struct elf_file *elf, const char *engine, struct probe_plan 
 	err = code__init(&p.code, elf, e);
 	if (!err)
 		err = make(&p, engine);
+	err = refusal(&p, err);
 	plan_endings_done(&p.endings);
 	code__done(&p.code);
-	if (err == -EFAULT || err == -E2BIG)
-		err = err_set(e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",
-			      plan->minor, err_str(err));
 	if (err)
 		return err;
 	*out = *plan;
@@ -319,11 +335,9 @@ int plan_make_inline(const struct elf_file *elf, struct inline_plan *out, struct
 		err = make(&p, "uprobe");
 	if (!err)
 		err = plan_inline(&p, made);
+	err = refusal(&p, err);
 	plan_endings_done(&p.endings);
 	code__done(&p.code);
-	if (err == -EFAULT || err == -E2BIG || err == -EILSEQ)
-		err = err_set(e, -PYE_EPLAN, "3.%u: the code in the file cannot be read (%s)",
-			      plan->minor, err_str(err));
 	if (!err)
 		*out = *made;
 	return err;
