@@ -293,15 +293,39 @@ static void test_stubs__the_end_of_the_ring(void **state)
 		assert_int_equal(t.shared->head, end + 48);
 		for (uint64_t i = 0; i < 3; i++)
 			expect_event(at(RING_BYTES + 16 * i), kind, 0);
-		assert_int_equal(t.private->limit, end - first + RING_BYTES - IL_SLACK);
+		assert_int_equal(t.private->base + t.private->limit,
+				 end - first + RING_BYTES - IL_SLACK);
 
 		/* up to the last place there is, which is in the second mapping, too */
-		t.shared->head = t.private->limit - 16;
+		t.shared->head = t.private->base + t.private->limit - 16;
 		run(h, n);
 		expect_event(at((t.shared->head - 16) % RING_BYTES + RING_BYTES), kind, 0);
 		assert_int_equal(t.shared->slow, 1);
 		run(h, n);
 		assert_int_equal(t.shared->lost_mode, 1);
+	}
+}
+
+/* The program can write to the head: whatever it says, a record is in the ring, or there is none. */
+static void test_stubs__a_head_that_was_written_over(void **state)
+{
+	static const uint64_t heads[] = { 0,	      16,     4096, 5ull * RING_BYTES - 16,
+					  1ull << 63, -16ull, -1ull };
+	const struct il_header *h;
+
+	(void)state;
+	use_version(LAST_MINOR);
+	h = build(&(struct inline_plan){ .frame_reg = PREG_RBX, .instr_reg = PREG_RBP });
+	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+		fresh();
+		t.private->limit = 0;
+		t.shared->head = t.shared->tail = 5ull * RING_BYTES;
+		for (uint32_t k = 0; k < 2; k++)
+			run(h, 0);
+		assert_int_equal(t.shared->slow, 1);
+		t.shared->head = heads[i];
+		run(h, 0);
+		assert_int_equal(t.shared->slow, 2);
 	}
 }
 
@@ -1554,6 +1578,7 @@ int main(void)
 		cmocka_unit_test(test_stubs__frame_in_a_slot),
 		cmocka_unit_test(test_stubs__instruction_in_a_slot),
 		cmocka_unit_test(test_stubs__the_end_of_the_ring),
+		cmocka_unit_test(test_stubs__a_head_that_was_written_over),
 		cmocka_unit_test(test_stubs__the_clock_of_the_kernel),
 		cmocka_unit_test(test_stubs__a_caller_that_adds_up_to_nothing),
 		cmocka_unit_test(test_stubs__what_is_no_entry),

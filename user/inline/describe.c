@@ -16,7 +16,6 @@ void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_by
 		.slack = IL_SLACK,
 		.mask = ring_bytes - 1,
 		.ring = base + IL_RING,
-		.ring_at = base + IL_RING,
 		.active = 1,
 		.size = ring_bytes,
 		.wait = wait,

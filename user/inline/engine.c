@@ -717,11 +717,10 @@ int inline__restart(struct inline_engine *e)
 {
 	uint64_t at = e->base + IL_PRIVATE, zero = 0,
 		 head = __atomic_load_n(&e->shared->head, __ATOMIC_RELAXED),
-		 limit = head + e->ring_bytes - e->slack,
-		 ring_at = e->base + IL_RING - (head & ~(e->ring_bytes - 1));
+		 base = head & ~(e->ring_bytes - 1), limit = head + e->ring_bytes - e->slack - base;
 	size_t where = e->locked ? offsetof(struct il_private, room)
 				 : offsetof(struct il_private, limit);
-	int err = remote__write(&e->remote, at + offsetof(struct il_private, ring_at), &ring_at, 8);
+	int err = remote__write(&e->remote, at + offsetof(struct il_private, base), &base, 8);
 
 	if (restart_lanes(e) && !err) {
 		err = wipe(e, IL_CACHE, IL_CACHE_CNT);

@@ -105,14 +105,14 @@ enum il_first_call {
 
 struct il_private {
 	/* read by the stubs */
-	uint64_t limit, thread;
-	uint64_t ring_at; /* where the ring begins, less the position that is there; holds until `limit` */
+	uint64_t base, limit; /* the position where the ring begins, and for how many bytes from there on that holds, and there is room */
+	uint64_t thread, ring;
 	uint64_t top; /* where `roots` is: innermost frame after the last event; 0: another thread's, or none */
 	uint64_t run,
 		quiet_at; /* where `quiet` is: innermost frame, of those in IL_QUIET, too; words that these take */
 	/* read by the slow path */
 	uint64_t head; /* so far: an event can have more than one record, and that of struct il_shared comes behind the last one */
-	uint64_t mask, ring;
+	uint64_t mask;
 	uint64_t active; /* 0 in a wiped page */
 	uint64_t size, wait, lost_mode;
 	uint64_t shared, threads, cache;

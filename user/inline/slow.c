@@ -345,7 +345,7 @@ PART int is_quiet(struct il_private *p, struct il_shared *h, uint64_t self, uint
 		end_quiet(p);
 		return 1;
 	}
-	if (p->quiet_at && (kind != INLINE_DEALLOC || p->thread != self || p->head >= *limit_of(p)))
+	if (p->quiet_at && (kind != INLINE_DEALLOC || p->thread != self || !has_room(p)))
 		tell_quiet(p, h);
 	return 0;
 }
@@ -502,7 +502,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	int room;
 
 	p->head = h->head;
-	full_at = p->slack > IL_SLACK && p->head >= *limit_of(p) ? now(p) : 0;
+	full_at = p->slack > IL_SLACK && !has_room(p) ? now(p) : 0;
 	if (!p->lane_ring)
 		h->slow++; /* else every event is one */
 	if (may_be_another(p, object, kind))
@@ -701,7 +701,7 @@ PART int eval_goes_on(const struct il_private *p, uint64_t caller)
 	uint64_t self;
 
 	__asm__("mov %%fs:0, %0" : "=r"(self));
-	return p->head < p->limit && p->thread == self && caller && !is_raising(p);
+	return p->head - p->base < p->limit && p->thread == self && caller && !is_raising(p);
 }
 
 /* What is_quiet() does, of frames that are left out alone. */

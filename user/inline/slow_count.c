@@ -51,7 +51,7 @@ PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_
 
 		if (f->code)
 			continue;
-		if (p->head >= *limit_of(p) && !wait_for_room(p, h))
+		if (!has_room(p) && !wait_for_room(p, h))
 			return 0;
 		p->func_last += p->func_last == UINT32_MAX; /* 0 is nobody's */
 		f->id = ++p->func_last;
@@ -95,7 +95,7 @@ PART void free_func(struct il_private *p, struct il_shared *h, uint64_t code)
 
 	if (!f)
 		return;
-	if (p->head < *limit_of(p) || wait_for_room(p, h)) {
+	if (has_room(p) || wait_for_room(p, h)) {
 		put_retired(p, h, f);
 		__atomic_store_n(&f->code, 0, __ATOMIC_RELEASE);
 	} else {

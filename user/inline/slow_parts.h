@@ -78,6 +78,11 @@ PART uint64_t *limit_of(struct il_private *p)
 	return p->locked ? &p->room : &p->limit;
 }
 
+PART int has_room(struct il_private *p)
+{
+	return p->head - p->base < *limit_of(p);
+}
+
 /* Retired code objects went unseen. */
 PART void wipe_cache(struct il_private *p)
 {
@@ -96,8 +101,8 @@ PART int refill(struct il_private *p, struct il_shared *h)
 		return 0;
 	if (p->wipe)
 		wipe_cache(p);
-	*limit_of(p) = p->head - used + p->size - p->slack;
-	p->ring_at = p->ring - (p->head & ~p->mask);
+	p->base = p->head & ~p->mask;
+	*limit_of(p) = p->head - used + p->size - p->slack - p->base;
 	return 1;
 }
 

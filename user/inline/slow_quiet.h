@@ -28,7 +28,7 @@ PART void take_verdicts(struct il_private *p, struct il_shared *h)
 	uint64_t head = __atomic_load_n(&h->verdict_head, __ATOMIC_ACQUIRE);
 	const struct il_verdict *v = (const void *)((const uint8_t *)h + IL_VERDICTS);
 
-	if (!p->lost_mode && p->head >= *limit_of(p))
+	if (!p->lost_mode && !has_room(p))
 		refill(p, h);
 	if (head - h->verdict_tail > IL_VERDICT_CNT)
 		h->verdict_tail = head; /* the program writes there, too */

@@ -57,7 +57,7 @@ PART int wait_for_room(struct il_private *p, struct il_shared *h)
 /* 0: the event has no room. */
 PART int make_room(struct il_private *p, struct il_shared *h)
 {
-	if (p->head < *limit_of(p))
+	if (has_room(p))
 		return 1;
 	if (p->lost_mode)
 		return 0;

@@ -30,14 +30,15 @@ static void time_stamp(struct out *o)
 	     "\x48\xc1\xe0\x10" /* shl rax, 16 */);
 }
 
-/* The record {rax, what} at the head, which is published. Changes rdx. */
-static void publish(struct out *o, uint8_t head, uint8_t what)
+/* The record {rax, what} at @at in the ring, which is published. Changes rdx. */
+static void publish(struct out *o, uint8_t at, uint8_t what)
 {
-	GET(o, PREG_RDX, PRIVATE(ring_at));
-	STORE_AT(o, PREG_RDX, head, 0, PREG_RAX);
-	STORE_AT(o, PREG_RDX, head, 8, what);
-	one(o, 0x83, 0, head, 16); /* add */
-	PUT(o, SHARED(head), head);
+	GET(o, PREG_RDX, PRIVATE(ring));
+	STORE_AT(o, PREG_RDX, at, 0, PREG_RAX);
+	STORE_AT(o, PREG_RDX, at, 8, what);
+	B(o, "\x48\x83\x05"); /* add qword [rip + x], 16 */
+	imm32(o, (uint32_t)(SHARED(head) - (o->at + 5)));
+	byte(o, 16);
 }
 
 /* Have all interpreters one lock, as far as is known? Changes the register. */
@@ -58,11 +59,15 @@ static uint32_t check_turns(struct out *o, uint8_t reg)
 
 #define ROOM_SLOW_MAX 3
 
-/* Room, and the thread that wrote last? In a forked child there is none. Changes rax. Returned: how many jumps. */
-static uint32_t check_room(struct out *o, uint8_t head, uint32_t slow[ROOM_SLOW_MAX])
+/*
+ * Room, and the thread that wrote last? In a forked child there is none. at = where in the ring, whatever the head says, which the
+ * program can write to; changes rax. Returned: how many jumps.
+ */
+static uint32_t check_room(struct out *o, uint8_t at, uint32_t slow[ROOM_SLOW_MAX])
 {
-	GET(o, head, SHARED(head));
-	COMPARE(o, head, PRIVATE(limit));
+	GET(o, at, SHARED(head));
+	region(o, "\x2b", 1, at, PRIVATE(base)); /* sub */
+	COMPARE(o, at, PRIVATE(limit));
 	slow[0] = jump(o, JAE);
 	B(o, "\x64\x48\x8b\x04\x25\x00\x00\x00\x00"); /* mov rax, fs:0: pthread_self() */
 	COMPARE(o, PREG_RAX, PRIVATE(thread));
