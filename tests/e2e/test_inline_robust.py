@@ -407,7 +407,7 @@ def test_detach_of_what_is_not_there():
 
 # --- a target that lies ---
 
-@pytest.mark.parametrize("what", ["head", "odd", "tail", "counters", "zeros", "noise", "records"])
+@pytest.mark.parametrize("what", ["head", "low", "odd", "tail", "counters", "zeros", "noise", "records"])
 def test_a_target_that_scribbles(what, tmp_path):
     """It writes into the ring: that is said, or does no harm; the capture ends before it and can be read."""
     with lib.started(lib.command(ONE) + [lib.PROGRAMS / "scribble.py", what]) as target:

@@ -105,7 +105,8 @@ enum il_first_call {
 
 struct il_private {
 	/* read by the stubs */
-	uint64_t base, limit; /* the position where the ring begins, and for how many bytes from there on that holds, and there is room */
+	/* the position where the ring begins; for how many bytes from there on that holds, and there is room */
+	uint64_t base, limit;
 	uint64_t thread, ring;
 	uint64_t top; /* where `roots` is: innermost frame after the last event; 0: another thread's, or none */
 	uint64_t run,

@@ -25,10 +25,13 @@ def shared():
 
 def scribble(what, start, size):
     bits = random.Random(what).getrandbits
-    if what in ("head", "odd"):
+    if what in ("head", "low", "odd"):
+        time.sleep(0.1)  # what was written until now is read
         # nothing of Python is called until it is let go: the stubs do not write over it
-        head = 1 << 63 if what == "head" else int.from_bytes(os.pread(MEM, 8, start), "little") + 7
+        head = {"head": 1 << 63, "low": 0, "odd": int.from_bytes(os.pread(MEM, 8, start), "little") + 7}[what]
         os.pwrite(MEM, head.to_bytes(8, "little"), start)
+        if what == "low":
+            add(1, 2)
         while b"/memfd:" in open("/proc/self/maps", "rb").read():
             time.sleep(0.001)
     elif what == "tail":
