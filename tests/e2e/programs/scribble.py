@@ -27,6 +27,8 @@ def scribble(what, start, size):
     bits = random.Random(what).getrandbits
     if what in ("head", "low", "odd"):
         time.sleep(0.1)  # what was written until now is read
+        if what == "low" and not any(os.pread(MEM, 8, start)):
+            return  # it is at its beginning yet
         # nothing of Python is called until it is let go: the stubs do not write over it
         head = {"head": 1 << 63, "low": 0, "odd": int.from_bytes(os.pread(MEM, 8, start), "little") + 7}[what]
         os.pwrite(MEM, head.to_bytes(8, "little"), start)
