@@ -157,6 +157,24 @@ def test_who_needs_no_privilege_for_the_inline_engine(begins, code, why):
     assert (done.returncode == 0) == (why is None), done.stderr
 
 
+def test_what_the_inline_engine_alone_refuses(tmp_path):
+    """A file without a name that this engine needs: list has the reason that a trace would give."""
+    python, copy = a_python((3, 11)), tmp_path / "python"
+    home = subprocess.check_output([*python, "-c", "import sys; print(sys.base_prefix)"], encoding="utf-8").strip()
+    raw = pathlib.Path(python[0]).read_bytes()
+    assert b"_PyEval_EvalFrameDefault\0" in raw
+    copy.write_bytes(raw.replace(b"_PyEval_EvalFrameDefault\0", b"_PyEval_EvalFrameElsewhr\0"))
+    copy.chmod(0o755)
+    with pythons.running([str(copy), *WAIT], env=dict(os.environ, PYTHONHOME=home)) as (process, _):
+        row = listed()[process.pid]
+        lines = run("list", process.pid).stdout.splitlines()
+        done = run("trace", "--engine", "inline", "-q", "-d", "1ms", "-o", tmp_path / "t.pyebpf", "-p", process.pid)
+    why = row["inline_by_owner_why_not"]
+    assert row["engine"] in ("uprobe", "usdt") and not row["inline_by_owner"]
+    assert " own " not in lines[1] and any("not for --engine inline: " + why in line for line in lines), lines
+    assert done.returncode == 5 and why in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("name", [name for name in pythons.names() if "13" in name or "14" in name or "3.11" in name])
 def test_flavours(name):
     """What the interpreter itself says of its build."""

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/outbuf.h"
 #include "base/text.h"
+#include "cpython/inline_plan.h"
 #include "cpython/interp_names.h"
 #include "export/json.h"
 #include "inline/engine.h"
@@ -52,6 +53,16 @@ static bool can_be_sampled(struct list_row *row, pid_t pid, struct interp_cache 
 	return true;
 }
 
+/* What is proven for the other engines is not all that this one needs of a file. */
+static void ask_inline(struct list_row *row, struct interp_cache *cache)
+{
+	auto_free struct inline_plan *plan = malloc(sizeof(*plan));
+	struct err why = { 0 };
+
+	if (plan && inline_plan_load_cached(cache, row->in.open_path, plan, &why) == -PYE_EPLAN)
+		row->inline_why_not = why;
+}
+
 int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
 		  struct interp_cache *sampled, struct list_row **out, struct err *e)
 {
@@ -70,6 +81,8 @@ int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
 		return err == -ESRCH ? -PYE_ETARGET : err;
 	}
 	describe(row);
+	if (!row->err)
+		ask_inline(row, cache);
 	*out = row;
 	return 0;
 }
@@ -159,6 +172,12 @@ static const char *engine_text(const struct list_row *row)
 	return row->in.plan.engine;
 }
 
+/* By its owner, without a privilege; NULL: nothing bars it. */
+static const char *why_not_inline(const struct list_row *row)
+{
+	return row->inline_why_not.what[0] ? row->inline_why_not.what : row->inline_barred;
+}
+
 void list_row__print(const struct list_row *row, FILE *out)
 {
 	char pid[16], build[64], where[128], user[64], file[PATH_SHOWN];
@@ -171,12 +190,14 @@ void list_row__print(const struct list_row *row, FILE *out)
 	text_escape(user, sizeof(user), row->user, strlen(row->user));
 	interp_show_path(row->in.path, file, sizeof(file));
 	fprintf(out, ROW_FORMAT, pid, user, row->in.version[0] ? row->in.version : "?", build,
-		engine_text(row), row->err || row->inline_barred ? "-" : "own", where,
+		engine_text(row), row->err || why_not_inline(row) ? "-" : "own", where,
 		file[0] ? file : "?", command);
 	if (row->err)
 		fprintf(out, "%9s%s: %s%s%s\n", "",
 			row->sampled ? "record, top and dump take it; trace not" : "why not",
 			row->e.what, row->e.hint[0] ? "; " : "", row->e.hint);
+	if (row->inline_why_not.what[0])
+		fprintf(out, "%9snot for --engine inline: %s\n", "", row->inline_why_not.what);
 	if (row->has_stubs && row->stubs_read)
 		fprintf(out, "%9sthe inline engine of a pyebpf is at work on it\n", "");
 	else if (row->has_stubs)
@@ -239,9 +260,9 @@ static void json_python(const struct list_row *row, struct outbuf *out)
 		string(out, "record_engine", "sample");
 	if (!row->err) {
 		string(out, "engine", in->plan.engine);
-		boolean(out, "inline_by_owner", !row->inline_barred);
-		if (row->inline_barred)
-			string(out, "inline_by_owner_why_not", row->inline_barred);
+		boolean(out, "inline_by_owner", !why_not_inline(row));
+		if (why_not_inline(row))
+			string(out, "inline_by_owner_why_not", why_not_inline(row));
 		if (row->in.other[0])
 			string(out, "left_out", row->in.other);
 	}

@@ -23,6 +23,8 @@ struct list_row {
 	bool other_mounts, other_pids; /* namespaces of its own */
 	const char
 		*inline_barred; /* why its user needs a privilege for --engine inline; NULL: none */
+	struct err
+		inline_why_not; /* why --engine inline takes it for nobody, though the others do; empty: it does */
 	bool has_stubs, stubs_read; /* of the inline engine; and somebody reads what they write */
 	int err; /* why it cannot be traced; 0: @in is valid */
 	struct err e;
