@@ -51,7 +51,7 @@ int stub_image(const struct inline_plan *plan, const struct pye_pylayout *layout
  * @all: the second one is recorded, too
  * @locked: as in struct stub_how
  * @vdso: their clock is the kernel's (inline/stub_clock.h)
- * @ticks: median of many, of the real stubs, run here
+ * @ticks: average of the middle half of many, of the real stubs, run here
  *
  * Return: 0; -PYE_EPLAN; a negative errno.
  */
