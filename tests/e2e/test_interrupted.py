@@ -37,12 +37,13 @@ def syscall(pid):
     return pathlib.Path("/proc/%d/syscall" % pid).read_text().split()[0]
 
 
-def interrupt(tracer, capture, number=signal.SIGINT):
+def interrupt(tracer, capture, *numbers):
     """Status and stderr of what is interrupted after its command has ended."""
     for there in (True, False):
         lib.until(lambda t=there: bool(children(tracer.pid)) == t, "the command")
     await_reading(tracer, capture, bytes_read(tracer.pid))
-    tracer.send_signal(number)
+    for number in numbers:
+        tracer.send_signal(number)
     err = lib.text(tracer.communicate(timeout=60)[1])
     return tracer.returncode, err
 
@@ -50,16 +51,24 @@ def interrupt(tracer, capture, number=signal.SIGINT):
 @pytest.mark.parametrize("number", ENDS)
 def test_while_the_output_is_made(tmp_path, number):
     with trace(tmp_path / "t.json.gz", "--split", "0") as tracer:
-        status, err = interrupt(tracer, tmp_path / "t.pyebpf", number)
+        status, err = interrupt(tracer, tmp_path / "t.pyebpf", number, next(n for n in ENDS if n != number))
     assert status == 125 and "interrupted" in err and "the capture is kept in" in err, (status, err)
     assert [f.name for f in tmp_path.iterdir()] == ["t.pyebpf"]
     assert "<string>:3(f)" in lib.text(lib.convert(tmp_path / "t.pyebpf", "text"))
 
 
+def test_once_is_not_enough(tmp_path):
+    """Whoever stops a run that has just ended by itself wants its output."""
+    with trace(tmp_path / "t.json.gz") as tracer:
+        status, err = interrupt(tracer, tmp_path / "t.pyebpf", signal.SIGINT)
+    assert status == 0 and "wrote " in err and "interrupted" not in err, (status, err)
+    assert (tmp_path / "t.json.gz").exists() and not (tmp_path / "t.pyebpf").exists()
+
+
 def test_while_the_summary_is_made(tmp_path):
     """The capture is what was asked for: it is whole, and all is well."""
     with trace(tmp_path / "t.pyebpf") as tracer:
-        status, err = interrupt(tracer, tmp_path / "t.pyebpf")
+        status, err = interrupt(tracer, tmp_path / "t.pyebpf", signal.SIGINT, signal.SIGTERM)
     assert status == 0 and "wrote " in err and "interrupted" not in err, (status, err)
     assert "calls" not in err.split("wrote ")[0].splitlines()[-1]
     assert "<string>:3(f)" in lib.text(lib.convert(tmp_path / "t.pyebpf", "text"))

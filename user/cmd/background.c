@@ -204,11 +204,11 @@ static void stop(struct background *b)
 	ended(b, -1);
 }
 
-unsigned int background__wait(struct background *b, bool *end)
+unsigned int background__wait(struct background *b, unsigned int *asks)
 {
 	while (!background__reap(b)) {
-		*end = *end || run_is_to_end(CHILD_MS);
-		if (*end)
+		*asks -= *asks && run_is_to_end(CHILD_MS);
+		if (!*asks)
 			stop(b);
 	}
 	return b->failed_cnt;

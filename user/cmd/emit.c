@@ -55,6 +55,7 @@ struct emit {
 	struct emit_result *result;
 	struct progress progress;
 	uint64_t read_cnt;
+	unsigned int asked;
 	struct err *e;
 };
 
@@ -158,9 +159,12 @@ static int next_part(void *ctx)
 	return err ? err : begin_part(ctx);
 }
 
-static int is_to_end(const struct emit *m)
+static int is_to_end(struct emit *m)
 {
-	return m->how->ends_by_signal && run_is_to_end(0) ? -EINTR : 0;
+	if (!m->how->asks)
+		return 0;
+	m->asked += run_is_to_end(0);
+	return m->asked >= m->how->asks ? -EINTR : 0;
 }
 
 static int write_part(void *ctx, const void *data, size_t len)

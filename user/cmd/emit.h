@@ -35,7 +35,7 @@ struct emit_how {
 	const struct input_opts *in; /* may be NULL */
 	struct aggregate *agg; /* fed too, for the summary; may be NULL */
 	bool progress; /* say on a terminal how far it is */
-	bool ends_by_signal; /* see run_is_to_end() */
+	unsigned int asks; /* end when run_is_to_end() so often; 0: not */
 };
 
 struct emit_result {

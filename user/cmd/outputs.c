@@ -103,15 +103,15 @@ int outputs_number(const struct outputs *from, unsigned int *number, struct outp
 	}
 }
 
-int outputs_produce(const struct outputs *o, struct outfile *capture, bool attended, struct err *e)
+int outputs_produce(const struct outputs *o, struct outfile *capture, bool summary, struct err *e)
 {
 	struct aggregate_opts agg_opts = { .raw = o->opts->raw, .full_files = o->opts->full_files };
 	struct aggregate *agg = NULL;
-	struct emit_how how = { .in = o->in, .ends_by_signal = attended };
+	struct emit_how how = { .in = o->in, .asks = o->asks };
 	struct emit_result result = { 0 };
 	int err = 0, fd = outfile__fd(capture);
 
-	if (attended && !o->quiet)
+	if (summary && !o->quiet)
 		err = aggregate__new(&agg, &agg_opts);
 	if (err)
 		return err;

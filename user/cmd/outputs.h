@@ -22,6 +22,7 @@ struct outputs {
 	const struct input_opts *in; /* how names are shown; NULL: as they are */
 	const char *verb; /* of default names: pyebpf-VERB-COMM-PID-TIME */
 	bool keep_capture, quiet;
+	unsigned int asks; /* outputs_produce() ends when run_is_to_end() so often; 0: not */
 	bool capture_only; /* the capture is the output */
 	int *show_fd; /* gets another descriptor of the capture, for show_capture(); NULL: not wanted */
 	const struct exporter *format;
@@ -50,11 +51,12 @@ int outputs_number(const struct outputs *from, unsigned int *number, struct outp
 /**
  * outputs_produce - from a capture that is complete to its output, with a summary and the file's name
  *
- * @attended: print the summary, too, and end when run_is_to_end(): where the capture is the output, without a summary, else with -PYE_EOUTPUT
+ * @summary: print the summary, too
  *
- * Return: 0, or a negative number with a sentence.
+ * Return: 0, also when it was to end and the capture is the output, which lacks nothing but the summary then; -PYE_EOUTPUT when it
+ * was to end; another negative number; with a sentence.
  */
-int outputs_produce(const struct outputs *o, struct outfile *capture, bool attended, struct err *e);
+int outputs_produce(const struct outputs *o, struct outfile *capture, bool summary, struct err *e);
 
 /* outputs_discard - remove the capture if nobody wants it; when producing has failed (@err), say where
  * it is. */
@@ -88,9 +90,9 @@ int background__part(struct background *b, const struct outputs *o, struct outfi
 /* background__reap - after SIGCHLD: see what has ended, begin the next. Return: whether it is idle. */
 bool background__reap(struct background *b);
 
-/* background__wait - until all are made, or run_is_to_end(): then, and where *@end is set already, what is not made yet is left
- * as captures, and *@end set. Return: how many failed in all, these included. */
-unsigned int background__wait(struct background *b, bool *end);
+/* background__wait - until all are made. run_is_to_end() takes one off *@asks; where that is 0 what is not made yet is left as
+ * captures. Return: how many failed in all, these included. */
+unsigned int background__wait(struct background *b, unsigned int *asks);
 
 /* background__free - forgets the queue; NULL is fine. */
 void background__free(struct background *b);

@@ -180,10 +180,11 @@ static int record(struct record_opts *o, const struct opt_rest *rest, const char
 	err = session__run(session, outfile__fd(capture), run, e);
 	if (err)
 		return outputs_failed(&out, capture, err, e);
-	if (run->aborted) {
+	if (run->interrupts >= RUN_ASKS) {
 		outputs_say_kept(&out, "interrupted; what was captured is in");
 		return 0;
 	}
+	out.asks = RUN_ASKS - run->interrupts;
 	err = outputs_produce(&out, capture, true, e);
 	outputs_discard(&out, capture, err);
 	return err;

@@ -54,6 +54,12 @@ int run_signals(bool usr1);
  * or a child's end, for @wait_ms at most. */
 bool run_is_to_end(unsigned int wait_ms);
 
+/*
+ * How often somebody has to ask until the output is not made, either: twice in all. Whoever stops a run may do so when it has just
+ * ended by itself, and wants the output.
+ */
+#define RUN_ASKS 2u
+
 /* The option --fail-on-loss, a group of its own. */
 struct run_loss {
 	uint64_t above; /* of a million events, and 1; 0: not given */

@@ -700,7 +700,7 @@ int session__run(struct session *s, int fd, struct session_result *result, struc
 	if (!s->opts.quiet)
 		filters_report(&s->opts.filter, s->as, cap_bpf__filtered(s->cap));
 	wait_for_child(s, result);
-	result->aborted = s->interrupts > 1;
+	result->interrupts = s->interrupts;
 	memcpy(result->comm, s->comm, sizeof(result->comm));
 	if (s->target_cnt)
 		result->pid = s->targets[0]->pid.given;

@@ -86,7 +86,7 @@ struct session_result {
 	pid_t pid;
 	int64_t start_unix_ns;
 	int child_status; /* of waitpid(), with a command */
-	bool aborted; /* the second Ctrl-C */
+	unsigned int interrupts; /* how often it was asked to end: by Ctrl-C, say */
 };
 
 /* What a sampling run takes and does, so far. */

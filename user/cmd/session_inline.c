@@ -598,6 +598,7 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 	else
 		inline_target__wait(&r.t);
 	result->child_status = r.t.child_status;
+	result->interrupts = r.t.interrupts;
 	done(&r);
 	return err;
 }

@@ -243,15 +243,16 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 /* The session is over: what is made of the (last) capture. */
 static int finish_files(struct files *f, const struct session_result *run, struct err *e)
 {
-	bool aborted = run->aborted;
-	unsigned int failed = background__wait(f->background, &aborted);
+	unsigned int asks = run->interrupts < RUN_ASKS ? RUN_ASKS - run->interrupts : 0;
+	unsigned int failed = background__wait(f->background, &asks);
 	int err;
 
-	if (aborted) {
+	if (!asks) {
 		outputs_say_kept(&f->outputs, "interrupted; what was captured is in");
 		return 0;
 	}
 	f->outputs.show_fd = f->show_fd;
+	f->outputs.asks = asks;
 	err = outputs_produce(&f->outputs, f->capture, true, e);
 	outputs_discard(&f->outputs, f->capture, err);
 	if (!err && failed)
@@ -330,9 +331,9 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, NULL, run, e)
 		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
-		bool aborted = false;
+		unsigned int asks = RUN_ASKS;
 
-		background__wait(files.background, &aborted);
+		background__wait(files.background, &asks);
 		return outputs_failed(&files.outputs, files.capture, err, e);
 	}
 	return finish_files(&files, run, e);
