@@ -245,7 +245,7 @@ def test_a_command_outlives_the_output(full, tmp_path):
 @pytest.mark.parametrize("name", KNOWN)
 def test_waiting_for_room_is_no_time_of_an_instruction(name, tmp_path):
     """The ring is full for most of a second: that is not booked to whatever comes next, nor to what came before."""
-    out, prog, flag = tmp_path / "t.ndjson", tmp_path / "p.py", tmp_path / "flag"
+    out, prog = tmp_path / "t.ndjson", tmp_path / "p.py"
     prog.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
                     "def f(n):\n    for i in range(n): n -= 1\nf(100000)\n")
     with lib.started([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", "all", "--on-full", "wait", "--ring", "4M", "--",

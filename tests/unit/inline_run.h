@@ -149,6 +149,15 @@ static inline void fresh(void)
 	t.shared->deadline = 1;
 }
 
+/* A variable at register + disp: on the stack, or where it is. */
+static inline void put_in_slot(uint8_t reg, int32_t disp, const uint64_t *variable)
+{
+	if (reg == PREG_RSP)
+		memcpy(t.stack + STACK_AT + disp, variable, 8);
+	else
+		cpu_in.regs[reg] = address(variable) - (uint64_t)(int64_t)disp;
+}
+
 /* @call: the stub is where a function begins, else in the middle of one */
 static inline void put_registers(uint8_t kind, bool call)
 {
@@ -174,19 +183,14 @@ static inline void put_registers(uint8_t kind, bool call)
 	} else {
 		t.slot = address(t.frame);
 		t.instr_slot = address(t.instr) - (uint64_t)(int64_t)p->instr_disp;
-		if (!p->instr_in_slot)
+		if (p->instr_in_slot)
+			put_in_slot(p->instr_reg, p->instr_slot, &t.instr_slot);
+		else
 			regs[p->instr_reg] = t.instr_slot;
-		else if (p->instr_reg == PREG_RSP)
-			memcpy(t.stack + STACK_AT + p->instr_slot, &t.instr_slot, 8);
+		if (p->frame_in_slot)
+			put_in_slot(p->frame_reg, p->frame_disp, &t.slot);
 		else
-			regs[p->instr_reg] =
-				address(&t.instr_slot) - (uint64_t)(int64_t)p->instr_slot;
-		if (!p->frame_in_slot)
-			regs[p->frame_reg] = address(t.frame) - (uint64_t)(int64_t)p->frame_disp;
-		else if (p->frame_reg == PREG_RSP)
-			memcpy(t.stack + STACK_AT + p->frame_disp, &t.slot, 8);
-		else
-			regs[p->frame_reg] = address(&t.slot) - (uint64_t)(int64_t)p->frame_disp;
+			regs[p->frame_reg] = t.slot - (uint64_t)(int64_t)p->frame_disp;
 	}
 	memcpy(t.before, t.stack, STACK_SIZE);
 }

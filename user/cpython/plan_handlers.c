@@ -80,25 +80,33 @@ static bool place_at_start(const struct flow *f, struct flow_value value, struct
 	return false;
 }
 
+bool plan_instr_store(const struct planner *p, uint64_t start, struct flow *f, struct insn *store)
+{
+	uint16_t instr_ptr = p->table.version->instr_ptr;
+
+	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += store->size) {
+		if (code__insn(&p->code, at, store))
+			return false;
+		if (store->op == INSN_STORE && store->disp == instr_ptr && store->dst != PREG_RSP &&
+		    store->mem_size == 8 && store->src != PREG_NONE)
+			return true;
+		if (store->flow != FLOW_NEXT && store->flow != FLOW_CALL)
+			return false;
+		flow__step(f, store);
+	}
+	return false;
+}
+
 /* -ENOENT: the first basic block has no store of the instruction pointer. */
 static int find_home(const struct planner *p, uint64_t start, struct flow_place *out)
 {
-	uint16_t instr_ptr = p->table.version->instr_ptr;
+	struct insn store;
 	struct flow f;
-	struct insn insn;
 
 	flow__init(&f);
-	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += insn.size) {
-		if (code__insn(&p->code, at, &insn))
-			return -ENOENT;
-		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.dst != PREG_RSP &&
-		    insn.mem_size == 8 && insn.src != PREG_NONE)
-			return place_at_start(&f, f.regs[insn.dst], out) ? 0 : -ENOENT;
-		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
-			return -ENOENT;
-		flow__step(&f, &insn);
-	}
-	return -ENOENT;
+	return plan_instr_store(p, start, &f, &store) && place_at_start(&f, f.regs[store.dst], out)
+		       ? 0
+		       : -ENOENT;
 }
 
 static int find_homes(struct planner *p, struct handlers *h)

@@ -72,26 +72,16 @@ static uint64_t resume_at(const struct planner *p)
 }
 
 /* RESUME stores the address of its own instruction into the frame: what it stores is it. @f: at its beginning */
-static bool stored_instr(struct planner *p, struct flow *f, struct flow_value *out)
+static bool stored_instr(const struct planner *p, struct flow *f, struct flow_value *out)
 {
-	uint16_t instr_ptr = p->table.version->instr_ptr;
-	uint64_t start = resume_at(p);
 	struct flow_value frame = flow__at(f, &p->home);
-	struct insn insn;
+	struct insn store;
 
-	for (uint64_t at = start; at - start < PLANNER_BLOCK_MAX; at += insn.size) {
-		if (code__insn(&p->code, at, &insn))
-			break;
-		if (insn.op == INSN_STORE && insn.disp == instr_ptr && insn.mem_size == 8 &&
-		    insn.src < MACHINE_REG_CNT && flow__is_same(f->regs[insn.dst], frame)) {
-			*out = f->regs[insn.src];
-			return true;
-		}
-		if (insn.flow != FLOW_NEXT && insn.flow != FLOW_CALL)
-			break;
-		flow__step(f, &insn);
-	}
-	return false;
+	if (!plan_instr_store(p, resume_at(p), f, &store) ||
+	    !flow__is_same(f->regs[store.dst], frame))
+		return false;
+	*out = f->regs[store.src];
+	return true;
 }
 
 /* What a word of the stack held at the beginning of RESUME (gcc 12 at -O3 has it there in executables), @found by going through it. */

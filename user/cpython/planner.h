@@ -128,6 +128,9 @@ struct unwind_place {
 /* plan_unwind_place - 0 or -PYE_EPLAN */
 int plan_unwind_place(struct planner *p, struct unwind_place *out);
 
+/* plan_instr_store - from a handler's start to where its first basic block stores the instruction pointer: @f right before that */
+bool plan_instr_store(const struct planner *p, uint64_t start, struct flow *f, struct insn *store);
+
 /* The makers. 0 or -PYE_EPLAN, -ENOMEM. */
 int plan_handlers(struct planner *p); /* >= 3.11: RESUME, YIELD, and the returns of 3.11 */
 int plan_unwind(struct planner *p); /* 3.11: the exit by exception */

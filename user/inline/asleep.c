@@ -123,7 +123,7 @@ static int by_tid(const void *a, const void *b)
 
 int asleep__note(struct asleep *a, pid_t pid)
 {
-	DIR *threads;
+	auto_fn(threads__closep) DIR *threads = NULL;
 	pid_t tid;
 	int err = 0;
 
@@ -134,7 +134,6 @@ int asleep__note(struct asleep *a, pid_t pid)
 		return -errno;
 	while (!err && (tid = threads__next(threads)))
 		err = add(a, tid);
-	closedir(threads);
 	if (err)
 		forget(a);
 	else if (a->cnt)

@@ -17,6 +17,7 @@
 #include <sys/user.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
 #include "proc/maps.h"
@@ -302,7 +303,7 @@ static bool can_call(const struct remote *r, pid_t tid)
 static pid_t choose_caller(const struct remote *r)
 {
 	pid_t found = can_call(r, r->pid) ? r->pid : 0, first = found;
-	DIR *threads;
+	auto_fn(threads__closep) DIR *threads = NULL;
 	pid_t tid;
 
 	if (r->held || r->parked)
@@ -313,8 +314,6 @@ static pid_t choose_caller(const struct remote *r)
 	while (found == first && (tid = threads__next(threads)))
 		if (can_call(r, tid))
 			found = tid;
-	if (threads)
-		closedir(threads);
 	return found;
 }
 

@@ -192,13 +192,11 @@ static bool is_known(const struct remote *r, pid_t tid)
 
 pid_t remote__blocked_one(pid_t pid)
 {
-	DIR *threads = threads__open(pid);
+	auto_fn(threads__closep) DIR *threads = threads__open(pid);
 	pid_t tid;
 
 	while ((tid = threads__next(threads)) && !is_asleep(remote__state(pid, tid)))
 		;
-	if (threads)
-		closedir(threads);
 	return tid;
 }
 
@@ -218,7 +216,7 @@ static int seize(const struct remote *r, pid_t tid)
  */
 static int seize_new(struct remote *r, size_t limit)
 {
-	DIR *threads = threads__open(r->pid);
+	auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
 	bool leader = false;
 	pid_t tid;
 	int err = 0;
@@ -251,7 +249,6 @@ static int seize_new(struct remote *r, size_t limit)
 		leader |= tid == r->pid;
 		r->threads[r->cnt++] = (struct remote_thread){ .tid = tid };
 	}
-	closedir(threads);
 	if (leader)
 		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
 	return err;

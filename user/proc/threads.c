@@ -16,12 +16,6 @@ struct list {
 	size_t cnt, room;
 };
 
-static void cleanup_closedirp(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
 int threads__one(pid_t pid, pid_t tid, struct proc_thread *out)
 {
 	auto_free char *status = NULL, *comm = NULL;
@@ -111,7 +105,7 @@ static int fill(pid_t pid, DIR *dir, struct list *l)
 
 int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt)
 {
-	auto_fn(cleanup_closedirp) DIR *dir = NULL;
+	auto_fn(threads__closep) DIR *dir = NULL;
 	struct list l = { 0 };
 	int err;
 

@@ -35,6 +35,12 @@ int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt);
 DIR *threads__open(pid_t pid);
 pid_t threads__next(DIR *threads);
 
+static inline void threads__closep(DIR **threads)
+{
+	if (*threads)
+		closedir(*threads);
+}
+
 /* threads__one - one of them, that is no other process's: -ESRCH when it has ended. */
 int threads__one(pid_t pid, pid_t tid, struct proc_thread *out);
 
