@@ -242,7 +242,7 @@ static int begin(struct bench *b)
 	if (err)
 		return err;
 	cap_inline__use(b->cap, &b->engine);
-	b->records = (struct capture_taker){ b->as, assembler__record };
+	b->records = (struct capture_taker){ b->as, assembler__record, assembler__steps };
 	cap_inline__hand_to(b->cap, &b->records);
 	b->begun = b->told = clock_pair_read();
 	b->ns_per_tick = (double)(b->begun.ns - before.ns) / (double)(b->begun.tsc - before.tsc);

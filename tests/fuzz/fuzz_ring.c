@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The inline engine's rings: the target can write into them, so any bytes are read, as the events of a trace, of
- * --opcodes, or of threads with a ring each. The first byte says of which version and which of these, the second what
+ * --opcodes, or of threads with a ring each. The first byte says of which version, which of these and who takes them, the second what
  * the threads' counters hold. Whatever comes in: batches are whole, each instruction ends, and a ring that holds what
  * no stub writes is an error.
  */
@@ -10,6 +10,7 @@
 #include "abi/event.h"
 #include "capture/cap_inline.h"
 #include "capture/inline_opcodes.h"
+#include "capture/inline_priv.h"
 #include "cpython/layouts.h"
 #include "fuzz.h"
 
@@ -48,6 +49,31 @@ struct clock_pair clock_pair_read(void)
 
 	return (struct clock_pair){ ns / 2, ns };
 }
+
+/* Who takes what comes: no event but of a thread that was told of. */
+static int on_record(void *ctx, const void *rec, uint32_t len)
+{
+	const struct pye_head *head = rec;
+
+	(void)ctx;
+	demand(len >= sizeof(*head) && head->kind && head->kind != PYE_REC_ENTRY &&
+	       head->kind != PYE_REC_EXIT);
+	return 0;
+}
+
+static int on_steps(void *ctx, uint32_t tix, uint32_t seq, const struct trace_step *steps,
+		    uint32_t cnt)
+{
+	(void)ctx;
+	(void)seq;
+	demand(tix && cnt && cnt <= STEPS_MAX);
+	for (uint32_t i = 0; i < cnt; i++)
+		demand(steps[i].frame && steps[i].kind < TRACE_KIND_CNT &&
+		       steps[i].kind != TRACE_OPEN && (!i || steps[i].ts_ns >= steps[i - 1].ts_ns));
+	return 0;
+}
+
+static const struct capture_taker taker = { NULL, on_record, on_steps };
 
 /* There is no target that could be told anything. */
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size)
@@ -186,6 +212,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	demand(f.first || !cap_inline__new(&f.first, 1, PID, &ids, NULL));
 	demand(!cap_inline__new(&c, 1, PID, &ids, f.first));
 	cap_inline__use(c, &f.engine);
+	if ((data[0] & 15) >= 10)
+		cap_inline__hand_to(c, &taker);
 	if (data[0] & LANES)
 		fill_lanes(data + 2, size - 2, data[1]);
 	else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whoever takes records one by one gets the same ones in the same order as who reads batches. */
+/* Whoever takes records and events as they come gets the same ones in the same order as who reads batches. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@
 #define CODE	   0x7f0000100000ull
 
 struct seen {
-	uint8_t bytes[16384];
+	uint8_t bytes[1 << 20];
 	size_t len;
 	unsigned int kinds[256];
 };
@@ -45,6 +45,28 @@ static int see(void *ctx, const void *rec, uint32_t len)
 	return 0;
 }
 
+/* As records, but for the hash of the caller, which no step has. */
+static int see_steps(void *ctx, uint32_t tix, uint32_t seq, const struct trace_step *steps,
+		     uint32_t cnt)
+{
+	assert_in_range(cnt, 1, STEPS_MAX);
+	for (uint32_t i = 0; i < cnt; i++) {
+		bool leaves = trace_is_leave(steps[i].kind);
+		struct pye_entry_rec rec = {
+			.head = { .ts_ns = steps[i].ts_ns,
+				  .frame = steps[i].frame,
+				  .kind = leaves ? PYE_REC_EXIT : PYE_REC_ENTRY,
+				  .sub = steps[i].kind - (leaves ? TRACE_RETURN : TRACE_CALL),
+				  .tix = tix,
+				  .seq = seq + i },
+			.code = steps[i].func
+		};
+
+		see(ctx, &rec, leaves ? sizeof(struct pye_exit_rec) : sizeof(rec));
+	}
+	return 0;
+}
+
 static void put(const void *record, size_t size)
 {
 	memcpy(t.memory + IL_SHARED_HEAD + t.head, record, size);
@@ -65,6 +87,19 @@ static void put_event(uint64_t kind, uint64_t frame, uint64_t caller)
 	put(&r, sizeof(r));
 }
 
+/* A generator is closed without being run, and is so until the stack pointer says the same. */
+static void put_closing(uint64_t frame, uint64_t sp)
+{
+	const struct il_more_rec r = { { t.head << 16, frame | IL_MORE | (uint64_t)IL_CLOSE << 48 },
+				       0,
+				       sp };
+
+	put(&r, sizeof(r));
+	put_event(IL_CALL, frame + 8, frame);
+	put_event(IL_RETURN, frame + 8, 0);
+	put_more(IL_CLOSED, sp, 0);
+}
+
 static void put_definition(void)
 {
 	static const char text[3][8] = { "file.py", "name", "qual" };
@@ -82,8 +117,8 @@ static void put_definition(void)
 	t.head = (t.head + 15) & ~15ull;
 }
 
-/* A thread, a definition, calls, and another greenlet, with the walk that it needs. */
-static void fill(void)
+/* A thread and a definition. */
+static void begin(void)
 {
 	memset(&t, 0, sizeof(t));
 	t.in.layout = layout_find(12, false)->py;
@@ -94,6 +129,12 @@ static void fill(void)
 					   .ring_bytes = RING_BYTES };
 	put_more(IL_SWITCH, 1, (uint64_t)getpid());
 	put_definition();
+}
+
+/* Calls, and another greenlet, with the walk that it needs. */
+static void fill(void)
+{
+	begin();
 	put_event(IL_CALL, OUTER, 0);
 	put_event(IL_CALL, INNER, OUTER);
 	put_event(IL_RETURN, INNER, 0);
@@ -102,6 +143,20 @@ static void fill(void)
 	put_event(IL_CALL, INNER, OUTER);
 	put_more(IL_RETIRE, CODE, 0);
 	put_event(IL_YIELD, INNER, 0);
+}
+
+static void see_without_caller(struct seen *seen, const void *rec, uint32_t len)
+{
+	struct pye_entry_rec entry;
+	const struct pye_head *head = rec;
+
+	if (head->kind != PYE_REC_ENTRY) {
+		see(seen, rec, len);
+		return;
+	}
+	memcpy(&entry, rec, sizeof(entry));
+	entry.caller = 0;
+	see(seen, &entry, len);
 }
 
 static int read_ring(const struct capture_taker *taker, struct seen *seen)
@@ -127,7 +182,7 @@ static int read_ring(const struct capture_taker *taker, struct seen *seen)
 	while ((got = cap_inline_ops.next(c, &batch)) > 0) {
 		assert_true(!taker || !batch.len);
 		for (size_t at = 0; (rec = capture_record(&batch, &at, &len));)
-			see(seen, rec, len);
+			see_without_caller(seen, rec, len);
 	}
 	cap_inline__free(c);
 	return got;
@@ -136,7 +191,7 @@ static int read_ring(const struct capture_taker *taker, struct seen *seen)
 static void test_taker__sees_what_batches_hold(void **state)
 {
 	static struct seen batches, one_by_one;
-	const struct capture_taker taker = { &one_by_one, see };
+	const struct capture_taker taker = { &one_by_one, see, see_steps };
 
 	(void)state;
 	fill();
@@ -155,7 +210,7 @@ static void test_taker__sees_what_batches_hold(void **state)
 static void test_taker__has_what_came_before_the_damage(void **state)
 {
 	static struct seen seen;
-	const struct capture_taker taker = { &seen, see };
+	const struct capture_taker taker = { &seen, see, see_steps };
 
 	(void)state;
 	fill();
@@ -166,11 +221,78 @@ static void test_taker__has_what_came_before_the_damage(void **state)
 	assert_int_equal(seen.kinds[PYE_REC_RETIRE], 1);
 }
 
+static uint32_t state = 1;
+
+static uint32_t pick(uint32_t n)
+{
+	state = state * 1664525 + 1013904223;
+	return (state >> 16) % n;
+}
+
+static uint64_t any_frame(void)
+{
+	return OUTER + 64 * pick(40);
+}
+
+/* Two stacks whose innermost frames have one hash: the first one goes on. */
+static void put_twins(uint64_t frame)
+{
+	put_event(IL_CALL, frame, 0);
+	put_event(IL_CALL, frame + (1u << 19) - 8, 0);
+	put_event(IL_CALL, frame + 64, frame);
+}
+
+/* A call or a return as a program does it, or now and then anything that there is. */
+static void put_anything(uint64_t *stack, uint32_t *depth, uint32_t wild)
+{
+	static const uint64_t kinds[] = { IL_CALL, IL_RESUME, IL_RETURN, IL_YIELD, IL_CAUGHT };
+	uint64_t above = (*depth ? stack[*depth - 1] : OUTER) + 64 + 8 * pick(4);
+
+	if (!pick(wild) && pick(2)) {
+		put_more(IL_SWITCH, 1 + pick(3), (uint64_t)getpid());
+	} else if (!pick(wild) && pick(2)) {
+		put_closing(any_frame(), 1 + pick(2));
+	} else if (!pick(wild) && !pick(4)) {
+		put_twins(any_frame());
+	} else if (!pick(wild)) {
+		put_event(kinds[pick(5)], any_frame(), pick(2) ? any_frame() : 0);
+	} else if (*depth < 40 && (!*depth || pick(2))) {
+		put_event(IL_CALL, above, *depth ? stack[*depth - 1] : 0);
+		stack[(*depth)++] = above;
+	} else {
+		put_event(IL_RETURN, stack[--*depth], 0);
+	}
+}
+
+static void test_taker__sees_the_same_of_anything(void **unused)
+{
+	static struct seen batches, one_by_one;
+	const struct capture_taker taker = { &one_by_one, see, see_steps };
+
+	(void)unused;
+	for (uint32_t round = 0; round < 200; round++) {
+		uint64_t stack[41];
+		uint32_t depth = 0, wild = 1 + round * round / 8;
+
+		begin();
+		memset(&batches, 0, sizeof(batches));
+		memset(&one_by_one, 0, sizeof(one_by_one));
+		while (t.head < RING_BYTES / 2)
+			put_anything(stack, &depth, wild);
+		assert_int_equal(read_ring(NULL, &batches), 0);
+		assert_int_equal(read_ring(&taker, &one_by_one), 0);
+		assert_true(batches.kinds[PYE_REC_ENTRY] > 100);
+		assert_int_equal(batches.len, one_by_one.len);
+		assert_memory_equal(batches.bytes, one_by_one.bytes, batches.len);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_taker__sees_what_batches_hold),
 		cmocka_unit_test(test_taker__has_what_came_before_the_damage),
+		cmocka_unit_test(test_taker__sees_the_same_of_anything),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

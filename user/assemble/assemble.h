@@ -100,6 +100,10 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch);
 /* assembler__record - take one record, of the round of the last batch. As above; @a is a struct assembler: for struct capture_taker */
 int assembler__record(void *a, const void *rec, uint32_t len);
 
+/* assembler__steps - take events of one thread, numbered from @seq on. Likewise. */
+int assembler__steps(void *a, uint32_t tix, uint32_t seq, const struct trace_step *steps,
+		     uint32_t cnt);
+
 /* assembler__final - final sequence number of a thread, when all its records were fed. */
 void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq);
 

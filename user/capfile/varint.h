@@ -24,6 +24,18 @@ static inline uint8_t *varint_put(uint8_t *p, uint64_t v)
 	return p;
 }
 
+/* varint_put_short - the same, without a jump for those of one or two bytes */
+static inline uint8_t *varint_put_short(uint8_t *p, uint64_t v)
+{
+	bool two = v >= 0x80;
+
+	if (__builtin_expect(v >= 0x4000, 0))
+		return varint_put(p, v);
+	p[0] = (uint8_t)(v | (uint64_t)two << 7);
+	p[1] = (uint8_t)(v >> 7);
+	return p + 1 + two;
+}
+
 /* Reads a payload that may hold anything. The first thing that does not fit sets @bad; from then
  * on every read gives 0, so callers look at @bad once after a group of reads. */
 struct cursor {

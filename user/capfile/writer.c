@@ -131,9 +131,14 @@ int capw_make_room(struct capw *w, struct wthread *t, uint64_t ts_ns, size_t len
 	return err ? err : write_err;
 }
 
+static inline uint64_t head_of(uint64_t ts_ns, uint64_t last_ns, unsigned int kind)
+{
+	return (ts_ns - last_ns) * CAP_KIND_BITS | kind;
+}
+
 static inline void put_head(struct wthread *t, uint64_t ts_ns, unsigned int kind)
 {
-	t->at = varint_put(t->at, (ts_ns - t->last_ns) * CAP_KIND_BITS | kind);
+	t->at = varint_put(t->at, head_of(ts_ns, t->last_ns, kind));
 	t->last_ns = ts_ns;
 }
 
@@ -328,6 +333,53 @@ int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 	t->seq++;
 	w->written++;
 	return err;
+}
+
+/*
+ * In variables of its own, as far as it can: what is written there cannot be the stream's bytes. Entries and leaves take the same way,
+ * for no processor guesses which comes next: a leave has an index, too, which the next event overwrites.
+ */
+uint32_t capw__steps(struct capw *w, uint32_t thread, const struct trace_step *steps, uint32_t cnt)
+{
+	struct wthread *t = idtab__find(&w->threads, thread);
+	uint32_t i, len, *stack;
+	uint64_t last_ns;
+	uint8_t *at;
+
+	if (!t || t->hidden || !t->at)
+		return 0;
+	at = t->at;
+	last_ns = t->last_ns;
+	stack = t->stack;
+	len = t->len;
+	for (i = 0; i < cnt && t->end - at >= EVENT_BYTES_MAX; i++) {
+		const struct trace_step *s = &steps[i];
+		uint64_t ts_ns = s->ts_ns < last_ns ? last_ns : s->ts_ns;
+		bool leaves = trace_is_leave(s->kind);
+		struct wfunc *f;
+		uint8_t *behind;
+
+		if (ts_ns > CAP_TS_MAX)
+			break;
+		if (leaves ? !len : len == t->cap)
+			break;
+		f = idtab__find(&w->funcs, leaves ? stack[len - 1] : s->func);
+		if (!f || f->epoch != w->epoch)
+			break;
+		at = varint_put_short(at, head_of(ts_ns, last_ns, s->kind));
+		behind = varint_put_short(at, f->index);
+		at = leaves ? at : behind;
+		stack[len - leaves] = f->id;
+		len += 1u - 2u * leaves;
+		f->open_cnt += 1u - 2u * leaves;
+		last_ns = ts_ns;
+	}
+	t->at = at;
+	t->last_ns = last_ns;
+	t->len = len;
+	t->seq += i;
+	w->written += i;
+	return i;
 }
 
 /* A thread that is hidden and has no more to show says how much it missed. */

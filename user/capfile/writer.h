@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "profile/step.h"
 #include "profile/trace.h"
 
 struct capw;
@@ -84,6 +85,10 @@ int capw__enter(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind
 		uint32_t func);
 int capw__leave(struct capw *w, uint32_t thread, uint64_t ts_ns, enum trace_kind kind);
 int capw__gap(struct capw *w, const struct trace_gap *gap);
+
+/* capw__steps - the same as capw__enter() and capw__leave() of each, as far as that does nothing but add it to the block at hand. How many
+ * of the first ones it took: perhaps none. */
+uint32_t capw__steps(struct capw *w, uint32_t thread, const struct trace_step *steps, uint32_t cnt);
 
 /**
  * capw__sample - a stack, as struct trace_sample says

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "capture/inline_priv.h"
 
-#define BATCH_BYTES ((size_t)256 << 10) /* of the ring */
+#define BATCH_BYTES ((uint64_t)256 << 10) /* of the ring */
 #define CODES_MAX   (4u << 20) /* code objects that live at once; more a target only says it has */
 
 int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap_inline_ids *ids,
@@ -37,17 +37,6 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap
 void cap_inline__hand_to(struct cap_inline *c, const struct capture_taker *taker)
 {
 	c->records = taker;
-}
-
-void inline_hand_out(struct cap_inline *c)
-{
-	const struct capture_batch batch = { .data = c->out, .len = c->out_len };
-	const void *rec;
-	uint32_t len;
-
-	for (size_t at = 0; (rec = capture_record(&batch, &at, &len));)
-		c->records->record(c->records->ctx, rec, len);
-	c->out_len = 0;
 }
 
 static void codes_free(struct cap_inline *c)
@@ -302,23 +291,6 @@ void cap_inline__reap(struct cap_inline *c)
 	}
 }
 
-bool inline_grow(struct cap_inline *c, size_t need)
-{
-	size_t size = c->out_size ? 2 * c->out_size : 2 * BATCH_BYTES;
-	uint8_t *more;
-
-	while (size < need)
-		size *= 2;
-	more = realloc(c->out, size);
-	if (!more) {
-		c->failed = -ENOMEM;
-		return false;
-	}
-	c->out = more;
-	c->out_size = size;
-	return true;
-}
-
 static void send_text(struct cap_inline *c, uint32_t id, uint32_t which, const struct il_str *str,
 		      const uint8_t *data)
 {
@@ -517,19 +489,10 @@ RARELY uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 	}
 }
 
-static uint64_t time_of(struct cap_inline *c, uint64_t time)
-{
-	/* the counter's upper 16 bits are as in the record before, or follow on that */
-	int64_t step = (int64_t)(((time >> 16) << 16) - (c->last_tsc << 16));
-
-	c->last_tsc += (uint64_t)(step >> 16);
-	return inline_clock__ns(&c->clock, c->last_tsc);
-}
-
 uint32_t inline_record(struct cap_inline *c, const struct il_rec *r, uint64_t room)
 {
 	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull;
-	uint64_t ts = time_of(c, time);
+	uint64_t ts = inline_time(c, time);
 	unsigned int kind = what & 7;
 	uint32_t bits = time & 0xffff, code = c->slots[what >> 48];
 
@@ -571,11 +534,15 @@ static int read_some(struct cap_inline *c)
 		c->last_tsc = inline_clock__ticks(&c->clock);
 	c->at_end = false;
 	end = head - c->tail > BATCH_BYTES ? c->tail + BATCH_BYTES : head;
-	while (c->tail < end && !c->failed) {
-		const struct il_rec *r =
-			(const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1)));
-		uint32_t size = inline_record(c, r, head - c->tail);
+	for (;;) {
+		const struct il_rec *r;
+		uint32_t size;
 
+		inline_run(c, end);
+		if (c->tail >= end || c->failed)
+			break;
+		r = (const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1)));
+		size = inline_record(c, r, head - c->tail);
 		if (!size)
 			return -EILSEQ;
 		c->tail += size;

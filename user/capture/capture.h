@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "profile/step.h"
+
 struct capture_batch {
 	const uint8_t *data; /* borrowed until the next call of next() */
 	size_t len;
@@ -24,11 +26,15 @@ struct capture_ops {
 	int (*next)(void *self, struct capture_batch *batch);
 };
 
-/* Whoever takes records one by one, as they come: a source that knows one need not put them into a batch, and that is read from a
+/* Whoever takes records and events as they come: a source that knows one need not put them into a batch, and that is read from a
  * ring once and not twice. An error is no end: the taker accounts for it. */
 struct capture_taker {
 	void *ctx;
 	int (*record)(void *ctx, const void *rec, uint32_t len); /* borrowed for the call */
+	/* the events of a thread, which nearly all records are: many at a time, so that what they have in common is looked at once.
+	 * Numbered from @seq on; borrowed for the call */
+	int (*steps)(void *ctx, uint32_t tix, uint32_t seq, const struct trace_step *steps,
+		     uint32_t cnt);
 };
 
 #define CAPTURE_HEADER_BYTES 8

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by cap_inline.c (the ring, code objects, records), inline_lanes.c (several rings) and inline_track.c (threads and
- * stacks). */
+/* Shared by cap_inline.c (the ring, code objects, records), inline_steps.c (what is handed on), inline_lanes.c (several rings) and
+ * inline_track.c (threads and stacks). */
 #ifndef PYEBPF_CAPTURE_INLINE_PRIV_H
 #define PYEBPF_CAPTURE_INLINE_PRIV_H
 
@@ -59,6 +59,15 @@ struct verdicts {
 	uint32_t cnt, size;
 };
 
+#define STEPS_MAX 256 /* 6 KB, which stay in the first cache */
+
+/* Events that are not handed on yet, all of one thread. */
+struct steps {
+	struct trace_step v[STEPS_MAX];
+	uint32_t cnt;
+	uint32_t tix, seq; /* seq: of the first one */
+};
+
 struct cap_inline {
 	struct inline_engine *e;
 	struct inline_clock clock;
@@ -84,6 +93,7 @@ struct cap_inline {
 	uint64_t unmatched; /* ends of frames that are on no stack, and had to be; or that went unseen */
 	const struct cap_inline_taker *taker; /* NULL: none */
 	const struct capture_taker *records; /* who takes them; NULL: they stay in the batch */
+	struct steps steps; /* for them */
 };
 
 /* inline_record - take one; its size, 0: it is none. @room: bytes from it on that can be read */
@@ -115,42 +125,29 @@ const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 /* Of the memory of a thread's frames, from 3.11 on; more for a frame that needs it. */
 #define CHUNK_BYTES (16u << 10)
 
-/* inline_grow - room for so many bytes in the batch; false: no memory. */
-bool inline_grow(struct cap_inline *c, size_t need);
+/* inline_steps - hand on the events so far: before anything else that comes behind them. */
+void inline_steps(struct cap_inline *c);
+
+/* inline_run - from the tail on, as far as events are what they usually are: calls by the frame on top, and its return. */
+void inline_run(struct cap_inline *c, uint64_t end);
 
 /* inline_put - room for a record of the batch; NULL: no memory. */
-static inline void *inline_put(struct cap_inline *c, uint32_t bytes)
-{
-	size_t need = c->out_len + CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
-	uint32_t *header;
+void *inline_put(struct cap_inline *c, uint32_t bytes);
 
-	if (__builtin_expect(need > c->out_size, 0) && !inline_grow(c, need))
-		return NULL;
-	header = (void *)(c->out + c->out_len);
-	header[0] = bytes;
-	header[1] = 0;
-	c->out_len = need;
-	return header + 2;
-}
-
-/* inline_hand_out - what is in the batch, to who takes records. */
+/* inline_hand_out - all that there is, to who takes records. */
 void inline_hand_out(struct cap_inline *c);
 
-/* inline_event - a record that many come of; false: no memory. */
-static inline bool inline_event(struct cap_inline *c, const void *rec, uint32_t bytes)
-{
-	void *to;
+/* inline_event - one of a thread, with its next number; false: no memory. @caller: hash of its frame, if it is known */
+bool inline_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
+		  uint32_t caller);
 
-	if (c->records) {
-		if (__builtin_expect(c->out_len != 0, 0))
-			inline_hand_out(c);
-		c->records->record(c->records->ctx, rec, bytes);
-		return true;
-	}
-	to = inline_put(c, bytes);
-	if (to)
-		memcpy(to, rec, bytes);
-	return to;
+/* inline_time - of a record: the counter's upper 16 bits are as in the one before, or follow on that. In ns. */
+static inline uint64_t inline_time(struct cap_inline *c, uint64_t time)
+{
+	int64_t step = (int64_t)(((time >> 16) << 16) - (c->last_tsc << 16));
+
+	c->last_tsc += (uint64_t)(step >> 16);
+	return inline_clock__ns(&c->clock, c->last_tsc);
 }
 
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */

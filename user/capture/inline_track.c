@@ -59,6 +59,7 @@ void track_announce(struct cap_inline *c, struct track *t, uint64_t ts)
 
 	if (!rec)
 		return;
+	memset(rec, 0, sizeof(*rec));
 	rec->head = head_of(t, ts, PYE_REC_THREAD, 0, 0);
 	rec->pix = c->pix;
 	rec->pid = (uint32_t)c->pid;
@@ -144,10 +145,12 @@ static void push(struct cap_inline *c, struct track_stack *s, uint64_t frame, ui
 static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t code,
 		  uint32_t sub, uint32_t bits)
 {
-	struct pye_entry_rec rec = { .code = code, .caller = bits };
+	const struct trace_step s = { .ts_ns = begin(c, t, ts),
+				      .frame = frame,
+				      .func = code,
+				      .kind = (uint8_t)(TRACE_CALL + sub) };
 
-	rec.head = head_of(t, begin(c, t, ts), PYE_REC_ENTRY, sub, frame);
-	if (!inline_event(c, &rec, sizeof(rec)))
+	if (!inline_event(c, t, &s, bits))
 		return;
 	t->seq++;
 	push(c, &t->stack, frame, code);
@@ -155,9 +158,11 @@ static void enter(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t f
 
 static void leave(struct cap_inline *c, struct track *t, uint64_t ts, uint64_t frame, uint32_t sub)
 {
-	struct pye_exit_rec rec = { .head = head_of(t, begin(c, t, ts), PYE_REC_EXIT, sub, frame) };
+	const struct trace_step s = { .ts_ns = begin(c, t, ts),
+				      .frame = frame,
+				      .kind = (uint8_t)(TRACE_RETURN + sub) };
 
-	if (!inline_event(c, &rec, sizeof(rec)))
+	if (!inline_event(c, t, &s, 0))
 		return;
 	t->seq++;
 	t->stack.cnt--;

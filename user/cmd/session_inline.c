@@ -63,7 +63,7 @@ static int open_capture(struct inline_run *r, int fd)
 	limits_writer(&r->t.opts->limits, &writer);
 	err = capw__new(&r->capw, fd, &writer, &info);
 	err = err ? err : assembler__new(&r->as, r->capw);
-	r->records = (struct capture_taker){ r->as, assembler__record };
+	r->records = (struct capture_taker){ r->as, assembler__record, assembler__steps };
 	err = err ? err : limits_begin(&r->kept, r->capw, r->as);
 	if (err || !filters_any(&r->t.opts->filter))
 		return err;

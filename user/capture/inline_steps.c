@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What comes of the ring, handed on: events many at a time, which the assembler and the writer take so, too; all else as
+ * records, one by one. Each of the three has a loop for what usually comes, and leaves the rest to its own way for one event.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "capture/inline_priv.h"
+
+#define OUT_BYTES ((size_t)512 << 10) /* of a batch, at first */
+
+/* What a record says of an event, and what a step does. */
+_Static_assert(TRACE_CALL + PYE_ENTRY_RESUME == TRACE_RESUME &&
+		       TRACE_CALL + PYE_ENTRY_THROW == TRACE_THROW &&
+		       TRACE_RETURN + PYE_EXIT_YIELD == TRACE_YIELD &&
+		       TRACE_RETURN + PYE_EXIT_UNWIND == TRACE_UNWIND,
+	       "the kinds of events are in the same order");
+
+static bool grow(struct cap_inline *c, size_t need)
+{
+	size_t size = c->out_size ? 2 * c->out_size : OUT_BYTES;
+	uint8_t *more;
+
+	while (size < need)
+		size *= 2;
+	more = realloc(c->out, size);
+	if (!more) {
+		c->failed = -ENOMEM;
+		return false;
+	}
+	c->out = more;
+	c->out_size = size;
+	return true;
+}
+
+void inline_steps(struct cap_inline *c)
+{
+	struct steps *s = &c->steps;
+
+	if (s->cnt)
+		c->records->steps(c->records->ctx, s->tix, s->seq, s->v, s->cnt);
+	s->cnt = 0;
+}
+
+void *inline_put(struct cap_inline *c, uint32_t bytes)
+{
+	size_t need = c->out_len + CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
+	uint32_t *header;
+
+	inline_steps(c);
+	if (need > c->out_size && !grow(c, need))
+		return NULL;
+	header = (void *)(c->out + c->out_len);
+	header[0] = bytes;
+	header[1] = 0;
+	c->out_len = need;
+	return header + 2;
+}
+
+void inline_hand_out(struct cap_inline *c)
+{
+	const struct capture_batch batch = { .data = c->out, .len = c->out_len };
+	const void *rec;
+	uint32_t len;
+
+	inline_steps(c);
+	for (size_t at = 0; (rec = capture_record(&batch, &at, &len));)
+		c->records->record(c->records->ctx, rec, len);
+	c->out_len = 0;
+}
+
+/* Room for one more of the thread. */
+static struct trace_step *next_step(struct cap_inline *c, const struct track *t)
+{
+	struct steps *s = &c->steps;
+
+	if (c->out_len)
+		inline_hand_out(c);
+	if (s->cnt == STEPS_MAX || s->tix != t->tix || s->seq + s->cnt != t->seq)
+		inline_steps(c);
+	if (!s->cnt) {
+		s->tix = t->tix;
+		s->seq = t->seq;
+	}
+	return &s->v[s->cnt];
+}
+
+static bool put_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
+		      uint32_t caller)
+{
+	bool leaves = trace_is_leave(s->kind);
+	const struct pye_entry_rec rec = {
+		.head = { .ts_ns = s->ts_ns,
+			  .frame = s->frame,
+			  .kind = leaves ? PYE_REC_EXIT : PYE_REC_ENTRY,
+			  .sub = (uint8_t)(s->kind - (leaves ? TRACE_RETURN : TRACE_CALL)),
+			  .tix = t->tix,
+			  .seq = t->seq },
+		.code = s->func,
+		.caller = caller
+	};
+	uint32_t bytes = leaves ? sizeof(struct pye_exit_rec) : sizeof(rec);
+	void *to = inline_put(c, bytes);
+
+	if (to)
+		memcpy(to, &rec, bytes);
+	return to;
+}
+
+bool inline_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
+		  uint32_t caller)
+{
+	if (!c->records)
+		return put_event(c, t, s, caller);
+	*next_step(c, t) = *s;
+	c->steps.cnt++;
+	return true;
+}
+
+/* Nothing comes before the next event, and its caller is the frame on top, if that has its hash. */
+static bool is_plain(const struct cap_inline *c, const struct track *t)
+{
+	return c->records && t && t->announced && !t->need_walk && !t->unseen &&
+	       (!t->parked.cnt || c->e->switches);
+}
+
+/* One event; false: it is another one. Calls and returns take the same way, for no processor guesses which comes next. */
+static inline bool step(struct cap_inline *c, struct track_stack *s, const struct il_rec *r,
+			struct trace_step *out)
+{
+	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull;
+	const struct cap_inline_frame *top = &s->frames[s->cnt - 1];
+	bool calls = ((what & 7) == IL_CALL) & (frame != top->frame) & (frame != 0) &
+		     (top->closing == 0) & (il_frame_hash(top->frame) == (time & 0xffff)) &
+		     (s->cnt < s->size);
+	bool returns = ((what & 7) == IL_RETURN) & (frame == top->frame);
+	uint32_t code = calls ? c->slots[what >> 48] : 0;
+
+	if (!(calls | returns))
+		return false;
+	/* one that returns is overwritten, which nobody sees */
+	s->frames[s->cnt - returns] = (struct cap_inline_frame){ .frame = frame, .code = code };
+	s->cnt += 1u - 2u * returns;
+	out->frame = frame;
+	out->func = code;
+	out->kind = returns ? TRACE_RETURN : TRACE_CALL;
+	out->ts_ns = inline_time(c, time);
+	return true;
+}
+
+void inline_run(struct cap_inline *c, uint64_t end)
+{
+	const uint64_t mask = c->e->ring_bytes - 1;
+	struct track *t = c->now;
+
+	while (is_plain(c, t) && t->stack.cnt && c->tail < end) {
+		struct trace_step *out = next_step(c, t), *last = c->steps.v + STEPS_MAX;
+		uint64_t last_ns = t->last_ns, tail = c->tail;
+		uint32_t cnt = 0;
+
+		while (out < last && tail < end && t->stack.cnt &&
+		       step(c, &t->stack, (const void *)(c->e->ring + (tail & mask)), out)) {
+			if (out->ts_ns < last_ns)
+				out->ts_ns = last_ns; /* the clock was adjusted */
+			last_ns = out++->ts_ns;
+			tail += sizeof(struct il_rec);
+			cnt++;
+		}
+		if (!cnt)
+			return;
+		t->read_now = t->resynced = false;
+		t->last_ns = last_ns;
+		t->seq += cnt;
+		c->steps.cnt += cnt;
+		c->tail = tail;
+		if (out < last)
+			return;
+	}
+}
