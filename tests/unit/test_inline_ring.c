@@ -765,6 +765,32 @@ static void test_ring__callers_that_come_later(void **state)
 	cap_inline__free(t.cap);
 }
 
+/* Frames that call but show nothing else, as those of what was compiled by Nuitka: one gap, not one for each call. */
+static void test_ring__callers_that_nobody_knows(void **state)
+{
+	uint32_t seqs[16], walks;
+	uint64_t at;
+
+	(void)state;
+	for (unsigned int minor = 12; minor <= 15; minor++) {
+		begin(minor);
+		at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+		at = put_record(at, IL_CALL, OUTER, 0);
+		for (uint64_t i = 0; i < 4; i++) {
+			at = put_record(at, IL_CALL, STRANGER, STRANGER + 0x100000 * (i + 1));
+			at = put_record(at, IL_RETURN, STRANGER, 0);
+		}
+		at = put_record(at, IL_CALL, OUTER + 0x100, OUTER); /* that is known */
+		t.engine.shared->head = at;
+		assert_int_equal(read_events(seqs, &walks), 10);
+		for (uint32_t i = 0; i < 10; i++)
+			assert_int_equal(seqs[i], i);
+		assert_int_equal(walks, 2);
+		assert_int_equal(cap_inline__unmatched(t.cap), 0);
+		cap_inline__free(t.cap);
+	}
+}
+
 /* RESUME that runs twice is one entry; of another code object at the same address it is a new one, and an end is missing. */
 static void test_ring__the_same_frame_again(void **state)
 {
@@ -816,6 +842,7 @@ int main(void)
 		cmocka_unit_test(test_ring__ends_that_show_nothing),
 		cmocka_unit_test(test_ring__callers_that_come_later),
 		cmocka_unit_test(test_ring__the_same_frame_again),
+		cmocka_unit_test(test_ring__callers_that_nobody_knows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

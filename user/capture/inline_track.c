@@ -439,6 +439,12 @@ static void add_suspended(struct cap_inline *c, const struct suspended *now)
 	c->any_suspended = true;
 }
 
+/* All of its frames that are known have ended. */
+static bool is_nothing_known(const struct track_stack *s)
+{
+	return !s->cnt && s->cut;
+}
+
 /* Make the stack that of a frame whose caller has this hash, and is not on top. */
 RARELY void look_for_caller(struct cap_inline *c, struct track *t, uint64_t frame, uint32_t bits,
 			    bool thrown)
@@ -455,6 +461,8 @@ RARELY void look_for_caller(struct cap_inline *c, struct track *t, uint64_t fram
 		return;
 	if (bits && may_be_suspended(c, t, frame, thrown))
 		return;
+	if (bits && is_nothing_known(&t->stack))
+		return; /* another one of those that nobody knows calls: what Nuitka has compiled does that all the time */
 	swap_stacks(c, t, NULL);
 	t->stack.cut = bits != 0;
 }
@@ -584,7 +592,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 		return;
 	}
 	if (!find_frame(c, t, frame) && !runs_unseen(c, ts, frame)) {
-		if (t->stack.cnt || !t->stack.cut)
+		if (!is_nothing_known(&t->stack))
 			lose_end(c, t); /* else it is one of those below, which are not known */
 		return;
 	}
