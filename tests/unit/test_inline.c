@@ -1402,6 +1402,7 @@ static struct {
 	uint64_t tstate; /* the variable of the interpreter */
 	uint8_t state[512];
 	struct stub_how how;
+	bool compares; /* the first instruction that gave way sets the flags */
 	uint64_t slow; /* how often the slow path was taken */
 } det;
 
@@ -1417,9 +1418,12 @@ static void put_way(size_t at, bool right)
 /* The kind of the record that an event makes, its thread and its code object being known. */
 static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 {
-	/* nop; ja: neither CF nor ZF */
-	static const uint8_t moved[] = { 0x0f, 0x1f, 0x00, 0x77, 0x3b };
-	bool taken = !(flags & 0x41);
+	/* cmp esp, esp, or a nop; nop; ja: neither CF nor ZF */
+	const uint8_t moved[] = {
+		det.compares ? 0x39 : 0x66, det.compares ? 0xe4 : 0x90, 0x0f, 0x1f, 0x00, 0x77, 0x39
+	};
+	const uint64_t after = det.compares ? 0x44 : flags; /* ZF PF */
+	bool taken = !(after & 0x41);
 	const struct il_rec *r;
 	struct err e;
 
@@ -1428,6 +1432,7 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 					   .jump = 2,
 					   .cond = COND_X86 | 7,
 					   .kind = kind,
+					   .sets_flags = det.compares,
 					   .frame_reg = reg,
 					   .target = address(det.code) + TAKEN_AT };
 	memcpy(det.plan.code, moved, sizeof(moved));
@@ -1455,7 +1460,7 @@ static unsigned int run_detour(uint8_t kind, uint8_t reg, uint64_t flags)
 		cpu_stub = p->at + 5 + (uint64_t)(int64_t)(int32_t)(uint32_t)(p->new >> 8);
 		cpu_run();
 		assert_memory_equal(cpu_out.regs, cpu_in.regs, sizeof(cpu_in.regs));
-		assert_int_equal(cpu_out.flags & ALL_FLAGS, flags);
+		assert_int_equal(cpu_out.flags & ALL_FLAGS, after);
 		assert_memory_equal(t.stack + STACK_AT - RED_ZONE, t.before + STACK_AT - RED_ZONE,
 				    STACK_SIZE - STACK_AT + RED_ZONE);
 		expect_vectors();
@@ -1511,18 +1516,19 @@ static void test_detours__returns(void **state)
 	for (unsigned int minor = 12; minor <= 15; minor++) {
 		t.layout = layout_find(minor, false)->py;
 		make_objects();
-		for (unsigned int i = 0; i < 32 * sizeof(flags) / sizeof(flags[0]); i++) {
+		for (unsigned int i = 0; i < 64 * sizeof(flags) / sizeof(flags[0]); i++) {
 			det.how.switches = i & 1;
-			if (i / 2 % 16 == PREG_RSP)
+			det.compares = i & 2;
+			if (i / 4 % 16 == PREG_RSP)
 				continue;
-			assert_int_equal(run_detour(INLINE_RETURN, i / 2 % 16, flags[i / 32]),
+			assert_int_equal(run_detour(INLINE_RETURN, i / 4 % 16, flags[i / 64]),
 					 IL_RETURN);
 			assert_int_equal(det.slow, 1);
 			if (det.how.switches)
 				assert_int_equal(t.private->top, address(t.caller));
 		}
 	}
-	det.how.switches = false;
+	det.how.switches = det.compares = false;
 	assert_return_code(munmap(det.code, 4096), 0);
 }
 

@@ -665,6 +665,7 @@ static void add_detour(struct inline_plan *p, enum inline_kind kind, uint8_t reg
 				     .jump = jump,
 				     .cond = COND_X86 | cond,
 				     .kind = (uint8_t)kind,
+				     .sets_flags = (code[1] & 0xfe) == 0x3a, /* cmp */
 				     .frame_reg = reg,
 				     .target = TEXT + 0x2000 + 64ull * p->detour_cnt };
 	memcpy(d->code, code, size);
@@ -709,6 +710,8 @@ static void make_up(struct inline_plan *p, uint8_t minor, bool free_threaded)
 		/* mov [rdi + 8], rsi; mov eax, [rsp - 8] */
 		DETOUR(p, INLINE_RETURN, PREG_RSI, "\x48\x89\x77\x08\x8b\x44\x24\xf8", 0, 0);
 		DETOUR(p, INLINE_UNWIND, PREG_RAX, "\x48\x8b\x40\x08\x77\x10", 2, 7);
+		/* cmp rbx, [rdx + 8]; ja */
+		DETOUR(p, INLINE_RETURN, PREG_RDX, "\x48\x3b\x5a\x08\x77\x20", 2, 7);
 	}
 	if (minor >= 14) {
 		add_call(p, INLINE_CLOSE);

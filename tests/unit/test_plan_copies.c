@@ -324,6 +324,8 @@ static void test_copies__detours(void **state)
 		returns += inlined.detours[i].kind == INLINE_RETURN;
 		if (inlined.detours[i].kind == INLINE_RETURN)
 			assert_int_equal(inlined.detours[i].frame_reg, PREG_RBX);
+		assert_int_equal(inlined.detours[i].sets_flags,
+				 inlined.detours[i].kind != INLINE_THROW);
 		if (inlined.detours[i].kind == INLINE_THROW)
 			assert_int_equal(inlined.detours[i].at, TEXT + AT_EVAL);
 	}

@@ -411,6 +411,7 @@ static int decode(struct disasm *d, uint64_t addr, struct insn *out)
 	out->emulated = is_emulated(out->bytes, out->size);
 	out->refused = is_refused(out->bytes, out->size);
 	out->nop = is_nop(d, &d->insn->detail->x86);
+	out->compares = d->insn->id == X86_INS_CMP || d->insn->id == X86_INS_TEST;
 	snprintf(out->text, sizeof(out->text), "%.15s%s%.40s", d->insn->mnemonic,
 		 d->insn->op_str[0] ? " " : "", d->insn->op_str);
 	set_flow(out, d->insn->id, &d->insn->detail->x86);

@@ -27,6 +27,8 @@ static int collect(struct planner *p, struct inline_detour *d)
 		} else if (insn.flow != FLOW_NEXT) {
 			return -ENOENT;
 		}
+		if (!d->size)
+			d->sets_flags = insn.compares;
 		memcpy(d->code + d->size, insn.bytes, insn.size);
 	}
 	return 0;
