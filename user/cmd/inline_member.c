@@ -20,7 +20,6 @@
 #define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
 #define PASS_BATCHES  64
 #define PASSES_MAX    1024 /* many times what there can be at one moment */
-#define TORN_US	      50
 #define EVALUATOR_NS  20000000ull
 #define SETTLE_ROUNDS 3 /* capture.h */
 
@@ -201,7 +200,7 @@ static int recover_from_loss(struct inline_member *m)
 			err = inline__restart(m->engine);
 		remote__resume(r);
 		if (err == -EAGAIN)
-			usleep(TORN_US);
+			remote__give_time(m->torn);
 	} while (err == -EAGAIN);
 	return err ? err : inline_stacks__tell(m);
 }

@@ -38,7 +38,7 @@ int detour_stop(struct remote *r, const struct inline_plan *plan, uint64_t bias)
 
 	if (!words)
 		return -ENOMEM;
-	for (int i = 0; i < TRIES; i++) {
+	for (unsigned int i = 0; i < TRIES; i++) {
 		bool between = false;
 		int err = remote__stop(r);
 
@@ -49,7 +49,7 @@ int detour_stop(struct remote *r, const struct inline_plan *plan, uint64_t bias)
 		if (!between)
 			return 0;
 		remote__resume(r);
-		usleep(100);
+		remote__give_time(i);
 	}
 	return -EAGAIN;
 }

@@ -30,7 +30,6 @@
 #define INTERPRETERS_MAX 4096u
 #define DEADLINE_SEC	 1
 #define OUTSIDE_TRIES	 200
-#define OUTSIDE_US	 10
 #define DETACH_TRIES	 3
 #define OPCODE_RING	 (8ull << 20)
 #define SECOND_NS	 1000000000ull
@@ -308,7 +307,7 @@ static int redirect(struct inline_engine *e)
 static int stop_all(struct inline_engine *e, const struct inline_plan *plan,
 		    const struct inline_opts *opts)
 {
-	for (;;) {
+	for (unsigned int i = 0;; i++) {
 		int err = detour_stop(&e->remote, plan, e->in->bias);
 
 		if (err)
@@ -319,7 +318,7 @@ static int stop_all(struct inline_engine *e, const struct inline_plan *plan,
 		if (err != -EAGAIN)
 			return err;
 		remote__resume(&e->remote);
-		usleep(OUTSIDE_US);
+		remote__give_time(i);
 	}
 }
 
@@ -661,7 +660,7 @@ void inline__alive(struct inline_engine *e)
 
 int inline__stop_outside(struct inline_engine *e)
 {
-	for (int i = 0;; i++) {
+	for (unsigned int i = 0;; i++) {
 		size_t inside = 0;
 		int err = remote__stop(&e->remote);
 
@@ -677,7 +676,7 @@ int inline__stop_outside(struct inline_engine *e)
 		if (!inside || i == OUTSIDE_TRIES)
 			return 0; /* at worst one loss is counted where the next one is */
 		remote__resume(&e->remote);
-		usleep(OUTSIDE_US);
+		remote__give_time(i);
 	}
 }
 

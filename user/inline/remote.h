@@ -174,6 +174,10 @@ enum {
 /* remote_is_waiting - has a thread that stands still been interrupted in such a call? */
 bool remote_is_waiting(const struct user_regs_struct *regs);
 
+/* remote__give_time - between two stops, since a thread stood where it must not: the longer, the more there were in vain (@tries). A
+ * thread that waits for a CPU has not run when it is stopped again at once, and stands where it stood. */
+void remote__give_time(unsigned int tries);
+
 /* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU. */
 void remote_pause(void);
 void remote_end_stop(struct remote *r, uint64_t us);
