@@ -492,7 +492,7 @@ RARELY uint32_t on_more(struct cap_inline *c, const struct il_more_rec *r, uint6
 uint32_t inline_record(struct cap_inline *c, const struct il_rec *r, uint64_t room)
 {
 	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull;
-	uint64_t ts = inline_time(c, time);
+	uint64_t ts = inline_time(c, &c->last_tsc, time);
 	unsigned int kind = what & 7;
 	uint32_t bits = time & 0xffff, code = c->slots[what >> 48];
 

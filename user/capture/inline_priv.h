@@ -141,13 +141,13 @@ void inline_hand_out(struct cap_inline *c);
 bool inline_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
 		  uint32_t caller);
 
-/* inline_time - of a record: the counter's upper 16 bits are as in the one before, or follow on that. In ns. */
-static inline uint64_t inline_time(struct cap_inline *c, uint64_t time)
+/* inline_time - of a record: the counter's upper 16 bits are as in the one before, or follow on that: @tsc. In ns. */
+static inline uint64_t inline_time(struct cap_inline *c, uint64_t *tsc, uint64_t time)
 {
-	int64_t step = (int64_t)(((time >> 16) << 16) - (c->last_tsc << 16));
+	int64_t step = (int64_t)(((time >> 16) << 16) - (*tsc << 16));
 
-	c->last_tsc += (uint64_t)(step >> 16);
-	return inline_clock__ns(&c->clock, c->last_tsc);
+	*tsc += (uint64_t)(step >> 16);
+	return inline_clock__ns(&c->clock, *tsc);
 }
 
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */

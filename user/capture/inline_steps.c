@@ -126,11 +126,18 @@ static bool is_plain(const struct cap_inline *c, const struct track *t)
 	       (!t->parked.cnt || c->e->switches);
 }
 
+/* What changes with each event. */
+struct run {
+	struct track_stack stack;
+	uint64_t tsc, last_ns;
+};
+
 /* One event; false: it is another one. Calls and returns take the same way, for no processor guesses which comes next. */
-static inline bool step(struct cap_inline *c, struct track_stack *s, const struct il_rec *r,
+static inline bool step(struct cap_inline *c, struct run *run, const struct il_rec *r,
 			struct trace_step *out)
 {
-	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull;
+	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull, ts;
+	struct track_stack *s = &run->stack;
 	const struct cap_inline_frame *top = &s->frames[s->cnt - 1];
 	bool calls = ((what & 7) == IL_CALL) & (frame != top->frame) & (frame != 0) &
 		     (top->closing == 0) & (il_frame_hash(top->frame) == (time & 0xffff)) &
@@ -143,39 +150,42 @@ static inline bool step(struct cap_inline *c, struct track_stack *s, const struc
 	/* one that returns is overwritten, which nobody sees */
 	s->frames[s->cnt - returns] = (struct cap_inline_frame){ .frame = frame, .code = code };
 	s->cnt += 1u - 2u * returns;
+	ts = inline_time(c, &run->tsc, time);
+	run->last_ns = ts < run->last_ns ? run->last_ns : ts; /* the clock was adjusted */
+	out->ts_ns = run->last_ns;
 	out->frame = frame;
 	out->func = code;
 	out->kind = returns ? TRACE_RETURN : TRACE_CALL;
-	out->ts_ns = inline_time(c, time);
 	return true;
 }
 
 void inline_run(struct cap_inline *c, uint64_t end)
 {
+	const uint8_t *ring = c->e->ring;
 	const uint64_t mask = c->e->ring_bytes - 1;
 	struct track *t = c->now;
 
 	while (is_plain(c, t) && t->stack.cnt && c->tail < end) {
 		struct trace_step *out = next_step(c, t), *last = c->steps.v + STEPS_MAX;
-		uint64_t last_ns = t->last_ns, tail = c->tail;
+		struct run run = { t->stack, c->last_tsc, t->last_ns };
+		uint64_t tail = c->tail;
 		uint32_t cnt = 0;
 
-		while (out < last && tail < end && t->stack.cnt &&
-		       step(c, &t->stack, (const void *)(c->e->ring + (tail & mask)), out)) {
-			if (out->ts_ns < last_ns)
-				out->ts_ns = last_ns; /* the clock was adjusted */
-			last_ns = out++->ts_ns;
+		while (out + cnt < last && tail < end && run.stack.cnt &&
+		       step(c, &run, (const void *)(ring + (tail & mask)), out + cnt)) {
 			tail += sizeof(struct il_rec);
 			cnt++;
 		}
 		if (!cnt)
 			return;
 		t->read_now = t->resynced = false;
-		t->last_ns = last_ns;
+		t->stack = run.stack;
+		t->last_ns = run.last_ns;
 		t->seq += cnt;
+		c->last_tsc = run.tsc;
 		c->steps.cnt += cnt;
 		c->tail = tail;
-		if (out < last)
+		if (out + cnt < last)
 			return;
 	}
 }
