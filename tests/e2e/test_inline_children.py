@@ -10,10 +10,12 @@ import time
 import pytest
 
 import lib
+import limits
 import pythons
 import test_children
 import test_inline
 import test_inline_robust as robust
+import test_unusual
 
 INLINE = ["--engine", "inline", "--on-full", "wait", "-s"]
 FAMILY = lib.PROGRAMS / "inline_family.py"
@@ -80,6 +82,49 @@ def test_a_command_that_is_no_python(tmp_path):
     assert works(seen.whole()) == {str(pid): calls for pid, calls in said.items()} and len(said) == 2
     done = lib.trace([*INLINE, "--", "sh", "-c", "true"], tmp_path / "none.pyebpf")
     assert done.returncode == 125 and b"is not Python" in done.stderr
+
+
+LOADS = """
+import time
+def work(n): return n
+end = time.time() + 30
+while "memfd:" not in open("/proc/self/maps").read() and time.time() < end:
+    time.sleep(0.01)
+time.sleep(1)  # the attach begins with that
+for i in range(300): work(i)
+"""
+
+
+@pytest.mark.parametrize("how, processes, options", [("itself", 1, INLINE[:-1]), ("itself", 1, INLINE), ("exec", 1, INLINE[:-1]),
+                                                    ("twice", 2, INLINE), ("forked", 1, INLINE)])
+def test_a_program_that_loads_python_later(how, processes, options, tmp_path):
+    """As those of PyInstaller do. The second time it is executed it is known for none; a child of what is no Python loads it, too."""
+    if not os.path.exists(test_unusual.LIBRARY):
+        pytest.skip("no libpython to load")
+    assert lib.sh(["cc", "-o", tmp_path / "server", lib.PROGRAMS / "embed.c", "-ldl"]).returncode == 0
+    program = tmp_path / "p.py"
+    program.write_text(LOADS)
+    server = [str(tmp_path / "server"), str(program), "1", test_unusual.LIBRARY, "50"]
+    words = lib.shell_words(server)
+    command = {"itself": server, "exec": ["sh", "-c", "true; exec " + words], "twice": ["sh", "-c", f"{words}; {words}; true"],
+               "forked": ["sh", "-c", f"({words}) & wait; true"]}[how]
+    seen, done = lib.traced(command, tmp_path, *options)
+    called = [e["pid"] for e in seen.whole().of(program) if e["ev"] == "call" and e["name"] == "work"]
+    assert len(called) == 300 * processes and len(set(called)) == processes
+    assert done.stderr.count(b"loads Python while it runs") == processes and b"warning" not in done.stderr, lib.text(done.stderr)
+
+
+def test_what_it_loads_later_and_is_refused(tmp_path):
+    """It runs on, and why it was not traced is said."""
+    if not os.path.exists(test_unusual.LIBRARY):
+        pytest.skip("no libpython to load")
+    assert lib.sh(["cc", "-o", tmp_path / "server", lib.PROGRAMS / "embed.c", "-ldl"]).returncode == 0
+    program = tmp_path / "p.py"
+    program.write_text("import time\ntime.sleep(2)\nprint('ran on')\n")
+    server = [tmp_path / "server", program, "1", test_unusual.LIBRARY, "50"]
+    done = lib.trace([*INLINE[:-1], "--", *server], tmp_path / "t.pyebpf", preexec_fn=limits.refuse_call(999999, 0))
+    assert done.stdout == b"ran on\n" and done.returncode == 125, (done.returncode, lib.text(done.stderr))
+    assert b"seccomp" in done.stderr, lib.text(done.stderr)
 
 
 @pytest.mark.parametrize("name", [n for n in lib.every() if n == "3.11-debian"])

@@ -211,8 +211,8 @@ static bool is_first(const struct inline_run *r, const struct inline_kin *k)
 	return k->pid == r->t.pid.pid && !r->t.engine.base && !r->t.in.path[0];
 }
 
-/* Python, not started yet; it stands still. */
-static int attach(struct inline_run *r, struct inline_kin *k, struct question *q)
+/* Python, not started yet, which stands still; or one that runs. */
+static int attach(struct inline_run *r, struct inline_kin *k, struct question *q, bool stands)
 {
 	bool first = is_first(r, k);
 	struct inline_member *m = inline_member__new(r, k->pid, first);
@@ -227,10 +227,11 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		err_set(&q->e, err,
 			"--opcodes shows one version of Python, and this is another one");
 	if (err && !first) {
-		follow__go(r->follow, k->pid, 0);
+		if (stands)
+			follow__go(r->follow, k->pid, 0);
 	} else if (!err) {
 		inline_member__opts(m, &opts);
-		opts.parked = true;
+		opts.parked = stands;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
 		if (!err)
 			err = inline_stacks__tell(m);
@@ -266,7 +267,7 @@ static int attach_early(struct inline_run *r, struct inline_kin *k,
 	}
 	*q.in = *from->in;
 	q.in->fd = -1;
-	err = attach(r, k, &q);
+	err = attach(r, k, &q, true);
 	free(q.in);
 	if (!err && k->member && inline__clear_early(k->member->engine, from->engine, early))
 		log_debug("child %d keeps parts of its parent's attach", k->pid);
@@ -284,6 +285,8 @@ static int on_born(struct inline_run *r, pid_t pid)
 	for (from = k ? r->members : NULL; from; from = from->next)
 		if (inline__is_early_copy(pid, from->engine, &early))
 			return attach_early(r, k, from, &early);
+	if (k)
+		hold__runs(&k->hold);
 	follow__go(r->follow, pid, 0);
 	return k ? 0 : -ENOMEM;
 }
@@ -305,6 +308,7 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 	if (status >> 16 == PTRACE_EVENT_EXEC && inline_others__has(&r->others, pid)) {
 		hold__done(&k->hold);
 		k->hold = new_hold(pid);
+		hold__runs(&k->hold);
 		follow__watch(r->follow, pid, false);
 		follow__go(r->follow, pid, 0);
 		return 0;
@@ -314,7 +318,7 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 		k->hold.watch = false;
 	follow__watch(r->follow, pid, k->hold.watch);
 	if (!err) {
-		ret = attach(r, k, &q);
+		ret = attach(r, k, &q, true);
 	} else if (err != HOLD_GO_ON &&
 		   is_first(r, k)) { /* a command that cannot be traced must not run */
 		*r->t.e = q.e;
@@ -374,6 +378,32 @@ static int take_events(struct inline_run *r)
 	return err;
 }
 
+/* What was no Python when it began, and has loaded it since. */
+static int look_for_loaded(struct inline_run *r)
+{
+	int err = 0;
+
+	for (struct inline_kin *k = r->kin; k && !err; k = k->next) {
+		struct question q = { .run = r, .kin = k };
+		int found;
+
+		if (k->member || k->hold.watch || !hold__is_due(&k->hold))
+			continue;
+		found = find_interpreter(&q);
+		k->hold.runs = found == -PYE_ENOTPYTHON;
+		if (!found)
+			log_info(
+				"process %d loads Python while it runs: what it calls before pyebpf has seen that is not in it",
+				k->pid);
+		if (!found)
+			err = attach(r, k, &q, false);
+		else if (found != -PYE_ENOTPYTHON)
+			miss(r, k->pid, &q.e);
+		free(q.in);
+	}
+	return err;
+}
+
 /* Does one start, which stops at each system call until its program is there? */
 static bool is_watching(const struct inline_run *r)
 {
@@ -389,6 +419,8 @@ int inline_family__look(struct inline_run *r)
 	struct remote hurried = { 0 };
 	int err = r->follow ? take_events(r) : 0;
 
+	if (!err && r->follow)
+		err = look_for_loaded(r);
 	if (err || !r->follow || !is_watching(r))
 		return err;
 	remote_hurry(&hurried, true);

@@ -111,7 +111,7 @@ void inline_member__opts(struct inline_member *m, struct inline_opts *out)
 {
 	struct inline_run *r = m->run;
 	const struct session_opts *o = r->t.opts;
-	bool first = m->engine == &r->t.engine, held = first && o->command && !r->follow;
+	bool first = m->engine == &r->t.engine, held = first && r->t.held.pid;
 	size_t ring = o->ring_bytes ? o->ring_bytes : RING_BYTES;
 
 	m->ahead_left = INLINE_STACKS_AHEAD;

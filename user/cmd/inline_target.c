@@ -110,7 +110,10 @@ static int find_interpreter(void *ctx)
 	struct inline_target *t = ctx;
 	struct err e = { 0 }, unused;
 	struct inline_plan plan;
-	int err = interp__find_cached(t->pid.pid, "uprobe", t->cache, &t->in, &e);
+	int err;
+
+	interp__done(&t->in); /* of a program that it is no more */
+	err = interp__find_cached(t->pid.pid, "uprobe", t->cache, &t->in, &e);
 
 	/* into the cache while it stands still: later it takes CPU time; if there is none the attach says why */
 	if (!err)
@@ -118,7 +121,9 @@ static int find_interpreter(void *ctx)
 	else
 		*t->e = e;
 	/* a shell, or env, on its way to Python */
-	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
+	err = err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
+	t->refused = err == -PYE_ENOTPYTHON ? 0 : err;
+	return err;
 }
 
 int inline_target__never_python(struct inline_target *t)
@@ -152,10 +157,18 @@ static int start_command(struct inline_target *t)
 	if (t->follow)
 		return 0;
 	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &status);
+	if (err == HOLD_RUNS) {
+		t->loaded = true;
+		log_info(
+			"process %d loads Python while it runs: what it calls before pyebpf has seen that is not in it",
+			t->pid.given);
+		return 0;
+	}
 	if (err != -ECHILD)
 		return err;
 	t->child_status = status;
-	return inline_target__never_python(t);
+	t->child_reaped = true;
+	return t->refused ? t->refused : inline_target__never_python(t);
 }
 
 static int start_process(struct inline_target *t)
@@ -172,11 +185,15 @@ static int start_process(struct inline_target *t)
 	return interp__find(t->pid.pid, "uprobe", &t->in, t->e);
 }
 
-/* A command that cannot be traced must not run. That we end it is no status of its own. */
+/* A command that cannot be traced must not run, unless it has run long before that was known. That we end it is no status of its own. */
 void inline_target__abandon(struct inline_target *t)
 {
 	if (!t->opts->command || t->launch.pid <= 0 || t->child_reaped)
 		return;
+	if (t->loaded) {
+		inline_target__wait(t);
+		return;
+	}
 	kill(t->launch.pid, SIGKILL);
 	waitpid(t->launch.pid, NULL, __WALL);
 	t->child_reaped = true;

@@ -19,7 +19,9 @@ struct inline_target {
 	struct interp_cache *cache; /* of what it starts, too; owned */
 	struct inline_engine engine;
 	struct launch launch;
-	struct held held;
+	struct held held; /* pid 0: it is not */
+	bool loaded; /* it ran already when it loaded Python */
+	int refused; /* why the last program of the command that was looked at is not traced; 0: it is, or is no Python */
 	int signal_fd;
 	unsigned int interrupts;
 	bool ended, dump_asked; /* by SIGUSR1 */

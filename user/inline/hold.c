@@ -21,10 +21,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "proc/maps.h"
 
 #define BREAKPOINT 0xcc
 #define HEADERS	   64 /* program headers that are looked at */
+#define LOOK_NS	   2000000ull
 #define LOOKS_MAX  4096 /* stops in which a loader has mapped its program long ago */
 
 int hold__seize(pid_t pid)
@@ -194,7 +196,7 @@ static void on_exec(struct hold *h)
 	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
 	h->mem = open(path, O_RDWR | O_CLOEXEC);
 	h->entry = h->loader = 0;
-	h->watch = h->is_static = false;
+	h->watch = h->is_static = h->runs = false;
 	h->looks = 0;
 	if (h->gently && find_loader(h)) {
 		h->watch = true;
@@ -254,6 +256,7 @@ static int ask(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 	hold__done(h);
 	h->entry = h->loader = 0;
 	h->watch = h->is_static = false;
+	hold__runs(h);
 	return HOLD_GO_ON;
 }
 
@@ -278,6 +281,22 @@ int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ct
 	return HOLD_GO_ON;
 }
 
+void hold__runs(struct hold *h)
+{
+	h->runs = true;
+	h->began_ns = h->look_ns = now_ns();
+}
+
+bool hold__is_due(struct hold *h)
+{
+	uint64_t now = now_ns(), wait = (now - h->began_ns) / 8;
+
+	if (!h->runs || now < h->look_ns)
+		return false;
+	h->look_ns = now + (wait > LOOK_NS ? wait : LOOK_NS);
+	return true;
+}
+
 void hold__done(struct hold *h)
 {
 	if (h->mem >= 0)
@@ -285,16 +304,38 @@ void hold__done(struct hold *h)
 	h->mem = -1;
 }
 
+/* Does a program that runs have by now what is wanted? Then it is asked to stop, to be let go. One that is refused is not asked for again. */
+static bool look_again(struct hold *h, int (*wanted)(void *ctx), void *ctx)
+{
+	int err = wanted(ctx);
+
+	h->runs = err == -PYE_ENOTPYTHON;
+	return !err && !ptrace(PTRACE_INTERRUPT, h->pid, 0, 0);
+}
+
 int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out, int *status)
 {
 	struct hold h = { .pid = pid, .mem = -1 };
+	bool found = false;
 	int err, sig;
 
 	for (;;) {
-		if (waitpid(pid, status, __WALL) != pid || !WIFSTOPPED(*status)) {
+		pid_t got = waitpid(pid, status, h.runs ? __WALL | WNOHANG : __WALL);
+
+		if (!got) {
+			usleep(LOOK_NS / 1000);
+			found |= hold__is_due(&h) && look_again(&h, wanted, ctx);
+			continue;
+		}
+		if (got != pid || !WIFSTOPPED(*status)) {
 			err = -ECHILD;
 			break;
 		}
+		if (found && *status >> 16 == PTRACE_EVENT_STOP) {
+			err = ptrace(PTRACE_DETACH, pid, 0, 0) ? -errno : HOLD_RUNS;
+			break;
+		}
+		found &= *status >> 16 != PTRACE_EVENT_EXEC;
 		err = hold__on_stop(&h, *status, wanted, ctx, &sig);
 		if (!err)
 			err = spin(&h, out);

@@ -27,11 +27,14 @@ struct hold {
 	bool watch; /* its system calls are looked at: the program is not mapped yet, or not started */
 	bool gently; /* it is not ours: nothing is written into it */
 	bool is_static; /* gently: it has no loader, all its system calls are its own */
+	bool runs; /* a program that was not wanted when it began, but can load what is */
+	uint64_t began_ns, look_ns; /* of that: since when, and when it is to be looked at again */
 	unsigned int looks; /* for what a loader maps, so far */
 	uint64_t loader, loader_end; /* gently: whose calls do not count */
 };
 
 #define HOLD_GO_ON 1
+#define HOLD_RUNS  2
 
 /**
  * hold__on_stop - look at a stop of its thread; gently, it is not at the program's entry point but where it
@@ -45,6 +48,11 @@ struct hold {
 int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx, int *sig);
 void hold__done(struct hold *h);
 
+/* hold__runs - a program that is not wanted runs from here on; hold__is_due - is it to be asked for again? The longer it runs the
+ * more seldom. */
+void hold__runs(struct hold *h);
+bool hold__is_due(struct hold *h);
+
 /* hold__seize - a child that has not executed its program yet. 0 or a negative errno. */
 int hold__seize(pid_t pid);
 
@@ -53,7 +61,11 @@ int hold__seize(pid_t pid);
  * @wanted: called at each program's entry point; -PYE_ENOTPYTHON: go on to the next one it executes
  * @status: of waitpid(), when it has ended
  *
- * Return: 0, it spins; -ECHILD, it has ended; what @wanted said (it stands still then); another errno.
+ * One that was not wanted is asked for again while it runs, as it can load what is wanted, until @wanted says something else: an
+ * error then ends it not.
+ *
+ * Return: 0, it spins; HOLD_RUNS: it is wanted by now, and let go; -ECHILD, it has ended; what @wanted said (it stands still then);
+ * another errno.
  */
 int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out, int *status);
 

@@ -49,14 +49,16 @@ const char *inline_unfit(pid_t pid, bool held)
 	struct proc_info info;
 	int err = proc_info__read(pid, &info);
 	long filter = inline_status_number(pid, "Seccomp");
+	long tracer = inline_status_number(pid, "TracerPid");
 
 	if (err)
 		return err == -ESRCH || err == -ENOENT ? "it is gone" : err_str(err);
 	if (info.own_pid != pid)
 		return "it lives in another pid namespace";
+	held |= tracer == getpid(); /* it is followed */
 	if (!held && (info.state == 'T' || info.state == 't'))
 		return "it is stopped";
-	if (!held && inline_status_number(pid, "TracerPid") > 0)
+	if (!held && tracer > 0)
 		return "another tracer is attached to it";
 	if (filter < 0)
 		return "its status cannot be read";
