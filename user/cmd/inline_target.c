@@ -135,8 +135,11 @@ int inline_target__never_python(struct inline_target *t)
 	text_escape(shown, sizeof(shown), t->opts->command[0], strlen(t->opts->command[0]));
 	if (failed)
 		return err_set(t->e, failed, "cannot execute %s: %s", shown, strerror(-failed));
-	return err_set(t->e, -PYE_ENOTPYTHON, "%s is not Python: no interpreter was seen in it",
-		       shown);
+	err_set(t->e, -PYE_ENOTPYTHON, "%s is not Python: no interpreter was seen in it%s", shown,
+		t->opts->subprocesses ? ", nor in what it started" : "");
+	if (!t->opts->subprocesses)
+		err_hint(t->e, "with -s what it starts is traced, too");
+	return -PYE_ENOTPYTHON;
 }
 
 /* Our child, up to the entry point of the interpreter. */
