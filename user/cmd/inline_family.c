@@ -391,14 +391,12 @@ static int look_for_loaded(struct inline_run *r)
 			continue;
 		found = find_interpreter(&q);
 		k->hold.runs = found == -PYE_ENOTPYTHON;
-		if (!found)
-			log_info(
-				"process %d loads Python while it runs: what it calls before pyebpf has seen that is not in it",
-				k->pid);
-		if (!found)
+		if (!found) {
+			inline_target__say_loaded(k->pid);
 			err = attach(r, k, &q, false);
-		else if (found != -PYE_ENOTPYTHON)
+		} else if (found != -PYE_ENOTPYTHON) {
 			miss(r, k->pid, &q.e);
+		}
 		free(q.in);
 	}
 	return err;

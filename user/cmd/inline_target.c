@@ -105,6 +105,13 @@ void inline_target__say_stops(const struct inline_target *t)
 			"pyebpf: the stubs stay mapped, unused: no thread could unmap them yet\n");
 }
 
+void inline_target__say_loaded(pid_t pid)
+{
+	log_info(
+		"process %d loads Python while it runs: what it calls before pyebpf has seen that is not in it",
+		pid);
+}
+
 static int find_interpreter(void *ctx)
 {
 	struct inline_target *t = ctx;
@@ -162,9 +169,7 @@ static int start_command(struct inline_target *t)
 	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &status);
 	if (err == HOLD_RUNS) {
 		t->loaded = true;
-		log_info(
-			"process %d loads Python while it runs: what it calls before pyebpf has seen that is not in it",
-			t->pid.given);
+		inline_target__say_loaded(t->pid.given);
 		return 0;
 	}
 	if (err != -ECHILD)

@@ -60,6 +60,9 @@ void inline_target__add_stops(struct inline_target *t, const struct inline_engin
 /* inline_target__say_stops - how often it was stopped, and for how long. */
 void inline_target__say_stops(const struct inline_target *t);
 
+/* inline_target__say_loaded - a process was no Python when it began. */
+void inline_target__say_loaded(pid_t pid);
+
 /* inline_target__abandon - a command that cannot be traced must not run. */
 void inline_target__abandon(struct inline_target *t);
 
