@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -26,7 +27,7 @@
 
 #define BREAKPOINT 0xcc
 #define HEADERS	   64 /* program headers that are looked at */
-#define LOOK_NS	   2000000ull
+#define LOOK_NS	   2000000
 #define LOOKS_MAX  4096 /* stops in which a loader has mapped its program long ago */
 
 int hold__seize(pid_t pid)
@@ -304,6 +305,16 @@ void hold__done(struct hold *h)
 	h->mem = -1;
 }
 
+/* That it stops again is told by SIGCHLD, which is blocked. */
+static void wait_for_stop(void)
+{
+	sigset_t stopped;
+
+	sigemptyset(&stopped);
+	sigaddset(&stopped, SIGCHLD);
+	sigtimedwait(&stopped, NULL, &(struct timespec){ .tv_nsec = LOOK_NS });
+}
+
 /* Does a program that runs have by now what is wanted? Then it is asked to stop, to be let go. One that is refused is not asked for again. */
 static bool look_again(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 {
@@ -323,7 +334,7 @@ int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out,
 		pid_t got = waitpid(pid, status, h.runs ? __WALL | WNOHANG : __WALL);
 
 		if (!got) {
-			usleep(LOOK_NS / 1000);
+			wait_for_stop();
 			found |= hold__is_due(&h) && look_again(&h, wanted, ctx);
 			continue;
 		}
