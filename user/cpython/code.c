@@ -124,6 +124,19 @@ uint64_t code__resolve(const struct code *c, uint64_t target)
 	return target;
 }
 
+const char *code__imported(const struct code *c, const struct insn *call)
+{
+	uint64_t at = call->target;
+	struct insn insn;
+
+	if (call->pointer)
+		return elf_file__import(c->elf, call->pointer);
+	for (int i = 0; at && i < 2 && !code__insn(c, at, &insn); i++, at += insn.size)
+		if (insn.flow == FLOW_JUMP && insn.pointer)
+			return elf_file__import(c->elf, insn.pointer);
+	return "";
+}
+
 /* Decodes from a start up to @addr; @last is the last instruction before it that is no padding. */
 static int decode_to(const struct code *c, uint64_t start, uint64_t addr, struct insn *last)
 {

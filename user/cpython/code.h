@@ -46,6 +46,9 @@ int code__function(const struct code *c, uint64_t addr, uint64_t *start, uint64_
  * file, else @target itself. */
 uint64_t code__resolve(const struct code *c, uint64_t target);
 
+/* code__imported - of a call: the function of another file that it goes to, through an entry of the PLT or not; "": it does not. */
+const char *code__imported(const struct code *c, const struct insn *call);
+
 /* code__start_below - nearest known start at or below an address, 0 if there is none. */
 uint64_t code__start_below(const struct code *c, uint64_t addr);
 

@@ -22,17 +22,47 @@ bool body__contains(const struct body *b, uint64_t addr)
 	return false;
 }
 
+static void find_fatal(struct body *b, const struct planner *p)
+{
+	static const char *const names[] = { "_Py_FatalErrorFunc", "_Py_FatalErrorFormat",
+					     "_Py_FatalError_TstateNULL", "Py_FatalError" };
+	struct elf_symbol symbol;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!elf_file__symbol(p->elf, names[i], &symbol))
+			b->fatal[b->fatal_cnt++] = symbol.vaddr;
+}
+
+/* Behind a call that does not return lies what belongs to something else. */
+static bool is_fatal(const struct body *b, const struct insn *call)
+{
+	static const char *const names[] = { "__stack_chk_fail", "__chk_fail", "abort" };
+	uint64_t target = call->target ? code__resolve(b->code, call->target) : 0;
+	const char *imported;
+
+	for (size_t i = 0; target && i < b->fatal_cnt; i++)
+		if (b->fatal[i] == target)
+			return true;
+	imported = code__imported(b->code, call);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(imported, names[i]))
+			return true;
+	return false;
+}
+
 static int push_insn(struct body *b, const struct insn *insn)
 {
+	bool stops = insn->flow == FLOW_CALL && is_fatal(b, insn);
+
 	if (b->insn_cnt == INSN_MAX)
 		return -E2BIG;
 	if (GROW(b->insns, b->insn_cap, (uint32_t)b->insn_cnt))
 		return -ENOMEM;
 	b->insns[b->insn_cnt++] = (struct body_insn){
 		.addr = insn->addr,
-		.target = insn->flow == FLOW_NEXT ? 0 : insn->target,
+		.target = insn->flow == FLOW_NEXT || stops ? 0 : insn->target,
 		.size = insn->size,
-		.flow = insn->flow,
+		.flow = stops ? FLOW_STOP : insn->flow,
 		.cond = insn->cond,
 		.emulated = insn->emulated,
 		.nop = insn->nop,
@@ -146,26 +176,6 @@ static int collect_edges(struct body *b)
 			b->edges[b->edge_cnt++] = (struct body_edge){ b->insns[i].target, i };
 	qsort(b->edges, b->edge_cnt, sizeof(*b->edges), compare_edges);
 	return 0;
-}
-
-static void find_fatal(struct body *b, const struct planner *p)
-{
-	static const char *const names[] = { "_Py_FatalErrorFunc", "_Py_FatalErrorFormat",
-					     "_Py_FatalError_TstateNULL", "Py_FatalError" };
-	struct elf_symbol symbol;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!elf_file__symbol(p->elf, names[i], &symbol))
-			b->fatal[b->fatal_cnt++] = symbol.vaddr;
-}
-
-bool body__is_fatal(const struct body *b, uint64_t target)
-{
-	target = target ? code__resolve(b->code, target) : 0;
-	for (size_t i = 0; target && i < b->fatal_cnt; i++)
-		if (b->fatal[i] == target)
-			return true;
-	return false;
 }
 
 int body__init(struct body *b, struct planner *p, uint64_t entry)

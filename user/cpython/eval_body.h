@@ -16,7 +16,8 @@
 
 struct body_insn {
 	uint64_t addr, target;
-	uint8_t size, flow, cond; /* as in struct insn */
+	uint8_t size, flow,
+		cond; /* as in struct insn, but for a call that does not return: FLOW_STOP */
 	bool emulated, nop;
 };
 
@@ -48,9 +49,6 @@ bool body__contains(const struct body *b, uint64_t addr);
 
 /* body__index - of the instruction that starts at an address; -ENOENT. */
 int body__index(const struct body *b, uint64_t addr, size_t *out);
-
-/* body__is_fatal - does a call of @target not return? 0: an indirect call. */
-bool body__is_fatal(const struct body *b, uint64_t target);
 
 /* body__edges - first of the jumps to an address, and their number. */
 const struct body_edge *body__edges(const struct body *b, uint64_t target, size_t *cnt);

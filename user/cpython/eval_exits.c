@@ -107,8 +107,8 @@ static int walk_early(struct search *s, struct todo *todo, size_t *todo_cnt, siz
 			if (insn.target)
 				todo[(*todo_cnt)++] = (struct todo){ insn.target, at.flow };
 		}
-		if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN || insn.flow == FLOW_STOP ||
-		    body__is_fatal(s->body, insn.target))
+		if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN ||
+		    s->body->insns[index].flow == FLOW_STOP)
 			return 0;
 	}
 }

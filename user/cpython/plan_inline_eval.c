@@ -186,8 +186,7 @@ static uint64_t reach(struct reach *r)
 			continue;
 		if (insn->target && insn->flow != FLOW_CALL)
 			reach_to(r, insn->target);
-		if (insn->flow == FLOW_NEXT || insn->flow == FLOW_COND ||
-		    (insn->flow == FLOW_CALL && !body__is_fatal(&r->v->body, insn->target)))
+		if (insn->flow == FLOW_NEXT || insn->flow == FLOW_COND || insn->flow == FLOW_CALL)
 			reach_to(r, insn->addr + insn->size);
 	}
 	return 0;
@@ -255,6 +254,25 @@ static int check(const struct eval *v)
 	return marks && list ? check_ways(v, &r) : -ENOMEM;
 }
 
+/* Where the first instructions from the load on can give way: as long as the frame is at hand, any does as well as that. */
+static int add_exit(const struct eval *v, struct inline_plan *out, const struct exit_place *exit,
+		    const struct flow_place *frame)
+{
+	uint64_t stored = v->body.insns[exit->store].addr + 1;
+	struct insn insn = { 0 };
+	int err = -ENOENT;
+
+	for (size_t i = exit->load; err && i <= exit->store; i++) {
+		if (insn.writes & 1u << v->frame)
+			break;
+		err = plan_detour_draft(v->p, out, v->body.insns[i].addr, stored, INLINE_EVAL_EXIT,
+					frame);
+		if (code__insn(&v->p->code, v->body.insns[i].addr, &insn))
+			break;
+	}
+	return err;
+}
+
 static int add(const struct eval *v, struct inline_plan *out)
 {
 	const struct flow_place frame = { .source = PROBE_IN_REG, .reg = v->frame };
@@ -265,9 +283,7 @@ static int add(const struct eval *v, struct inline_plan *out)
 					INLINE_EVAL_ENTRY, &frame);
 
 	for (size_t i = 0; !err && i < v->exit_cnt; i++)
-		err = plan_detour_draft(v->p, out, v->body.insns[v->exits[i].load].addr,
-					v->body.insns[v->exits[i].store].addr + 1, INLINE_EVAL_EXIT,
-					&frame);
+		err = add_exit(v, out, &v->exits[i], &frame);
 	return err ? err : plan_detours_check(v->p, out, 0);
 }
 

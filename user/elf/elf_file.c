@@ -296,6 +296,7 @@ void elf_file__free(struct elf_file *elf)
 	free(elf->section_names);
 	elf_symbols__done(elf);
 	free(elf->relocs);
+	free(elf->imports);
 	free(elf->usdt);
 	free(elf->usdt_data);
 	free(elf);

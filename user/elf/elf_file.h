@@ -64,6 +64,10 @@ int elf_file__pointer(const struct elf_file *elf, uint64_t vaddr, uint64_t *valu
 /* elf_file__pointers - elf_file__pointer for @cnt words at @vaddr, @vaddr + 8, ... in one read. */
 int elf_file__pointers(const struct elf_file *elf, uint64_t vaddr, uint64_t *values, size_t cnt);
 
+/* elf_file__import - the symbol of another file whose address the loader puts into the word at an address, as at an entry of the GOT;
+ * "" if there is none. */
+const char *elf_file__import(const struct elf_file *elf, uint64_t vaddr);
+
 /* elf_file__offset - file offset of a virtual address; -EFAULT if no segment holds it. */
 int elf_file__offset(const struct elf_file *elf, uint64_t vaddr, uint64_t *offset);
 

@@ -39,6 +39,12 @@ struct elf_reloc {
 	uint64_t vaddr, value;
 };
 
+/* A word that the loader fills in with the address of something in another file. */
+struct elf_import {
+	uint64_t vaddr;
+	uint32_t symbol; /* of .dynsym */
+};
+
 struct elf_file {
 	int fd;
 	uint64_t size;
@@ -58,6 +64,8 @@ struct elf_file {
 	struct elf_symtab dynsym, symtab;
 	struct elf_reloc *relocs; /* rising vaddr */
 	size_t reloc_cnt;
+	struct elf_import *imports; /* rising vaddr */
+	size_t import_cnt;
 	char *usdt_data;
 	struct elf_usdt *usdt;
 	size_t usdt_cnt;

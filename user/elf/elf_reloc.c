@@ -59,11 +59,49 @@ static bool reloc_value(const struct elf_file *elf, const Elf64_Rela *rela, uint
 	}
 }
 
+static bool is_import(const struct elf_file *elf, const Elf64_Rela *rela)
+{
+	uint32_t symbol = ELF64_R_SYM(rela->r_info);
+
+	return reloc_kind(elf, ELF64_R_TYPE(rela->r_info)) == RELOC_SYMBOL && !rela->r_addend &&
+	       symbol && symbol < elf->dynsym.cnt && !elf->dynsym.symbols[symbol].st_shndx;
+}
+
 static int compare_relocs(const void *a, const void *b)
 {
 	uint64_t x = ((const struct elf_reloc *)a)->vaddr, y = ((const struct elf_reloc *)b)->vaddr;
 
 	return x < y ? -1 : x > y;
+}
+
+static int compare_imports(const void *a, const void *b)
+{
+	uint64_t x = ((const struct elf_import *)a)->vaddr,
+		 y = ((const struct elf_import *)b)->vaddr;
+
+	return x < y ? -1 : x > y;
+}
+
+static int add_imports(struct elf_file *elf, const Elf64_Rela *rela, size_t cnt)
+{
+	struct elf_import *all;
+	size_t found = 0;
+
+	for (size_t i = 0; i < cnt; i++)
+		found += is_import(elf, &rela[i]);
+	if (!found)
+		return 0;
+	all = reallocarray(elf->imports, elf->import_cnt + found, sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	elf->imports = all;
+	for (size_t i = 0; i < cnt; i++)
+		if (is_import(elf, &rela[i]))
+			all[elf->import_cnt++] =
+				(struct elf_import){ rela[i].r_offset,
+						     (uint32_t)ELF64_R_SYM(rela[i].r_info) };
+	qsort(all, elf->import_cnt, sizeof(*all), compare_imports);
+	return 0;
 }
 
 static int add_relocs(struct elf_file *elf, const Elf64_Rela *rela, size_t cnt)
@@ -77,7 +115,7 @@ static int add_relocs(struct elf_file *elf, const Elf64_Rela *rela, size_t cnt)
 	for (size_t i = 0; i < cnt; i++)
 		if (reloc_value(elf, &rela[i], &value))
 			all[elf->reloc_cnt++] = (struct elf_reloc){ rela[i].r_offset, value };
-	return 0;
+	return add_imports(elf, rela, cnt);
 }
 
 /* Together at most ELF_TABLE_MAX bytes of entries are taken: a CPython has 1 to 2 MB of them. */
@@ -150,4 +188,17 @@ int elf_file__pointer(const struct elf_file *elf, uint64_t vaddr, uint64_t *valu
 		return -EFAULT;
 	*value = word;
 	return 0;
+}
+
+const char *elf_file__import(const struct elf_file *elf, uint64_t vaddr)
+{
+	const struct elf_import key = { .vaddr = vaddr }, *found = NULL;
+	uint32_t name;
+
+	if (elf->import_cnt)
+		found = bsearch(&key, elf->imports, elf->import_cnt, sizeof(key), compare_imports);
+	if (!found)
+		return "";
+	name = elf->dynsym.symbols[found->symbol].st_name;
+	return name < elf->dynsym.string_size ? elf->dynsym.strings + name : "";
 }

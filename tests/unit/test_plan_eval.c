@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the inline engine changes up to 3.10: plans of a made-up interpreter loop that keeps its frame in rbx. */
+#include "cpython/inline_plan.h"
+#include "plan_make.h"
+
+static struct inline_plan inlined;
+
+#define AT_EXIT (AT_EVAL + 0x40)
+#define AT_SLOT 0xc00 /* in the data: an entry of the GOT */
+
+/* rdi thread state, rsi frame, edx throwflag */
+static void make_loop(void)
+{
+	make_common(10);
+	PUT(AT_EVAL, "\x55\x53" /* push rbp; push rbx */
+		     "\x48\x89\xfd" /* mov rbp, rdi */
+		     "\x48\x89\xf3" /* mov rbx, rsi */
+		     "\x48\x89\x5d\x18" /* mov [rbp+24], rbx */
+		     "\x31\xc9" /* xor ecx, ecx */
+		     "\x85\xc0" /* test eax, eax */
+		     "\x74\x2e" /* je the exit */
+		     "\xff\xe0"); /* jmp rax */
+	PUT(AT_EXIT, "\x48\x8b\x43\x18" /* mov rax, [rbx+24] */
+		     "\x48\x8d\x0d\x00\x01\x00\x00" /* lea rcx, [rip+256] */
+		     "\x83\x6d\x20\x01" /* sub dword [rbp+32], 1 */
+		     "\x48\x89\x45\x18" /* mov [rbp+24], rax */
+		     "\x5b\x5d\xc3"); /* pop rbx; pop rbp; ret */
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x60;
+}
+
+static int make_inline(void)
+{
+	struct elf_file *elf = NULL;
+	int ret;
+
+	memset(&inlined, 0, sizeof(inlined));
+	memset(&err, 0, sizeof(err));
+	assert_int_equal(make_open_bytes(made.bytes, make_finish(&made), &elf, NULL), 0);
+	ret = plan_make_inline(elf, &inlined, &err);
+	elf_file__free(elf);
+	return ret;
+}
+
+static void refused_inline(const char *why)
+{
+	assert_int_equal(make_inline(), -PYE_EPLAN);
+	if (!strstr(err.what, why))
+		fail_msg("\"%s\" is not in \"%s\"", why, err.what);
+}
+
+static void expect_detour(uint32_t n, enum inline_kind kind, size_t at, size_t quiet)
+{
+	const struct inline_detour *d = &inlined.detours[n];
+
+	assert_int_equal(d->kind, kind);
+	assert_int_equal(d->at, TEXT + at);
+	assert_int_equal(d->quiet, TEXT + quiet);
+	assert_int_equal(d->frame_reg, PREG_RBX);
+}
+
+/* What names an address cannot give way: the instruction behind it does, as long as the frame is at hand. */
+static void test_eval__where_a_frame_ends(void **state)
+{
+	(void)state;
+	make_loop();
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.detour_cnt, 2);
+	expect_detour(0, INLINE_EVAL_ENTRY, AT_EVAL + 8, AT_EVAL + 14);
+	expect_detour(1, INLINE_EVAL_EXIT, AT_EXIT + 11, AT_EXIT + 19);
+	/* nothing in the way */
+	make_loop();
+	PUT(AT_EXIT + 4, "\x0f\x1f\x80\x00\x00\x00\x00");
+	assert_int_equal(make_inline(), 0);
+	expect_detour(1, INLINE_EVAL_EXIT, AT_EXIT, AT_EXIT + 16);
+	/* mov ebx, ecx and so on in its place: no frame is there any more */
+	make_loop();
+	PUT(AT_EXIT + 4,
+	    "\x89\xcb\x48\x8d\x0d\x00\x01\x00\x00\x83\x6d\x20\x01\x48\x89\x45\x18\x5b\x5d\xc3");
+	assert_int_equal(make_inline(), 0);
+	expect_detour(1, INLINE_EVAL_EXIT, AT_EXIT, AT_EXIT + 18);
+	make_loop();
+	PUT(AT_EXIT + 4, "\x48\x8d\x1d\x00\x01\x00\x00"); /* lea rbx, [rip+256] */
+	refused_inline("cannot be replaced by a jump");
+}
+
+/* The way out of a guarded function is behind the call of what does not return, or so it looks. */
+static void put_guard(const char *name, const char *call, size_t size)
+{
+	uint64_t slot = DATA + AT_SLOT;
+
+	make_loop();
+	PUT(AT_EVAL + 8, "\x85\xd2\x75\x26"); /* test edx, edx; jne to the call */
+	PUT(AT_EVAL + 12, "\x48\x89\x5d\x18\x31\xc9\x85\xc0\x74\x2a\xff\xe0");
+	put(AT_EXIT - 0x0e, call, size);
+	memset(made.bytes + MAKE_TEXT + AT_EXIT - 0x0e + size, 0x90, 0x0e - size);
+	make_symbol(&made, name, 0, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_shndx = SHN_UNDEF;
+	made.relocs[made.reloc_cnt++] =
+		(Elf64_Rela){ .r_offset = slot,
+			      .r_info = ELF64_R_INFO(made.symbol_cnt - 1, R_X86_64_JUMP_SLOT) };
+}
+
+/* endbr64; bnd jmp [rip + the slot] */
+static void put_plt(void)
+{
+	int32_t distance = (int32_t)(DATA + AT_SLOT - (TEXT + AT_STUB + 11));
+
+	PUT(AT_STUB, "\xf3\x0f\x1e\xfa\xf2\xff\x25");
+	memcpy(made.bytes + MAKE_TEXT + AT_STUB + 7, &distance, 4);
+}
+
+static void test_eval__calls_that_do_not_return(void **state)
+{
+	static const char *const names[] = { "__stack_chk_fail", "abort", "memcpy" };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		put_guard(names[i], "\xe8\0\0\0\0", 5);
+		put_branch(AT_EXIT - 0x0e, 0xe8, AT_STUB);
+		put_plt();
+		if (i == 2)
+			refused_inline("has a way to its end that passes by the entry");
+		else
+			assert_int_equal(make_inline(), 0);
+	}
+	/* without a PLT */
+	put_guard("__stack_chk_fail", "\xff\x15\0\0\0\0", 6);
+	{
+		int32_t distance = (int32_t)(DATA + AT_SLOT - (TEXT + AT_EXIT - 0x0e + 6));
+
+		memcpy(made.bytes + MAKE_TEXT + AT_EXIT - 0x0e + 2, &distance, 4);
+	}
+	assert_int_equal(make_inline(), 0);
+	/* of another word */
+	made.relocs[made.reloc_cnt - 1].r_offset += 8;
+	refused_inline("has a way to its end that passes by the entry");
+	/* of a symbol that there is not */
+	made.relocs[made.reloc_cnt - 1] =
+		(Elf64_Rela){ .r_offset = DATA + AT_SLOT,
+			      .r_info = ELF64_R_INFO(1000, R_X86_64_JUMP_SLOT) };
+	refused_inline("has a way to its end that passes by the entry");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_eval__where_a_frame_ends),
+		cmocka_unit_test(test_eval__calls_that_do_not_return),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
