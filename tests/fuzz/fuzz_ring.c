@@ -20,6 +20,7 @@ enum {
 	OPCODES = 0x80,
 	LANES = 0x40,
 	QUIET = 0x20,
+	TAKEN = 0x10, /* by one who takes what comes, not in batches */
 	USED = 2 /* lanes, and the ring of all */
 };
 #define MEMORY_BYTES (IL_SHARED_HEAD + 2 * RING_BYTES + IL_LANE_CNT * IL_LANE_BYTES(RING_BYTES))
@@ -50,7 +51,7 @@ struct clock_pair clock_pair_read(void)
 	return (struct clock_pair){ ns / 2, ns };
 }
 
-/* Who takes what comes: no event but of a thread that was told of. */
+/* Who takes what comes: events never as records. */
 static int on_record(void *ctx, const void *rec, uint32_t len)
 {
 	const struct pye_head *head = rec;
@@ -208,11 +209,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					   .ring_bytes = RING_BYTES,
 					   .base = 1u << 16,
 					   .quiet = data[0] & QUIET && !(data[0] & LANES),
+					   .switches = (data[0] & 15) >= 10,
 					   .hz = 1u << 19 };
 	demand(f.first || !cap_inline__new(&f.first, 1, PID, &ids, NULL));
 	demand(!cap_inline__new(&c, 1, PID, &ids, f.first));
 	cap_inline__use(c, &f.engine);
-	if ((data[0] & 15) >= 10)
+	if (data[0] & TAKEN)
 		cap_inline__hand_to(c, &taker);
 	if (data[0] & LANES)
 		fill_lanes(data + 2, size - 2, data[1]);

@@ -13,6 +13,7 @@
 #include "abi/event.h"
 #include "capture/cap_inline.h"
 #include "capture/inline_priv.h"
+#include "capture/step_record.h"
 #include "cpython/layouts.h"
 
 #define RING_BYTES ((size_t)65536)
@@ -51,18 +52,10 @@ static int see_steps(void *ctx, uint32_t tix, uint32_t seq, const struct trace_s
 {
 	assert_in_range(cnt, 1, STEPS_MAX);
 	for (uint32_t i = 0; i < cnt; i++) {
-		bool leaves = trace_is_leave(steps[i].kind);
-		struct pye_entry_rec rec = {
-			.head = { .ts_ns = steps[i].ts_ns,
-				  .frame = steps[i].frame,
-				  .kind = leaves ? PYE_REC_EXIT : PYE_REC_ENTRY,
-				  .sub = steps[i].kind - (leaves ? TRACE_RETURN : TRACE_CALL),
-				  .tix = tix,
-				  .seq = seq + i },
-			.code = steps[i].func
-		};
+		struct pye_entry_rec rec;
+		uint32_t bytes = step_record(&steps[i], tix, seq + i, 0, &rec);
 
-		see(ctx, &rec, leaves ? sizeof(struct pye_exit_rec) : sizeof(rec));
+		see(ctx, &rec, bytes);
 	}
 	return 0;
 }

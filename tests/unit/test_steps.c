@@ -9,6 +9,7 @@
 
 #include "assemble/filter.h"
 #include "assemble_seen.h"
+#include "capture/step_record.h"
 
 #define THREADS 3u
 #define FUNCS	300u
@@ -94,29 +95,28 @@ static void as_records(struct assembly *as, uint32_t tix, uint32_t seq,
 		       const struct trace_step *steps, uint32_t cnt)
 {
 	for (uint32_t i = 0; i < cnt; i++) {
-		bool leaves = trace_is_leave(steps[i].kind);
-		struct pye_entry_rec rec = {
-			.head = { .ts_ns = steps[i].ts_ns,
-				  .frame = steps[i].frame,
-				  .kind = leaves ? PYE_REC_EXIT : PYE_REC_ENTRY,
-				  .sub = (uint8_t)(steps[i].kind -
-						   (leaves ? TRACE_RETURN : TRACE_CALL)),
-				  .tix = tix,
-				  .seq = seq + i },
-			.code = steps[i].func
-		};
+		struct pye_entry_rec rec;
+		uint32_t bytes = step_record(&steps[i], tix, seq + i, 0, &rec);
 
-		assembler__record(as->a, &rec, leaves ? sizeof(struct pye_exit_rec) : sizeof(rec));
+		assembler__record(as->a, &rec, bytes);
 	}
 }
 
-static struct assembly *begin(const struct assembler_filter *filter)
+/* What is wanted of them; entries of a process can be taken back by the next record. */
+struct how {
+	const struct assembler_filter *filter;
+	bool watches, taken_back;
+};
+
+static struct assembly *begin(const struct how *how)
 {
-	struct assembly *as = assembly_new(0);
+	struct assembly *as = assembly_new(how->taken_back ? PYE_LAYOUT_FRAME_OBJECT : 0);
 	char name[16];
 
-	if (filter)
-		assert_int_equal(assembler__filter(as->a, filter), 0);
+	if (how->filter)
+		assert_int_equal(assembler__filter(as->a, how->filter), 0);
+	if (how->watches)
+		assert_int_equal(assembler__watch(as->a, "app:f1", 200), 0);
 	for (uint32_t i = 1; i <= FUNCS; i++) {
 		snprintf(name, sizeof(name), "f%u", i);
 		make_code(&as->b, 1, i, name);
@@ -139,10 +139,24 @@ static void same_files(const struct assembly *x, const struct assembly *y)
 	assert_memory_equal(a, b, (size_t)size);
 }
 
-/* @wild: one event of so many does not fit; 0: none */
-static uint64_t compare(uint32_t wild, uint32_t depth_max, const struct assembler_filter *filter)
+static void take_back(struct assembly *as, uint32_t tix, const struct maker *m)
 {
-	struct assembly *x = begin(filter), *y = begin(filter);
+	make_exit(&as->b, tix, m->seq, m->stack[m->depth], PYE_EXIT_REFUSED);
+	assembly_feed(as);
+}
+
+static void same_calls(const struct assembly *x, const struct assembly *y)
+{
+	const struct assembler_slow *a = assembler__slow(x->a, 0), *b = assembler__slow(y->a, 0);
+
+	assert_true(a->slow > 10 && a->calls > a->slow);
+	assert_memory_equal(a, b, sizeof(*a));
+}
+
+/* @wild: one event of so many does not fit; 0: none */
+static uint64_t compare(uint32_t wild, uint32_t depth_max, const struct how *how)
+{
+	struct assembly *x = begin(how), *y = begin(how);
 	static struct maker makers[THREADS + 1];
 	uint64_t written;
 
@@ -172,23 +186,35 @@ static uint64_t compare(uint32_t wild, uint32_t depth_max, const struct assemble
 		assembler__steps(y->a, tix, m->seq, steps, cnt);
 		m->seq += cnt;
 		made += cnt;
+		if (how->taken_back && !trace_is_leave(steps[cnt - 1].kind)) {
+			m->depth--;
+			take_back(x, tix, m);
+			take_back(y, tix, m);
+			m->seq++;
+		}
 	}
 	assembly_finish(x);
 	assembly_finish(y);
 	assert_memory_equal(&x->totals, &y->totals, sizeof(x->totals));
 	same_files(x, y);
+	if (how->watches)
+		same_calls(x, y);
 	written = y->totals.written;
 	assembly_free(x);
 	assembly_free(y);
 	return written;
 }
 
+static const struct how all;
+
 static void test_steps__of_programs(void **unused)
 {
 	(void)unused;
-	for (state = 1; state < 12; state += 3)
-		assert_true(compare(0, 30, NULL) >= EVENTS);
-	assert_true(compare(0, 3500, NULL) >= EVENTS); /* the stacks grow */
+	for (uint32_t seed = 1; seed < 12; seed += 3) {
+		state = seed;
+		assert_true(compare(0, 30, &all) >= EVENTS);
+	}
+	assert_true(compare(0, 3500, &all) >= EVENTS); /* the stacks grow */
 }
 
 static void test_steps__that_do_not_fit(void **unused)
@@ -196,20 +222,24 @@ static void test_steps__that_do_not_fit(void **unused)
 	(void)unused;
 	for (uint32_t wild = 3; wild < 3000; wild *= 3) {
 		state = wild;
-		assert_true(compare(wild, 30, NULL) > 0);
-		assert_true(compare(wild, 1000, NULL) > 0);
+		assert_true(compare(wild, 30, &all) > 0);
+		assert_true(compare(wild, 1000, &all) > 0);
 	}
 }
 
-/* Somebody chooses among them, or folds them. */
-static void test_steps__with_filters(void **unused)
+/* Somebody chooses among them, folds them, waits for some, or takes some back. */
+static void test_steps__that_are_not_all_written(void **unused)
 {
 	const struct assembler_filter folds = { .min_ns = 300 };
+	const struct how folded = { .filter = &folds }, watched = { .watches = true },
+			 taken_back = { .taken_back = true };
 
 	(void)unused;
 	state = 7;
-	assert_in_range(compare(0, 30, &folds), 100, EVENTS - 1000);
-	assert_true(compare(50, 30, &folds) > 0);
+	assert_in_range(compare(0, 30, &folded), 100, EVENTS - 1000);
+	assert_true(compare(50, 30, &folded) > 0);
+	assert_true(compare(0, 30, &watched) >= EVENTS);
+	assert_in_range(compare(0, 30, &taken_back), 100, EVENTS);
 }
 
 int main(void)
@@ -217,7 +247,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_steps__of_programs),
 		cmocka_unit_test(test_steps__that_do_not_fit),
-		cmocka_unit_test(test_steps__with_filters),
+		cmocka_unit_test(test_steps__that_are_not_all_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

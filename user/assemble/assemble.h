@@ -34,6 +34,7 @@ struct assembler_process {
 	pid_t proc_pid; /* as /proc shows it: to read names that the kernel could not */
 	bool late; /* it ran on untraced until its probes were in place: shown as a gap */
 	bool deaths_told; /* of samples: its code objects say when they die */
+	bool entries_stay; /* none is taken back by the record behind it, as one of a probe up to 3.10 can be */
 	struct assembler_loop loop; /* for native frames; zeroed: not known */
 };
 
@@ -101,7 +102,7 @@ int assembler__feed(struct assembler *a, const struct capture_batch *batch);
 int assembler__record(void *a, const void *rec, uint32_t len);
 
 /* assembler__steps - take events of one thread, numbered from @seq on. Likewise. */
-int assembler__steps(void *a, uint32_t tix, uint32_t seq, const struct trace_step *steps,
+int assembler__steps(void *ctx, uint32_t tix, uint32_t seq, const struct trace_step *steps,
 		     uint32_t cnt);
 
 /* assembler__final - final sequence number of a thread, when all its records were fed. */

@@ -116,7 +116,7 @@ int assembler__process(struct assembler *a, const struct assembler_process *from
 	p->pid = from->trace.pid;
 	p->proc_pid = from->proc_pid;
 	p->layout = *from->layout;
-	p->frames_refused = from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
+	p->frames_refused = !from->entries_stay && from->layout->flags & PYE_LAYOUT_FRAME_OBJECT;
 	p->late = from->late;
 	p->deaths_told = from->deaths_told;
 	p->loop = from->loop;

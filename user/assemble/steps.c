@@ -4,29 +4,22 @@
  * among them, they only go onto the thread's stack and into the capture; any other one is taken as its record would be.
  */
 #include "assemble/assemble_priv.h"
+#include "capture/step_record.h"
 
-#define PIECE 32u /* where a block of the capture ends, fewer than that are taken back */
+#define PIECE 32u /* so many at a time: what the capture does not take is taken back */
 
 static int one(struct assembler *a, uint32_t tix, uint32_t seq, const struct trace_step *s)
 {
-	bool leaves = trace_is_leave(s->kind);
-	const struct pye_entry_rec rec = {
-		.head = { .ts_ns = s->ts_ns,
-			  .frame = s->frame,
-			  .kind = leaves ? PYE_REC_EXIT : PYE_REC_ENTRY,
-			  .sub = (uint8_t)(s->kind - (leaves ? TRACE_RETURN : TRACE_CALL)),
-			  .tix = tix,
-			  .seq = seq },
-		.code = s->func
-	};
+	struct pye_entry_rec rec;
+	uint32_t bytes = step_record(s, tix, seq, 0, &rec);
 
-	return asm_dispatch(a, &rec, leaves ? sizeof(struct pye_exit_rec) : sizeof(rec));
+	return asm_dispatch(a, &rec, bytes);
 }
 
 static bool is_plain(const struct assembler *a, const struct asm_thread *t, uint32_t tix,
 		     uint32_t seq)
 {
-	return t && t->tix == tix && seq == (uint32_t)t->next_seq && !t->walk.pending && !t->held &&
+	return t && t->tix == tix && seq == (uint32_t)t->next_seq && !t->walk.pending &&
 	       !a->filter && !a->watch && !t->process->frames_refused;
 }
 
@@ -75,18 +68,28 @@ static uint32_t many(struct assembler *a, struct asm_thread *t, const struct tra
 	return written;
 }
 
+/* As many again as went well, twice: where the capture takes none, as of a thread that is hidden, nothing need be taken back. */
+static uint32_t next_piece(uint32_t done, bool all)
+{
+	if (done < 2)
+		return 1 + all;
+	return 2 * done < PIECE ? 2 * done : PIECE;
+}
+
 int assembler__steps(void *ctx, uint32_t tix, uint32_t seq, const struct trace_step *steps,
 		     uint32_t cnt)
 {
 	struct assembler *a = ctx;
+	uint32_t piece = PIECE;
 	int err = 0;
 
 	for (uint32_t i = 0; i < cnt;) {
-		uint32_t left = cnt - i < PIECE ? cnt - i : PIECE, done = 0;
+		uint32_t left = cnt - i < piece ? cnt - i : piece, done = 0;
 
 		if (is_plain(a, a->last, tix, seq + i))
 			done = many(a, a->last, steps + i, left);
 		i += done;
+		piece = next_piece(done, done == left);
 		if (done == left)
 			continue;
 		err = asm_first(err, one(a, tix, seq + i, &steps[i]));

@@ -534,12 +534,12 @@ static int read_some(struct cap_inline *c)
 		c->last_tsc = inline_clock__ticks(&c->clock);
 	c->at_end = false;
 	end = head - c->tail > BATCH_BYTES ? c->tail + BATCH_BYTES : head;
-	for (;;) {
+	while (c->tail < end && !c->failed) {
 		const struct il_rec *r;
 		uint32_t size;
 
-		inline_run(c, end);
-		if (c->tail >= end || c->failed)
+		inline_take_usual(c, end);
+		if (c->tail >= end)
 			break;
 		r = (const void *)(c->e->ring + (c->tail & (c->e->ring_bytes - 1)));
 		size = inline_record(c, r, head - c->tail);

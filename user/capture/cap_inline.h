@@ -35,7 +35,7 @@ void cap_inline__free(struct cap_inline *c);
 /* cap_inline__use - read this engine's ring; borrowed. Before the first event can be there. */
 void cap_inline__use(struct cap_inline *c, struct inline_engine *e);
 
-/* cap_inline__hand_to - next() hands its records to @taker, and its batches are empty; borrowed. */
+/* cap_inline__hand_to - next() hands its records and events to @taker, and its batches are empty; borrowed. */
 void cap_inline__hand_to(struct cap_inline *c, const struct capture_taker *taker);
 
 /* An instruction that begins. */

@@ -26,8 +26,8 @@ struct capture_ops {
 	int (*next)(void *self, struct capture_batch *batch);
 };
 
-/* Whoever takes records and events as they come: a source that knows one need not put them into a batch, and that is read from a
- * ring once and not twice. An error is no end: the taker accounts for it. */
+/* Whoever takes records and events as they come: a source that knows one need not put them into a batch first. An error is no
+ * end: the taker accounts for it. */
 struct capture_taker {
 	void *ctx;
 	int (*record)(void *ctx, const void *rec, uint32_t len); /* borrowed for the call */

@@ -5,7 +5,8 @@
  * is freed before another one gets its address, and a generator that goes on in another thread. So calls and
  * returns are taken ring by ring, and all else by its time: the target reads the clock for it after what it
  * depends on was in its ring. A pass goes as far as the clock was when it began. What depends on anything
- * that this pass does not see, because the heads are not looked at in the same moment, is younger.
+ * that this pass does not see, because the heads are not looked at in the same moment, is younger. So each record is taken by
+ * itself here, and only what comes of it goes on many at a time.
  */
 #include <errno.h>
 #include <stdlib.h>

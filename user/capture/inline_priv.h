@@ -125,16 +125,16 @@ const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 /* Of the memory of a thread's frames, from 3.11 on; more for a frame that needs it. */
 #define CHUNK_BYTES (16u << 10)
 
-/* inline_steps - hand on the events so far: before anything else that comes behind them. */
-void inline_steps(struct cap_inline *c);
+/* inline_hand_steps - hand on the events so far: before anything else that comes behind them. */
+void inline_hand_steps(struct cap_inline *c);
 
-/* inline_run - from the tail on, as far as events are what they usually are: calls by the frame on top, and its return. */
-void inline_run(struct cap_inline *c, uint64_t end);
+/* inline_take_usual - from the tail on, as far as events are what they usually are: calls by the frame on top, and its return. */
+void inline_take_usual(struct cap_inline *c, uint64_t end);
 
-/* inline_put - room for a record of the batch; NULL: no memory. */
+/* inline_put - room for a record of the batch; NULL: no memory. The events so far go before it. */
 void *inline_put(struct cap_inline *c, uint32_t bytes);
 
-/* inline_hand_out - all that there is, to who takes records. */
+/* inline_hand_out - all that there is, to who takes records: events, or what is in the batch, never both. */
 void inline_hand_out(struct cap_inline *c);
 
 /* inline_event - one of a thread, with its next number; false: no memory. @caller: hash of its frame, if it is known */

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What comes of the ring, handed on: events many at a time, which the assembler and the writer take so, too; all else as
- * records, one by one. Each of the three has a loop for what usually comes, and leaves the rest to its own way for one event.
+ * records, one by one. We, the assembler and the writer each have a loop for what usually comes; the rest goes its own way,
+ * event by event.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "capture/inline_priv.h"
+#include "capture/step_record.h"
 
 #define OUT_BYTES ((size_t)512 << 10) /* of a batch, at first */
-
-/* What a record says of an event, and what a step does. */
-_Static_assert(TRACE_CALL + PYE_ENTRY_RESUME == TRACE_RESUME &&
-		       TRACE_CALL + PYE_ENTRY_THROW == TRACE_THROW &&
-		       TRACE_RETURN + PYE_EXIT_YIELD == TRACE_YIELD &&
-		       TRACE_RETURN + PYE_EXIT_UNWIND == TRACE_UNWIND,
-	       "the kinds of events are in the same order");
 
 static bool grow(struct cap_inline *c, size_t need)
 {
@@ -35,7 +30,7 @@ static bool grow(struct cap_inline *c, size_t need)
 	return true;
 }
 
-void inline_steps(struct cap_inline *c)
+void inline_hand_steps(struct cap_inline *c)
 {
 	struct steps *s = &c->steps;
 
@@ -49,7 +44,7 @@ void *inline_put(struct cap_inline *c, uint32_t bytes)
 	size_t need = c->out_len + CAPTURE_HEADER_BYTES + ((bytes + 7u) & ~7u);
 	uint32_t *header;
 
-	inline_steps(c);
+	inline_hand_steps(c);
 	if (need > c->out_size && !grow(c, need))
 		return NULL;
 	header = (void *)(c->out + c->out_len);
@@ -65,7 +60,7 @@ void inline_hand_out(struct cap_inline *c)
 	const void *rec;
 	uint32_t len;
 
-	inline_steps(c);
+	inline_hand_steps(c);
 	for (size_t at = 0; (rec = capture_record(&batch, &at, &len));)
 		c->records->record(c->records->ctx, rec, len);
 	c->out_len = 0;
@@ -79,7 +74,7 @@ static struct trace_step *next_step(struct cap_inline *c, const struct track *t)
 	if (c->out_len)
 		inline_hand_out(c);
 	if (s->cnt == STEPS_MAX || s->tix != t->tix || s->seq + s->cnt != t->seq)
-		inline_steps(c);
+		inline_hand_steps(c);
 	if (!s->cnt) {
 		s->tix = t->tix;
 		s->seq = t->seq;
@@ -90,18 +85,8 @@ static struct trace_step *next_step(struct cap_inline *c, const struct track *t)
 static bool put_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
 		      uint32_t caller)
 {
-	bool leaves = trace_is_leave(s->kind);
-	const struct pye_entry_rec rec = {
-		.head = { .ts_ns = s->ts_ns,
-			  .frame = s->frame,
-			  .kind = leaves ? PYE_REC_EXIT : PYE_REC_ENTRY,
-			  .sub = (uint8_t)(s->kind - (leaves ? TRACE_RETURN : TRACE_CALL)),
-			  .tix = t->tix,
-			  .seq = t->seq },
-		.code = s->func,
-		.caller = caller
-	};
-	uint32_t bytes = leaves ? sizeof(struct pye_exit_rec) : sizeof(rec);
+	struct pye_entry_rec rec;
+	uint32_t bytes = step_record(s, t->tix, t->seq, caller, &rec);
 	void *to = inline_put(c, bytes);
 
 	if (to)
@@ -112,8 +97,8 @@ static bool put_event(struct cap_inline *c, const struct track *t, const struct 
 bool inline_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
 		  uint32_t caller)
 {
-	if (!c->records)
-		return put_event(c, t, s, caller);
+	if (!c->records) /* of instructions only the stacks are wanted */
+		return c->taker || put_event(c, t, s, caller);
 	*next_step(c, t) = *s;
 	c->steps.cnt++;
 	return true;
@@ -159,7 +144,7 @@ static inline bool step(struct cap_inline *c, struct run *run, const struct il_r
 	return true;
 }
 
-void inline_run(struct cap_inline *c, uint64_t end)
+void inline_take_usual(struct cap_inline *c, uint64_t end)
 {
 	const uint8_t *ring = c->e->ring;
 	const uint64_t mask = c->e->ring_bytes - 1;

@@ -74,7 +74,8 @@ static int tell_process(struct inline_member *m)
 			   .python = python,
 			   .prefix = "" },
 		.layout = &m->in->layout,
-		.proc_pid = m->pid
+		.proc_pid = m->pid,
+		.entries_stay = true
 	};
 	return assembler__process(r->as, &p);
 }

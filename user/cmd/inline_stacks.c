@@ -13,8 +13,6 @@
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
 
-#define TORN_TRIES 200 /* stops at which a stack was between two frames */
-
 /* The number of a code object on a stack. 0: the interpreter's own, which shows no frame. */
 static uint32_t number_of(const struct inline_member *m, uint64_t address, bool *is_new)
 {
@@ -186,7 +184,7 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	asleep__done(&m->asleep);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
-	if (is_torn(m, &stacks) && m->torn++ < TORN_TRIES) {
+	if (is_torn(m, &stacks) && m->torn++ < REMOTE_TRIES) {
 		outside_stacks__done(&stacks);
 		return -EAGAIN;
 	}

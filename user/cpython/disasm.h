@@ -59,7 +59,7 @@ struct insn {
 	bool refused; /* the kernel takes no uprobe on it */
 	bool nop; /* padding, of any length */
 	bool zero; /* INSN_STORE: of the constant 0 */
-	bool compares; /* it sets all flags, and does nothing else */
+	bool compares; /* it sets the flags, whatever they were, and does nothing else */
 	char text[64];
 };
 

@@ -58,7 +58,7 @@ struct inline_detour {
 	uint8_t jump; /* the last ones of these bytes are a conditional jump, else 0 */
 	uint8_t cond; /* enum probe_cond */
 	uint8_t kind;
-	bool sets_flags; /* the first one does, all of them, whatever they were */
+	uint8_t sets_flags; /* 1: the first one does, all of them, whatever they were */
 	uint8_t frame_reg; /* the frame: register + disp */
 	int32_t frame_disp;
 	uint64_t target; /* of the jump */

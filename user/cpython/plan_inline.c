@@ -420,7 +420,8 @@ static bool is_sound(const struct answer *a)
 		if (p->calls[i].kind > INLINE_DEALLOC)
 			return false;
 	for (uint32_t i = 0; i < p->detour_cnt; i++)
-		if (p->detours[i].kind > INLINE_CLOSED ||
+		if (p->detours[i].kind > INLINE_CLOSED || p->detours[i].sets_flags > 1 ||
+		    (p->detours[i].kind == INLINE_THROW && p->detours[i].frame_disp) ||
 		    p->detours[i].frame_reg >= MACHINE_REG_CNT ||
 		    p->detours[i].size > INLINE_DETOUR_BYTES || p->detours[i].size < CALL_SIZE ||
 		    p->detours[i].jump > p->detours[i].size)

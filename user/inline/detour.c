@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 
-#define TRIES	    200
 #define STACK_BYTES (64u << 10)
 
 static bool is_between(const struct inline_plan *plan, uint64_t vaddr)
@@ -38,7 +37,7 @@ int detour_stop(struct remote *r, const struct inline_plan *plan, uint64_t bias)
 
 	if (!words)
 		return -ENOMEM;
-	for (unsigned int i = 0; i < TRIES; i++) {
+	for (unsigned int i = 0; i < REMOTE_TRIES; i++) {
 		bool between = false;
 		int err = remote__stop(r);
 

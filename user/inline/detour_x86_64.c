@@ -11,10 +11,10 @@
 
 #define RED_ZONE  128
 #define WORD	  8
-#define SAVED_MAX 10
+#define SAVED_MAX 5
 
-static const uint8_t volatile_regs[] = { PREG_RAX, PREG_RCX, PREG_RDX, PREG_RSI, PREG_RDI,
-					 PREG_R8,  PREG_R9,  PREG_R10, PREG_R11 };
+static const uint8_t may_change[] = { PREG_RAX, PREG_RCX, PREG_RDX, PREG_RSI, PREG_RDI,
+				      PREG_R8,	PREG_R9,  PREG_R10, PREG_R11 };
 
 struct use {
 	uint8_t saved[SAVED_MAX]; /* registers, as they were pushed */
@@ -100,9 +100,9 @@ static void displaced(struct out *o, const struct inline_detour *d, uint64_t bia
 
 static void slow_in_detour(struct out *o, const struct use *u, const struct inline_detour *d)
 {
-	for (size_t i = 0; i < sizeof(volatile_regs); i++)
-		if (!is_saved(u, volatile_regs[i]))
-			push(o, volatile_regs[i]);
+	for (size_t i = 0; i < sizeof(may_change); i++)
+		if (!is_saved(u, may_change[i]))
+			push(o, may_change[i]);
 	if (d->kind == INLINE_THROW)
 		MOVE(o, PREG_RDX, PREG_RDI); /* the thread state, the function's first argument */
 	if (u->frame != PREG_RSI)
@@ -113,9 +113,9 @@ static void slow_in_detour(struct out *o, const struct use *u, const struct inli
 	byte(o, 0xb9); /* mov ecx, kind */
 	imm32(o, d->kind);
 	call(o, d->kind == INLINE_EVAL_ENTRY || d->kind == INLINE_EVAL_EXIT ? o->eval : o->slow);
-	for (size_t i = sizeof(volatile_regs); i-- > 0;)
-		if (!is_saved(u, volatile_regs[i]))
-			pop(o, volatile_regs[i]);
+	for (size_t i = sizeof(may_change); i-- > 0;)
+		if (!is_saved(u, may_change[i]))
+			pop(o, may_change[i]);
 }
 
 uint32_t detour_stub(struct out *o, const struct pye_pylayout *l, const struct inline_detour *d,

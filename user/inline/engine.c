@@ -29,7 +29,6 @@
 #define REACH		 (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
 #define INTERPRETERS_MAX 4096u
 #define DEADLINE_SEC	 1
-#define OUTSIDE_TRIES	 200
 #define DETACH_TRIES	 3
 #define OPCODE_RING	 (8ull << 20)
 #define SECOND_NS	 1000000000ull
@@ -673,7 +672,7 @@ int inline__stop_outside(struct inline_engine *e)
 		}
 		for (size_t k = 0; k < e->remote.cnt; k++)
 			inside += e->remote.threads[k].pc - e->base < IL_CODE_BYTES;
-		if (!inside || i == OUTSIDE_TRIES)
+		if (!inside || i == REMOTE_TRIES)
 			return 0; /* at worst one loss is counted where the next one is */
 		remote__resume(&e->remote);
 		remote__give_time(i);

@@ -175,7 +175,9 @@ enum {
 bool remote_is_waiting(const struct user_regs_struct *regs);
 
 /* remote__give_time - between two stops, since a thread stood where it must not: the longer, the more there were in vain (@tries). A
- * thread that waits for a CPU has not run when it is stopped again at once, and stands where it stood. */
+ * thread that waits for a CPU has not run when it is stopped again at once, and stands where it stood. All of REMOTE_TRIES take
+ * 25 ms. */
+#define REMOTE_TRIES 60
 void remote__give_time(unsigned int tries);
 
 /* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU. */

@@ -30,7 +30,7 @@
 #define STOP_LAST_NS	 1000000000ull /* when that never was enough */
 #define BLOCKED_MS	 30 /* that a thread in an uninterruptible sleep is waited for, at each try */
 #define PAUSE_NS	 10000
-#define FIRST_US	 10u /* up to 128 times as much */
+#define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
 
@@ -55,7 +55,7 @@ void remote_pause(void)
 
 void remote__give_time(unsigned int tries)
 {
-	usleep(FIRST_US << (tries / 4 < 7 ? tries / 4 : 7));
+	usleep(FIRST_US << (tries / 4 < 6 ? tries / 4 : 6));
 }
 
 static void begin_stop(struct remote *r)
