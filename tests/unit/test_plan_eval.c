@@ -84,6 +84,67 @@ static void test_eval__where_a_frame_ends(void **state)
 	refused_inline("cannot be replaced by a jump");
 }
 
+/*
+ * Profile-guided builds keep both in words of the stack. The frame is stored on two ways from the beginning, on one by the registers of the
+ * arguments, and its caller by whatever has it there.
+ */
+static void make_stack_loop(void)
+{
+	make_common(10);
+	PUT(AT_EVAL, "\x48\x83\xec\x18" /* sub rsp, 24 */
+		     "\x48\x89\x7c\x24\x08" /* mov [rsp+8], rdi */
+		     "\x48\x89\x74\x24\x10" /* mov [rsp+16], rsi */
+		     "\x85\xd2\x75\x12" /* test edx, edx; jne to the second store */
+		     "\x48\x89\x77\x18" /* mov [rdi+24], rsi */
+		     "\x31\xc9\x85\xc0" /* xor ecx, ecx; test eax, eax */
+		     "\x74\x24" /* je the exit */
+		     "\xff\xe0"); /* jmp rax */
+	memset(made.bytes + MAKE_TEXT + AT_EVAL + 0x1e, 0x90, 0x22);
+	PUT(AT_EVAL + 0x24, "\x48\x89\x77\x18\x31\xc9\x85\xc0\x74\x12\xff\xe0");
+	PUT(AT_EXIT, "\x48\x8b\x4c\x24\x08" /* mov rcx, [rsp+8] */
+		     "\x48\x8b\x44\x24\x10" /* mov rax, [rsp+16] */
+		     "\x83\x69\x20\x01" /* sub dword [rcx+32], 1 */
+		     "\x48\x8b\x40\x18" /* mov rax, [rax+24] */
+		     "\x48\x89\x41\x18" /* mov [rcx+24], rax */
+		     "\x48\x83\xc4\x18\xc3"); /* add rsp, 24; ret */
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x60;
+}
+
+static void test_eval__kept_on_the_stack(void **state)
+{
+	const struct inline_detour *d = inlined.detours;
+
+	(void)state;
+	make_stack_loop();
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.detour_cnt, 3);
+	assert_int_equal(d[0].at, TEXT + AT_EVAL + 0x12);
+	assert_int_equal(d[1].at, TEXT + AT_EVAL + 0x24);
+	assert_int_equal(d[2].at, TEXT + AT_EXIT + 14);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(d[i].kind, i < 2 ? INLINE_EVAL_ENTRY : INLINE_EVAL_EXIT);
+		assert_int_equal(d[i].frame_reg, i < 2 ? PREG_RSI : PREG_RAX);
+	}
+	/* the caller of another frame; what is jumped to between its load and where that frame came from */
+	make_stack_loop();
+	PUT(AT_EXIT + 5, "\x48\x8b\x44\x24\x18");
+	refused_inline("does not give the thread state the caller back");
+	make_stack_loop();
+	PUT(AT_EVAL + 0x2c, "\x74\x1c"); /* je exit + 10 */
+	refused_inline("does not give the thread state the caller back");
+	/* to another thread state; into neither is it kept */
+	make_stack_loop();
+	PUT(AT_EXIT, "\x48\x8b\x4c\x24\x10");
+	refused_inline("does not give the thread state the caller back");
+	make_stack_loop();
+	PUT(AT_EVAL + 9, "\x90\x90\x90\x90\x90");
+	refused_inline("keeps its frame nowhere");
+	make_stack_loop();
+	PUT(AT_EVAL + 4, "\x90\x90\x90\x90\x90");
+	refused_inline("keeps the thread state nowhere");
+}
+
 /* The way out of a guarded function is behind the call of what does not return, or so it looks. */
 static void put_guard(const char *name, const char *call, size_t size)
 {
@@ -146,6 +207,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_eval__where_a_frame_ends),
+		cmocka_unit_test(test_eval__kept_on_the_stack),
 		cmocka_unit_test(test_eval__calls_that_do_not_return),
 	};
 

@@ -151,7 +151,7 @@ static bool find_register(const struct flow *f, struct flow_value value, uint8_t
 	return true;
 }
 
-static bool find_slot(const struct flow *f, struct flow_value value, struct flow_place *out)
+bool flow__find_slot(const struct flow *f, struct flow_value value, struct flow_place *out)
 {
 	static const uint8_t bases[] = { PREG_RSP, PREG_RBP };
 
@@ -180,5 +180,5 @@ bool flow__find(const struct flow *f, struct flow_value value, uint8_t prefer,
 	for (uint8_t i = 0; i < MACHINE_REG_CNT; i++)
 		if (i != PREG_RSP && find_register(f, value, i, out))
 			return true;
-	return find_slot(f, value, out);
+	return flow__find_slot(f, value, out);
 }

@@ -65,4 +65,7 @@ bool flow__is_same(struct flow_value a, struct flow_value b);
 bool flow__find(const struct flow *f, struct flow_value value, uint8_t prefer,
 		struct flow_place *out);
 
+/* flow__find_slot - the same, of the words of the stack alone */
+bool flow__find_slot(const struct flow *f, struct flow_value value, struct flow_place *out);
+
 #endif

@@ -22,19 +22,31 @@
 #define F_BACK	    24
 #define STRETCH_MAX 32 /* instructions between a load of f_back and its store */
 #define ENTRY_MAX   256
+#define EARLY_MAX   512 /* instructions before the frame is stored, on all ways */
+#define TODO_MAX    16
 #define EXITS_MAX   4
 #define ENTRIES_MAX 3
 
+/* Instructions of the body. @frame: the register that has it, at the store of an entry, from the load of an exit on */
+struct entry_place {
+	size_t store;
+	uint8_t frame;
+};
+
 struct exit_place {
-	size_t load, store; /* instructions of the body */
+	size_t load, store;
+	uint8_t frame;
 };
 
 struct eval {
 	struct planner *p;
 	struct body body;
-	size_t entries[ENTRIES_MAX]; /* stores of the frame */
+	struct entry_place entries[ENTRIES_MAX];
 	size_t entry_cnt;
-	uint8_t frame, tstate; /* registers that the function keeps them in */
+	size_t early[ENTRIES_MAX]; /* all stores of the frame that are the first ones on their way */
+	size_t early_cnt;
+	struct flow_place frame,
+		tstate; /* where the function keeps them: registers, or words of its stack */
 	struct exit_place exits[EXITS_MAX];
 	size_t exit_cnt;
 };
@@ -51,15 +63,23 @@ static bool is_frame_store(const struct eval *v, const struct insn *insn)
 	       insn->dst != PREG_RSP && insn->disp == v->p->table.version->tstate_frame;
 }
 
-/* The register with a value that calls leave alone, and so the compiler's choice for all of the function. */
-static uint8_t kept_in(const struct flow *f, struct flow_value value)
+/* A register that calls leave alone, and so the compiler's choice for all of the function; else a word of its stack. */
+static bool home_of(const struct flow *f, struct flow_value value, struct flow_place *out)
 {
 	static const uint8_t kept[] = { PREG_RBX, PREG_RBP, PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
 
 	for (size_t i = 0; i < sizeof(kept); i++)
-		if (flow__is_same(f->regs[kept[i]], value))
-			return kept[i];
-	return PREG_NONE;
+		if (flow__is_same(f->regs[kept[i]], value)) {
+			*out = (struct flow_place){ .source = PROBE_IN_REG, .reg = kept[i] };
+			return true;
+		}
+	return flow__find_slot(f, value, out);
+}
+
+/* The one that is kept for it, or the one that has it just here. */
+static uint8_t frame_in(const struct eval *v, uint8_t reg)
+{
+	return v->frame.source == PROBE_IN_REG ? v->frame.reg : reg;
 }
 
 /* Straight on from the beginning. */
@@ -74,12 +94,12 @@ static int find_entry(struct eval *v)
 	for (int i = 0; i < ENTRY_MAX && !code__insn(&v->p->code, at, &insn); i++) {
 		if (is_frame_store(v, &insn) && f.regs[insn.src].root == arg &&
 		    !f.regs[insn.src].disp) {
-			v->frame = kept_in(&f, f.regs[insn.src]);
-			v->tstate = kept_in(&f, f.regs[insn.dst]);
-			if (v->frame == PREG_NONE || v->tstate == PREG_NONE)
-				return refuse(v, "keeps its frame in no register", at);
-			v->entry_cnt = 1;
-			return body__index(&v->body, at, &v->entries[0])
+			if (!home_of(&f, f.regs[insn.src], &v->frame))
+				return refuse(v, "keeps its frame nowhere", at);
+			if (!home_of(&f, f.regs[insn.dst], &v->tstate))
+				return refuse(v, "keeps the thread state nowhere", at);
+			v->entries[v->entry_cnt++].frame = frame_in(v, insn.src);
+			return body__index(&v->body, at, &v->entries[0].store)
 				       ? refuse(v, "goes elsewhere at once", at)
 				       : 0;
 		}
@@ -92,61 +112,152 @@ static int find_entry(struct eval *v)
 	return refuse(v, "does not store the frame into the thread state at its beginning", at);
 }
 
-/* Is what the instruction @store keeps what @load has got from frame->f_back? */
-static bool is_same_value(const struct eval *v, size_t load, size_t store)
-{
-	struct flow_value caller = { .root = 0 };
-	struct insn insn;
-	struct flow f;
+struct todo {
+	uint64_t addr;
+	struct flow flow;
+};
 
-	flow__init(&f);
-	for (size_t i = load; i <= store; i++) {
-		if (code__insn(&v->p->code, v->body.insns[i].addr, &insn))
-			return false;
-		if (i == load &&
-		    (insn.op != INSN_LOAD || insn.disp != F_BACK || insn.src != v->frame))
-			return false;
-		if (i == store)
-			return flow__is_same(f.regs[insn.src], caller) &&
-			       f.regs[insn.dst].root == v->tstate && !f.regs[insn.dst].disp;
-		if (insn.flow != FLOW_NEXT)
-			return false;
-		flow__step(&f, &insn);
-		if (i == load)
-			caller = f.regs[insn.dst];
+static void walk_early(struct eval *v, struct todo *todo, size_t *todo_cnt, uint8_t *seen,
+		       unsigned int *left)
+{
+	uint8_t arg = machine_args[v->p->table.version->eval_frame_arg];
+	struct todo at = todo[--*todo_cnt];
+	struct flow *f = &at.flow;
+	struct insn insn;
+	size_t i;
+
+	for (; *left && !body__index(&v->body, at.addr, &i) && !seen[i]; at.addr += insn.size) {
+		seen[i] = 1;
+		--*left;
+		if (code__insn(&v->p->code, at.addr, &insn))
+			return;
+		if (is_frame_store(v, &insn) && f->regs[insn.src].root == arg &&
+		    !f->regs[insn.src].disp &&
+		    flow__is_same(f->regs[insn.dst], flow__at(f, &v->tstate))) {
+			if (v->early_cnt < ENTRIES_MAX)
+				v->early[v->early_cnt++] = i;
+			return;
+		}
+		flow__step(f, &insn);
+		if ((insn.flow == FLOW_COND || insn.flow == FLOW_JUMP) && insn.target &&
+		    *todo_cnt < TODO_MAX)
+			todo[(*todo_cnt)++] = (struct todo){ insn.target, *f };
+		if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN ||
+		    v->body.insns[i].flow == FLOW_STOP)
+			return;
 	}
+}
+
+/* From the beginning on, all ways up to the first store of the frame on each: there it can be where the caller has put it. */
+static int find_early(struct eval *v)
+{
+	auto_free struct todo *todo = calloc(TODO_MAX, sizeof(*todo));
+	auto_free uint8_t *seen = calloc(v->body.insn_cnt, 1);
+	unsigned int left = EARLY_MAX;
+	size_t cnt = 1;
+
+	if (!todo || !seen)
+		return -ENOMEM;
+	todo[0].addr = v->body.entry;
+	flow__init(&todo[0].flow);
+	while (cnt)
+		walk_early(v, todo, &cnt, seen, &left);
+	return 0;
+}
+
+static bool is_early(const struct eval *v, size_t store)
+{
+	for (size_t i = 0; i < v->early_cnt; i++)
+		if (v->early[i] == store)
+			return true;
 	return false;
 }
 
-/* The load of f_back whose value is stored by an instruction; 0: there is none. */
-static size_t load_before(const struct eval *v, size_t store)
+/* From where on nothing but going straight on leads to an instruction. */
+static size_t straight_from(const struct eval *v, size_t to)
 {
-	for (size_t k = store; k-- > 1 && store - k < STRETCH_MAX;)
-		if (is_same_value(v, k, store))
-			return k;
-	return 0;
+	size_t cnt;
+
+	for (size_t i = to; i && to - i < STRETCH_MAX; i--) {
+		const struct body_insn *before = &v->body.insns[i - 1];
+
+		body__edges(&v->body, v->body.insns[i].addr, &cnt);
+		if (cnt || before->flow != FLOW_NEXT ||
+		    before->addr + before->size != v->body.insns[i].addr)
+			return i;
+	}
+	return to < STRETCH_MAX ? 0 : to - STRETCH_MAX;
+}
+
+enum stored {
+	STORED_OTHER,
+	STORED_FRAME,
+	STORED_CALLER, /* its f_back: @out says where that was loaded */
+};
+
+/* What does an instruction store into the thread state? */
+static enum stored what_is_stored(const struct eval *v, size_t store, struct exit_place *out)
+{
+	struct flow_value frame, tstate, caller = { .root = 0 };
+	struct insn insn;
+	struct flow f;
+
+	*out = (struct exit_place){ .store = store };
+	flow__init(&f);
+	frame = flow__at(&f, &v->frame);
+	tstate = flow__at(&f, &v->tstate);
+	for (size_t i = straight_from(v, store); i <= store; i++) {
+		bool loads;
+
+		if (code__insn(&v->p->code, v->body.insns[i].addr, &insn))
+			return STORED_OTHER;
+		if (i == store)
+			break;
+		loads = insn.op == INSN_LOAD && insn.disp == F_BACK &&
+			flow__is_same(f.regs[insn.src], frame);
+		flow__step(&f, &insn);
+		if (!loads)
+			continue;
+		caller = f.regs[insn.dst];
+		out->load = i;
+		out->frame = frame_in(v, insn.src);
+	}
+	if (is_early(v, store))
+		return STORED_FRAME;
+	if (!flow__is_same(f.regs[insn.dst], tstate))
+		return STORED_OTHER;
+	if (out->load && flow__is_same(f.regs[insn.src], caller))
+		return STORED_CALLER;
+	return flow__is_same(f.regs[insn.src], frame) ? STORED_FRAME : STORED_OTHER;
 }
 
 /* The other stores: of the frame, where the compiler has made a way of its own for a rare case, or of its
  * caller. */
 static int find_others(struct eval *v)
 {
+	struct exit_place place;
 	struct insn insn;
 
 	for (size_t i = 1; i < v->body.insn_cnt; i++) {
-		if (i == v->entries[0] || code__insn(&v->p->code, v->body.insns[i].addr, &insn) ||
-		    !is_frame_store(v, &insn) || insn.dst != v->tstate)
+		if (i == v->entries[0].store ||
+		    code__insn(&v->p->code, v->body.insns[i].addr, &insn) ||
+		    !is_frame_store(v, &insn))
 			continue;
-		if (insn.src == v->frame && !load_before(v, i)) {
+		switch (what_is_stored(v, i, &place)) {
+		case STORED_FRAME:
 			if (v->entry_cnt == ENTRIES_MAX)
 				return refuse(v, "has too many beginnings", insn.addr);
-			v->entries[v->entry_cnt++] = i;
-			continue;
+			v->entries[v->entry_cnt++] =
+				(struct entry_place){ i, frame_in(v, insn.src) };
+			break;
+		case STORED_CALLER:
+			if (v->exit_cnt == EXITS_MAX)
+				return refuse(v, "has too many ends", insn.addr);
+			v->exits[v->exit_cnt++] = place;
+			break;
+		case STORED_OTHER:
+			break;
 		}
-		if (load_before(v, i) && v->exit_cnt == EXITS_MAX)
-			return refuse(v, "has too many ends", insn.addr);
-		if (load_before(v, i))
-			v->exits[v->exit_cnt++] = (struct exit_place){ load_before(v, i), i };
 	}
 	return 0;
 }
@@ -213,7 +324,7 @@ static int check_ways(const struct eval *v, struct reach *r)
 	/* from the beginning, not past the entry */
 	reach_clear(r);
 	for (size_t i = 0; i < v->entry_cnt; i++)
-		r->marks[v->entries[i]] = STOP;
+		r->marks[v->entries[i].store] = STOP;
 	for (size_t i = 0; i < v->exit_cnt; i++)
 		r->marks[v->exits[i].load] = WANTED;
 	reach_to(r, v->body.entry);
@@ -227,7 +338,7 @@ static int check_ways(const struct eval *v, struct reach *r)
 	for (size_t i = 0; i < v->exit_cnt; i++)
 		r->marks[v->exits[i].load] = STOP;
 	for (size_t i = 0; i < v->entry_cnt; i++)
-		reach_to(r, v->body.insns[v->entries[i] + 1].addr);
+		reach_to(r, v->body.insns[v->entries[i].store + 1].addr);
 	for (size_t i = 0; i < OPTABLE_CNT; i++)
 		reach_to(r, v->p->table.targets[i]);
 	at = reach(r);
@@ -236,7 +347,7 @@ static int check_ways(const struct eval *v, struct reach *r)
 	/* from an exit on, to none and not to the entry */
 	reach_clear(r);
 	for (size_t i = 0; i < v->entry_cnt; i++)
-		r->marks[v->entries[i]] = WANTED;
+		r->marks[v->entries[i].store] = WANTED;
 	for (size_t i = 0; i < v->exit_cnt; i++)
 		r->marks[v->exits[i].load] = WANTED;
 	for (size_t i = 0; i < v->exit_cnt; i++)
@@ -255,18 +366,18 @@ static int check(const struct eval *v)
 }
 
 /* Where the first instructions from the load on can give way: as long as the frame is at hand, any does as well as that. */
-static int add_exit(const struct eval *v, struct inline_plan *out, const struct exit_place *exit,
-		    const struct flow_place *frame)
+static int add_exit(const struct eval *v, struct inline_plan *out, const struct exit_place *exit)
 {
+	const struct flow_place frame = { .source = PROBE_IN_REG, .reg = exit->frame };
 	uint64_t stored = v->body.insns[exit->store].addr + 1;
 	struct insn insn = { 0 };
 	int err = -ENOENT;
 
 	for (size_t i = exit->load; err && i <= exit->store; i++) {
-		if (insn.writes & 1u << v->frame)
+		if (insn.writes & 1u << exit->frame)
 			break;
 		err = plan_detour_draft(v->p, out, v->body.insns[i].addr, stored, INLINE_EVAL_EXIT,
-					frame);
+					&frame);
 		if (code__insn(&v->p->code, v->body.insns[i].addr, &insn))
 			break;
 	}
@@ -275,15 +386,17 @@ static int add_exit(const struct eval *v, struct inline_plan *out, const struct 
 
 static int add(const struct eval *v, struct inline_plan *out)
 {
-	const struct flow_place frame = { .source = PROBE_IN_REG, .reg = v->frame };
 	int err = 0;
 
-	for (size_t i = 0; !err && i < v->entry_cnt; i++)
-		err = plan_detour_draft(v->p, out, v->body.insns[v->entries[i]].addr, 0,
-					INLINE_EVAL_ENTRY, &frame);
+	for (size_t i = 0; !err && i < v->entry_cnt; i++) {
+		const struct flow_place frame = { .source = PROBE_IN_REG,
+						  .reg = v->entries[i].frame };
 
+		err = plan_detour_draft(v->p, out, v->body.insns[v->entries[i].store].addr, 0,
+					INLINE_EVAL_ENTRY, &frame);
+	}
 	for (size_t i = 0; !err && i < v->exit_cnt; i++)
-		err = add_exit(v, out, &v->exits[i], &frame);
+		err = add_exit(v, out, &v->exits[i]);
 	return err ? err : plan_detours_check(v->p, out, 0);
 }
 
@@ -302,6 +415,8 @@ int plan_inline_eval(struct planner *p, struct inline_plan *out)
 	err = body__init(&v.body, p, symbol.vaddr);
 	if (!err)
 		err = find_entry(&v);
+	if (!err)
+		err = find_early(&v);
 	if (!err)
 		err = find_others(&v);
 	if (!err && !v.exit_cnt)
