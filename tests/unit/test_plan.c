@@ -2,6 +2,13 @@
 /* Plans of made-up interpreters (plan_make.h), and of 3.10 reduced likewise. */
 #include "plan_make.h"
 
+/* je with 32 bits */
+static void put_cond(size_t at, size_t to)
+{
+	PUT(at, "\x0f");
+	put_branch(at + 1, 0x84, to);
+}
+
 /* The loop of 3.10: rdi thread state, rsi frame, edx throwflag. */
 static void make_310(void)
 {
@@ -187,6 +194,29 @@ static void test_plan__returns_that_are_not_seen(void **state)
 	make_312();
 	PUT(AT_CLEAR, "\x55\x80\x7f\x46\x00\x5d\xc3"); /* ... [rdi+70] ... */
 	refused(-PYE_EPLAN, "a copy of it");
+}
+
+/* A return handler's way to the call goes on behind jumps to what is shared by all, and long. */
+static void test_plan__returns_behind_what_is_long(void **state)
+{
+	(void)state;
+	make_312();
+	memset(made.bytes + MAKE_TEXT + AT_MANY, 0x90, 700);
+	put_cond(handler_at(INSTR_CONST) + 4, AT_MANY);
+	put_cond(handler_at(INSTR_CONST) + 10, AT_STUB);
+	PUT(handler_at(INSTR_CONST) + 16, "\xff\xe0");
+	put_branch(AT_STUB, 0xe8, AT_CLEAR);
+	assert_int_equal(make_plan("uprobe"), 0);
+	/* which is jumped into in many places */
+	make_312();
+	memset(made.bytes + MAKE_TEXT + AT_MANY, 0x90, 700);
+	put_branch(handler_at(INSTR_CONST) + 4, 0xe9, AT_STUB);
+	for (size_t i = 0; i < 25; i++)
+		put_cond(AT_STUB + 6 * i, AT_MANY + i);
+	put_cond(AT_STUB + 6 * 25, AT_STUB + 0x100);
+	PUT(AT_STUB + 6 * 26, "\xff\xe0");
+	put_branch(AT_STUB + 0x100, 0xe8, AT_CLEAR);
+	assert_int_equal(make_plan("uprobe"), 0);
 }
 
 /* Whose calls cannot be traced can be sampled: its plan says where the loop is, and why there is no more. */
@@ -414,6 +444,7 @@ int main(void)
 		cmocka_unit_test(test_plan__frame_in_two_places),
 		cmocka_unit_test(test_plan__frame_in_a_slot),
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
+		cmocka_unit_test(test_plan__returns_behind_what_is_long),
 		cmocka_unit_test(test_plan__sampled_only),
 		cmocka_unit_test(test_plan__sampled_functions),
 		cmocka_unit_test(test_plan__lying_symbol),

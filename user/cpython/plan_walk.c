@@ -1,35 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a handler leads to by direct jumps. */
+/*
+ * What a handler leads to by direct jumps. Blocks take turns: where something fails a handler jumps to code
+ * that all handlers share, in which hundreds of instructions follow each other, and its own way goes on
+ * behind another jump.
+ */
 #include "cpython/planner.h"
 
-#define WALK_INSN_MAX 600
+/* Instructions. With half as many the call on another way of 3.13's RETURN_CONST (Debian's build) comes before its own. */
+#define TURN 32
 
 static void walk_to(struct plan_walk *w, uint64_t addr)
 {
 	for (size_t i = 0; i < w->cnt; i++)
-		if (w->seen[i] == addr)
+		if (w->turns[i].start == addr)
 			return;
-	if (w->cnt < PLAN_WALK_BLOCKS)
-		w->seen[w->cnt++] = addr;
+	if (w->cnt < PLAN_WALK_TURNS)
+		w->turns[w->cnt++].start = addr;
 }
 
 struct plan_walk plan_walk_from(uint64_t addr)
 {
-	return (struct plan_walk){ .seen = { addr }, .cnt = 1, .left = WALK_INSN_MAX };
+	return (struct plan_walk){ .turns = { { .start = addr } },
+				   .cnt = 1,
+				   .left = PLAN_WALK_INSNS };
+}
+
+static bool is_walked(const struct plan_walk *w, uint64_t addr)
+{
+	for (size_t i = 0; i < w->next; i++)
+		if (addr >= w->turns[i].start && addr < w->turns[i].end)
+			return true;
+	return false;
+}
+
+/* A block whose turn is over waits for another one. */
+static bool take_turn(struct plan_walk *w)
+{
+	if (w->at && w->turn_left)
+		return true;
+	if (w->at)
+		walk_to(w, w->at);
+	if (w->next == w->cnt)
+		return false;
+	w->at = w->turns[w->next++].start;
+	w->turn_left = TURN;
+	return true;
 }
 
 bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn)
 {
-	while (w->left && (w->at || w->next < w->cnt)) {
-		uint64_t at = w->at ? w->at : w->seen[w->next++];
+	while (w->left && take_turn(w)) {
+		uint64_t at = w->at;
 
 		w->at = 0;
-		if (code__insn(&p->code, at, insn))
+		if (is_walked(w, at) || code__insn(&p->code, at, insn))
 			continue;
+		w->turns[w->next - 1].end = at + insn->size;
 		if (insn->target && insn->flow != FLOW_CALL)
 			walk_to(w, insn->target);
 		if (insn->flow != FLOW_JUMP && insn->flow != FLOW_RETURN && insn->flow != FLOW_STOP)
 			w->at = at + insn->size;
+		w->turn_left--;
 		w->left--;
 		return true;
 	}

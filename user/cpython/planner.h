@@ -101,19 +101,20 @@ void plan_endings_done(struct endings *e);
 int plan_clear_calls(struct planner *p, const struct endings *e, struct clear_call **out,
 		     size_t *cnt);
 
-#define PLAN_WALK_BLOCKS 64
+#define PLAN_WALK_INSNS 600
+#define PLAN_WALK_TURNS 640 /* with those of blocks that go on */
 
-/* Instructions that direct jumps lead to: blocks still to look at, and those seen. */
+/* Instructions that direct jumps lead to. */
 struct plan_walk {
-	uint64_t seen[PLAN_WALK_BLOCKS];
+	struct disasm_range turns[PLAN_WALK_TURNS]; /* walked; from @next on their starts only */
 	size_t cnt, next;
-	uint64_t at; /* in one of them; 0: at its end */
-	unsigned int left; /* instructions */
+	uint64_t at; /* in the block whose turn it is; 0: at its end */
+	unsigned int turn_left, left; /* instructions */
 };
 
 struct plan_walk plan_walk_from(uint64_t addr);
 
-/* plan_walk - the next one, breadth first; false when there are no more, or too many. */
+/* plan_walk - the next one, breadth first, each once; false when there are no more, or too many. */
 bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn);
 
 /* plan_find_call - where the first direct call of a function is on such a walk; 0: there is none. */
