@@ -258,6 +258,49 @@ static void test_copies__the_thread_state(void **state)
 	assert_int_equal(site("exit_unwind")->value_reg, PREG_R12);
 }
 
+/* mov rax, [rbx+8]; cmp byte [rbx+70], 0; mov [r12+72], rax; jne +0; jmp rax */
+#define COPY_BEHIND "\x48\x8b\x43\x08\x80\x7b\x46\x00\x49\x89\x44\x24\x48\x75\x00\xff\xe0"
+
+/* A compiler may move the store of the caller behind the comparison. */
+static void test_copies__that_store_behind(void **state)
+{
+	(void)state;
+	make_copies();
+	PUT(AT_UNWIND, COPY_BEHIND);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect("exit_unwind", PROBE_UNWIND, AT_UNWIND + IN_COPY, PREG_RBX, 0);
+	/* behind the jump, too: that is on one of two ways */
+	make_copies();
+	PUT(AT_UNWIND + 4, "\x80\x7b\x46\x00\x75\x00\x49\x89\x44\x24\x48\xff\xe0");
+	refused(-PYE_EPLAN, "by an exception");
+	/* another one's: mov rax, [rcx+8] comes before the store */
+	make_copies();
+	PUT(AT_UNWIND + 8, "\x48\x8b\x41\x08\x49\x89\x44\x24\x48\x75\x00\xff\xe0");
+	refused(-PYE_EPLAN, "by an exception");
+	/* no jump follows */
+	make_copies();
+	PUT(AT_UNWIND + IN_COPY, "\xff\xe0");
+	PUT(AT_UNWIND, "\x48\x8b\x43\x08\x80\x7b\x46\x00\x49\x89\x44\x24\x48\xff\xe0");
+	refused(-PYE_EPLAN, "by an exception");
+}
+
+/* The probe needs the thread state as it is at the comparison. */
+static void test_copies__that_store_behind_to_the_thread_state(void **state)
+{
+	(void)state;
+	make_copies_of(14, COPY_314, sizeof(COPY_314) - 1);
+	put_gen_close();
+	/* mov rax, [rbx+8]; cmp byte [rbx+74], 0; mov r12, rcx; mov [r12+72], rax; jne +0; jmp rax */
+	PUT(AT_UNWIND, "\x48\x8b\x43\x08\x80\x7b\x4a\x00\x49\x89\xcc\x49\x89\x44\x24\x48\x75\x00"
+		       "\xff\xe0\xcc\xcc\xcc");
+	assert_int_equal(make_plan("uprobe"), 0);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND + 16);
+	assert_int_equal(site("exit_unwind")->value_reg, PREG_RCX);
+	PUT(AT_UNWIND + 8,
+	    "\x4c\x8b\x65\x10\x49\x89\x44\x24\x48\x75\x00\xff\xe0"); /* mov r12, [rbp+16] */
+	refused(-PYE_EPLAN, "the thread state is not found");
+}
+
 /* What comes in between the load of the caller and the probe has not gone through all of an end. */
 static void test_copies__that_are_entered(void **state)
 {
@@ -434,6 +477,8 @@ int main(void)
 		cmocka_unit_test(test_copies__unreadable),
 		cmocka_unit_test(test_copies__the_current_frame),
 		cmocka_unit_test(test_copies__the_thread_state),
+		cmocka_unit_test(test_copies__that_store_behind),
+		cmocka_unit_test(test_copies__that_store_behind_to_the_thread_state),
 		cmocka_unit_test(test_copies__that_are_entered),
 		cmocka_unit_test(test_copies__that_are_none),
 		cmocka_unit_test(test_copies__detours),

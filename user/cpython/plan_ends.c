@@ -3,7 +3,8 @@
  * From 3.12 on, where a compiler has put copies of the function that clears frames where it is called: in the
  * return handlers, and where a frame ends by an exception. Each copy makes the caller the thread's current
  * frame (it reads frame->previous, and writes that into the thread state), then asks whose the frame is
- * (frame->owner == 0). At that comparison the frame is in its register.
+ * (frame->owner == 0). At that comparison the frame is in its register. The write may come behind it, before
+ * the jump: a store leaves the flags alone.
  */
 #include "cpython/planner.h"
 
@@ -18,6 +19,7 @@
 #define DECODE_MAX  ((uint64_t)256 << 10) /* bytes from a known start to a comparison */
 #define LAST_CFRAME 12 /* 3.<this> */
 #define FIELD_MAX   127 /* of a displacement of one byte */
+#define JUMP_MAX    32 /* bytes from a comparison to its jump */
 
 /* Of one comparison: has the frame's caller been read, and then written to somewhere else? */
 struct trail {
@@ -73,6 +75,37 @@ static uint8_t reg_of(const struct flow *f, struct flow_value value)
 	return place.reg;
 }
 
+/* From a comparison to its jump: is the caller written there, and no other one read? */
+static bool is_written_behind(const struct planner *p, struct trail *t, const struct insn *compare)
+{
+	uint64_t load = t->load;
+	struct insn insn = *compare;
+
+	while (insn.flow == FLOW_NEXT) {
+		trail_step(p, t, &insn);
+		if (insn.addr + insn.size - compare->addr > JUMP_MAX ||
+		    code__insn(&p->code, insn.addr + insn.size, &insn))
+			return false;
+	}
+	return insn.flow == FLOW_COND && t->has_written && t->load == load;
+}
+
+static bool is_end_at(const struct planner *p, struct trail *t, const struct insn *compare,
+		      struct frame_end *out)
+{
+	const struct flow there = t->f;
+
+	*out = (struct frame_end){ .at = compare->addr,
+				   .load = t->load,
+				   .frame_reg = compare->src };
+	if (!t->has_read || !flow__is_same(there.regs[compare->src], t->frame))
+		return false;
+	if (!t->has_written && !is_written_behind(p, t, compare))
+		return false;
+	out->tstate_reg = reg_of(&there, t->to);
+	return true;
+}
+
 /* Is the comparison that begins at @test, or with a prefix before it, such a one? 1; 0; -ENOENT: that cannot be decoded. */
 static int is_end(const struct planner *p, uint64_t test, struct frame_end *out)
 {
@@ -86,13 +119,8 @@ static int is_end(const struct planner *p, uint64_t test, struct frame_end *out)
 	for (uint64_t at = start; at <= test; at += insn.size) {
 		if (code__insn(&p->code, at, &insn))
 			return -ENOENT;
-		if (insn.op == INSN_TEST_BYTE && at + insn.size > test) {
-			*out = (struct frame_end){ .at = at,
-						   .load = t.load,
-						   .frame_reg = insn.src,
-						   .tstate_reg = reg_of(&t.f, t.to) };
-			return t.has_written && flow__is_same(t.f.regs[insn.src], t.frame);
-		}
+		if (insn.op == INSN_TEST_BYTE && at + insn.size > test)
+			return is_end_at(p, &t, &insn, out);
 		if (insn.flow == FLOW_NEXT || insn.flow == FLOW_CALL)
 			trail_step(p, &t, &insn);
 		else
