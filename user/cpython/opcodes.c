@@ -39,7 +39,7 @@ const struct python_version python_versions[] = {
 	}, {
 		.minor = 11, .caught = { 35 }, .exit = EXIT_HANDLERS, .instr_ptr = 56, .previous = 48, .is_entry = 68, .recursion = 32,
 		.tstate_current = 576, .dealloc = 48,
-		.unused = "181-254",
+		.unused = "181-254", .cache_unreachable = true,
 		.handlers = {
 			ENTRY(RESUME, 151), ENTRY(RESUME_QUICK, 150),
 			LEAVE(RETURN_VALUE, 83),

@@ -31,6 +31,7 @@ struct python_version {
 	uint8_t minor;
 	uint8_t exit; /* enum exit_style */
 	const char *unused; /* opcode numbers without a handler: "0,6-8,159-255" */
+	bool cache_unreachable; /* CACHE (0) is __builtin_unreachable(): a compiler may have it go where unused numbers go */
 	struct opcode_handler handlers[12]; /* ends with a NULL name */
 	uint16_t instr_ptr; /* _PyInterpreterFrame.prev_instr, instr_ptr */
 	uint16_t previous; /* _PyInterpreterFrame.previous */

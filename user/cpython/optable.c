@@ -24,6 +24,7 @@
 struct pattern {
 	bool unused[OPTABLE_CNT];
 	uint8_t first, last; /* unused numbers, looked at first */
+	uint8_t from; /* the first number that is looked at */
 };
 
 struct search {
@@ -62,7 +63,7 @@ static bool matches(const struct pattern *p, const uint64_t *window)
 
 	if (window[p->last] != unknown)
 		return false;
-	for (size_t k = 0; k < OPTABLE_CNT; k++)
+	for (size_t k = p->from; k < OPTABLE_CNT; k++)
 		if ((window[k] == unknown) != p->unused[k])
 			return false;
 	return true;
@@ -140,8 +141,10 @@ static void init_search(struct search *s, const struct elf_file *elf)
 
 	s->elf = elf;
 	s->low = UINT64_MAX;
-	for (size_t v = 0; v < python_version_cnt && v < VERSION_MAX; v++)
+	for (size_t v = 0; v < python_version_cnt && v < VERSION_MAX; v++) {
 		parse_pattern(python_versions[v].unused, &s->patterns[v]);
+		s->patterns[v].from = python_versions[v].cache_unreachable;
+	}
 	for (size_t i = 0; elf_file__code(elf, i, &start, &end); i++) {
 		s->low = start < s->low ? start : s->low;
 		s->high = end > s->high ? end : s->high;
