@@ -224,8 +224,9 @@ static void test_copies__the_current_frame(void **state)
 /* gen_close() and the function that clears frames call another one. */
 static void put_gen_close(void)
 {
-	const uint64_t functions[] = { TEXT + AT_CLEAR, TEXT + AT_UNWIND, TEXT + AT_DEALLOC,
-				       TEXT + AT_EVAL, TEXT + AT_STUB };
+	const uint64_t functions[] = { TEXT + AT_CLEAR, TEXT + AT_UNWIND,   TEXT + AT_DEALLOC,
+				       TEXT + AT_EVAL,	TEXT + AT_CHECK,    TEXT + AT_STUB,
+				       TEXT + AT_MANY,	TEXT + AT_MANY + 64 };
 
 	PUT(AT_CLEAR, "\x55\x80\x7e\x4a\x00");
 	put_branch(AT_CLEAR + 5, 0xe8, AT_STUB);
@@ -239,7 +240,96 @@ static void put_gen_close(void)
 	put_word(0xc80, DATA + 0xd00);
 	put_word(0xc88, TEXT + AT_EVAL);
 	memcpy(made.bytes + MAKE_DATA + 0xd00, "close", 6);
-	make_functions(&made, functions, 5);
+	make_functions(&made, functions, sizeof(functions) / sizeof(functions[0]));
+}
+
+static void expect_closed(size_t at, bool wanted)
+{
+	bool found = false;
+
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		found |= plan.sites[i].kind == PROBE_GEN_CLOSE && plan.sites[i].vaddr == TEXT + at;
+	if (found != wanted)
+		fail_msg("the call at 0x%zx is %sin the plan", at, found ? "" : "not ");
+}
+
+static void make_gen_close(void)
+{
+	make_copies_of(14, COPY_314, sizeof(COPY_314) - 1);
+	put_gen_close();
+}
+
+/* nop; the call; nop; ret */
+static void put_clear(size_t at)
+{
+	PUT(at, "\x90");
+	put_branch(at + 1, 0xe8, AT_STUB);
+	PUT(at + 6, "\x90\xc3");
+}
+
+/* A stub is left, which jumps to the rest; what is called, of any size, may hold some of it, too. */
+static void test_gen_close__in_parts(void **state)
+{
+	(void)state;
+	make_gen_close();
+	PUT(AT_EVAL + 5, "\x74\x05"); /* je, over the jump */
+	put_branch(AT_EVAL + 7, 0xe9, AT_CHECK);
+	PUT(AT_EVAL + 12, "\xc3");
+	put_clear(AT_CHECK);
+	put_clear(AT_MANY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect_closed(AT_EVAL, true);
+	expect_closed(AT_CHECK + 1, true);
+	expect_closed(AT_MANY + 1, false);
+	/* by way of another jump */
+	put_branch(AT_CHECK, 0xe9, AT_MANY);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect_closed(AT_EVAL, true);
+	expect_closed(AT_MANY + 1, true);
+	put_clear(AT_CHECK);
+	/* only there, and behind a conditional jump */
+	PUT(AT_EVAL, "\x90\x90\x90\x90\x90\x90\x0f\x84");
+	put_branch(AT_EVAL + 7, 0x84, AT_CHECK);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect_closed(AT_CHECK + 1, true);
+	/* called */
+	make_gen_close();
+	put_branch(AT_EVAL + 5, 0xe8, AT_CHECK);
+	PUT(AT_EVAL + 10, "\xc3");
+	for (size_t i = 0; i < 6; i++)
+		put_branch(AT_CHECK + 5 * i, 0xe8, AT_DEALLOC);
+	put_clear(AT_CHECK + 30);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect_closed(AT_EVAL, true);
+	expect_closed(AT_CHECK + 31, true);
+}
+
+/* What asks, as gen_close() does, whether tools watch, has a copy of it; others that clear frames have not. */
+static void test_gen_close__copies(void **state)
+{
+	(void)state;
+	make_gen_close();
+	make_symbol(&made, "_PyEval_NoToolsForUnwind", TEXT + AT_DEALLOC, STT_FUNC);
+	put_clear(AT_CHECK);
+	put_branch(AT_MANY, 0xe8, AT_DEALLOC);
+	put_clear(AT_MANY + 5);
+	assert_int_equal(make_plan("uprobe"), 0);
+	expect_closed(AT_EVAL, true);
+	expect_closed(AT_CHECK + 1, false);
+	expect_closed(AT_MANY + 6, true);
+}
+
+static void test_gen_close__that_cannot_be_followed(void **state)
+{
+	(void)state;
+	make_gen_close();
+	PUT(AT_EVAL + 5, "\xff\xe0"); /* jmp rax */
+	refused(-PYE_EPLAN, "cannot be followed");
+	make_gen_close();
+	PUT(AT_EVAL + 5, "\x74\x05");
+	put_branch(AT_EVAL + 7, 0xe9, AT_STUB);
+	PUT(AT_EVAL + 12, "\xc3");
+	refused(-PYE_EPLAN, "by a jump (0x402907)");
 }
 
 /* The thread state is followed to the probe, as the frame is. */
@@ -476,6 +566,9 @@ int main(void)
 		cmocka_unit_test(test_copies__of_handlers),
 		cmocka_unit_test(test_copies__unreadable),
 		cmocka_unit_test(test_copies__the_current_frame),
+		cmocka_unit_test(test_gen_close__in_parts),
+		cmocka_unit_test(test_gen_close__copies),
+		cmocka_unit_test(test_gen_close__that_cannot_be_followed),
 		cmocka_unit_test(test_copies__the_thread_state),
 		cmocka_unit_test(test_copies__that_store_behind),
 		cmocka_unit_test(test_copies__that_store_behind_to_the_thread_state),
