@@ -3,18 +3,21 @@
 import contextlib
 import json
 import os
+import pathlib
 import random
 import signal
+import struct
 import subprocess
 import time
 
 import pytest
 
 import lib
+import machine
 import pythons
 from limits import as_nobody
-from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, redirected
-from test_inline_robust import SHORT, detach, killed, maps, of_files, quiet
+from test_inline import BUSY, FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, redirected
+from test_inline_robust import SHORT, detach, inline, killed, maps, of_files, quiet
 
 FAULTS = pythons.BUILD / "tests" / "e2e" / "faults.so"
 CALLS = 14  # that the target makes: six, seven, and one at the end
@@ -166,6 +169,39 @@ def test_no_room_for_anything(name, args, tmp_path):
         assert code_of(target.pid) == before
         assert detach(target.pid) == (0, "pyebpf: nothing of pyebpf is in process %d\n" % target.pid)
         assert target.poll() is None
+
+
+def fill(path, left=64):
+    """The code of a file goes on up to the end of its last page, but for some bytes."""
+    data = bytearray(path.read_bytes())
+    headers, = struct.unpack_from("<Q", data, 32)
+    for at in range(headers, headers + 56 * struct.unpack_from("<H", data, 56)[0], 56):
+        kind, flags, _, address, _, size, *_ = struct.unpack_from("<IIQQQQQQ", data, at)
+        if kind == 1 and flags & 1:
+            size += -(address + size) % 4096 - left
+            struct.pack_into("<QQ", data, at + 32, size, size)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_no_room_behind_the_code(name, tmp_path):
+    """Of the interpreter, nor of the executable: the calls run behind the loader's, and what a killed one left is found there."""
+    command, env = machine.private(name, tmp_path)
+    for path in [pathlib.Path(command[-1]), *tmp_path.glob("copy-*/lib/*.so.1.0")]:
+        fill(path)
+    with lib.started(command + [BUSY, 300, tmp_path / "end", 1], env=env) as target:
+        before, steps = undisturbed(target, tmp_path)
+        code = code_of(target.pid)
+        paths = [line.split()[5] for line in maps(target.pid).splitlines() if "x" in line.split()[1] and line.split()[4] != "0"]
+        with inline(target.pid, tmp_path / "t.pyebpf", *SHORT):
+            changed = [path for path, was, now in zip(paths, code, code_of(target.pid)) if was != now]
+            assert any("/ld-" in path for path in changed) and len(changed) <= 2, changed
+        for at in moments("die" + name, steps, 4):
+            run(target.pid, tmp_path, "die", at)
+            assert detach(target.pid)[0] == 0
+            goes_on(target, before)
+        lib.until(lambda: code_of(target.pid) == code, "the code as it was")
+        end_well(target, tmp_path)
 
 
 LOCKED = """import ctypes, resource, time

@@ -2,7 +2,6 @@
 #define LOG_DOMAIN "inline"
 #include "inline/engine.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,6 +20,7 @@
 #include "inline/detour.h"
 #include "inline/engine_priv.h"
 #include "inline/region_count.h"
+#include "inline/scratch.h"
 #include "inline/stub.h"
 #include "inline/stub_clock.h"
 #include "proc/maps.h"
@@ -106,32 +106,6 @@ static int check_words(struct inline_engine *e, const struct inline_plan *plan)
 			return -EEXIST;
 	}
 	return 0;
-}
-
-/* A text segment rarely ends with its page; what lies behind it there is mapped and not used. */
-static int find_scratch(struct inline_engine *e)
-{
-	Elf64_Ehdr ehdr;
-	Elf64_Phdr phdr;
-
-	if (remote__read(&e->remote, e->in->start, &ehdr, sizeof(ehdr)) ||
-	    memcmp(ehdr.e_ident, ELFMAG, SELFMAG) != 0)
-		return -ENOENT;
-	for (unsigned int i = 0; i < ehdr.e_phnum; i++) {
-		uint64_t end;
-
-		if (remote__read(&e->remote, e->in->start + ehdr.e_phoff + i * sizeof(phdr), &phdr,
-				 sizeof(phdr)))
-			return -ENOENT;
-		if (phdr.p_type != PT_LOAD || !(phdr.p_flags & PF_X))
-			continue;
-		end = (e->in->bias + phdr.p_vaddr + phdr.p_filesz + 15) & ~15ull;
-		if (end % PAGE_BYTES && PAGE_BYTES - end % PAGE_BYTES >= REMOTE_SCRATCH_BYTES) {
-			e->remote.scratch = end;
-			return 0;
-		}
-	}
-	return -ENOENT;
 }
 
 /* The address of an empty string: in the vdso's ELF header; 0: none. */
@@ -562,9 +536,13 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		ret = inline_refuse(
 			err, pid,
 			"its interpreter is not as its file says: something else has changed it");
-	if (!ret && find_scratch(e))
-		ret = inline_refuse(err, pid,
-				    "there is no unused room at the end of its interpreter's code");
+	if (!ret)
+		ret = inline_find_scratch(&e->remote, e->in->start);
+	if (ret == -ENOENT)
+		ret = inline_refuse(
+			err, pid,
+			"there is no unused room at the end of its interpreter's code, nor of "
+			"its executable's or its loader's");
 	return ret;
 }
 

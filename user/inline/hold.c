@@ -23,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "inline/scratch.h"
 #include "proc/maps.h"
 
 #define BREAKPOINT 0xcc
@@ -36,20 +37,6 @@ int hold__seize(pid_t pid)
 		      PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | PTRACE_O_TRACESYSGOOD)
 		       ? -errno
 		       : 0;
-}
-
-static uint64_t auxiliary(pid_t pid, uint64_t type)
-{
-	char path[40];
-	auto_close int fd = -1;
-	uint64_t pair[2];
-
-	snprintf(path, sizeof(path), "/proc/%d/auxv", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	while (fd >= 0 && read(fd, pair, sizeof(pair)) == sizeof(pair))
-		if (pair[0] == type)
-			return pair[1];
-	return 0;
 }
 
 static int set_breakpoint(struct hold *h, uint64_t at)
@@ -116,7 +103,7 @@ static bool is_only_loader(const char *path)
 /* All mappings of the loader's file, where that is no more. */
 static bool find_loader(struct hold *h)
 {
-	uint64_t base = auxiliary(h->pid, AT_BASE);
+	uint64_t base = inline_auxiliary(h->pid, AT_BASE);
 	const struct mapping *first;
 	struct maps maps;
 
@@ -170,7 +157,8 @@ enum sort {
 
 static enum sort sort_of(const struct hold *h)
 {
-	uint64_t headers = auxiliary(h->pid, AT_PHDR), entry = auxiliary(h->pid, AT_ENTRY);
+	uint64_t headers = inline_auxiliary(h->pid, AT_PHDR),
+		 entry = inline_auxiliary(h->pid, AT_ENTRY);
 	Elf64_Ehdr e;
 	Elf64_Phdr p;
 
@@ -203,7 +191,7 @@ static void on_exec(struct hold *h)
 		h->watch = true;
 		return;
 	}
-	if (!auxiliary(h->pid, AT_BASE)) {
+	if (!inline_auxiliary(h->pid, AT_BASE)) {
 		enum sort sort = sort_of(h);
 
 		h->is_static = h->gently && sort == STATIC;
@@ -211,7 +199,7 @@ static void on_exec(struct hold *h)
 		if (h->watch || sort == UNKNOWN) /* else it can have a breakpoint like all others */
 			return;
 	}
-	entry = auxiliary(h->pid, AT_ENTRY);
+	entry = inline_auxiliary(h->pid, AT_ENTRY);
 	if (entry)
 		set_breakpoint(h, entry);
 }

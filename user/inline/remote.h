@@ -28,7 +28,7 @@ struct remote_thread {
 struct remote {
 	pid_t pid;
 	int mem; /* /proc/PID/mem, read and write */
-	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run */
+	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run: scratch.h */
 	struct remote_thread *threads; /* those stopped */
 	size_t cnt, size;
 	/* so many of them, instead, were asked to stop and have not, as they sleep where nothing wakes them; cnt is 0 then */
