@@ -367,6 +367,36 @@ static void test_plan__eval_conditional_edge(void **state)
 	}
 }
 
+/* Where a guarded stack is checked before the end, reaching that means to go on to it. */
+static void test_plan__eval_with_a_guard(void **state)
+{
+	static const char *const names[] = { "__stack_chk_fail", "memcpy" };
+	int32_t distance = (int32_t)(DATA + 0xc00 - (TEXT + AT_STUB + 6));
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		make_310();
+		/* cmp ecx, ecx; jne to the call; pop rbp; ret */
+		PUT(AT_EVAL + 0x1a, "\x39\xc9\x75\x22\x5d\xc3");
+		made.symbols[made.symbol_cnt - 2].st_size = 0x50;
+		put_branch(AT_EVAL + 0x40, 0xe8, AT_STUB);
+		PUT(AT_EVAL + 0x45, "\xeb\xd3"); /* what is behind it: jmp +0x1a */
+		PUT(AT_STUB, "\xff\x25");
+		memcpy(made.bytes + MAKE_TEXT + AT_STUB + 2, &distance, 4);
+		make_symbol(&made, names[i], 0, STT_FUNC);
+		made.symbols[made.symbol_cnt - 1].st_shndx = SHN_UNDEF;
+		made.relocs[made.reloc_cnt++] = (Elf64_Rela){
+			.r_offset = DATA + 0xc00,
+			.r_info = ELF64_R_INFO(made.symbol_cnt - 1, R_X86_64_JUMP_SLOT)
+		};
+		assert_int_equal(make_plan("auto"), 0);
+		if (i == 1)
+			assert_true(site("eval_ret")->single_step);
+		for (uint32_t k = 0; i == 0 && k < plan.site_cnt; k++)
+			assert_false(plan.sites[k].single_step);
+	}
+}
+
 static void test_plan__eval_falls_back_to_the_ret(void **state)
 {
 	(void)state;
@@ -467,6 +497,7 @@ int main(void)
 		cmocka_unit_test(test_plan__unreachable_handler),
 		cmocka_unit_test(test_plan__eval),
 		cmocka_unit_test(test_plan__eval_conditional_edge),
+		cmocka_unit_test(test_plan__eval_with_a_guard),
 		cmocka_unit_test(test_plan__eval_falls_back_to_the_ret),
 		cmocka_unit_test(test_plan__eval_without_end),
 		cmocka_unit_test(test_plan__usdt),

@@ -145,6 +145,42 @@ static void test_eval__kept_on_the_stack(void **state)
 	refused_inline("keeps the thread state nowhere");
 }
 
+/* A register has the thread state for a while, and is not what keeps it. */
+static void test_eval__kept_for_a_while(void **state)
+{
+	(void)state;
+	make_stack_loop();
+	PUT(AT_EVAL + 14, "\x48\x89\xfb\x90"); /* mov rbx, rdi; nop */
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.detour_cnt, 2);
+	assert_int_equal(inlined.detours[0].at, TEXT + AT_EVAL + 0x12);
+	assert_int_equal(inlined.detours[1].at, TEXT + AT_EXIT + 14);
+	assert_int_equal(inlined.detours[1].frame_reg, PREG_RAX);
+}
+
+/* Words of the stack that are named by the frame pointer. */
+static void test_eval__with_a_frame_pointer(void **state)
+{
+	(void)state;
+	make_stack_loop();
+	PUT(AT_EVAL, "\x55\x48\x89\xe5" /* push rbp; mov rbp, rsp */
+		     "\x48\x83\xec\x18" /* sub rsp, 24 */
+		     "\x48\x89\x7d\xf8" /* mov [rbp-8], rdi */
+		     "\x48\x89\x75\xf0" /* mov [rbp-16], rsi */
+		     "\x48\x89\x77\x18" /* mov [rdi+24], rsi */
+		     "\x31\xc9\x85\xc0" /* xor ecx, ecx; test eax, eax */
+		     "\x74\x26" /* je the exit */
+		     "\xff\xe0");
+	memset(made.bytes + MAKE_TEXT + AT_EVAL + 0x1c, 0x90, 0x24);
+	PUT(AT_EXIT, "\x48\x8b\x4d\xf8" /* mov rcx, [rbp-8] */
+		     "\x48\x8b\x45\xf0" /* mov rax, [rbp-16] */
+		     "\x83\x69\x20\x01\x48\x8b\x40\x18\x48\x89\x41\x18\xc9\xc3");
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.detour_cnt, 2);
+	assert_int_equal(inlined.detours[0].at, TEXT + AT_EVAL + 16);
+	assert_int_equal(inlined.detours[1].at, TEXT + AT_EXIT + 12);
+}
+
 /* The way out of a guarded function is behind the call of what does not return, or so it looks. */
 static void put_guard(const char *name, const char *call, size_t size)
 {
@@ -208,6 +244,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_eval__where_a_frame_ends),
 		cmocka_unit_test(test_eval__kept_on_the_stack),
+		cmocka_unit_test(test_eval__kept_for_a_while),
+		cmocka_unit_test(test_eval__with_a_frame_pointer),
 		cmocka_unit_test(test_eval__calls_that_do_not_return),
 	};
 

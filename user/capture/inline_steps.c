@@ -34,7 +34,7 @@ void inline_hand_steps(struct cap_inline *c)
 {
 	struct steps *s = &c->steps;
 
-	if (s->cnt)
+	if (c->records && s->cnt)
 		c->records->steps(c->records->ctx, s->tix, s->seq, s->v, s->cnt);
 	s->cnt = 0;
 }

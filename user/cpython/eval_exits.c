@@ -25,6 +25,7 @@
 #include "elf/elf_file.h"
 
 #define DEPTH_MAX 6
+#define FATAL_MAX 8 /* instructions of the way to a call that does not return */
 #define EARLY_MAX 512 /* instructions before the frame is stored */
 #define RANGE_MAX 64
 #define TODO_MAX  24
@@ -227,6 +228,23 @@ static int find_value(struct search *s, size_t depth, const struct insn *insn, u
 
 static int cover(struct search *s, size_t index, size_t depth);
 
+/* Does what follows from here on end at a call that does not return, as that of a guarded stack? */
+static bool is_fatal_way(const struct search *s, uint64_t addr)
+{
+	size_t i;
+
+	for (int n = 0; n < FATAL_MAX && !body__index(s->body, addr, &i); n++) {
+		const struct body_insn *at = &s->body->insns[i];
+
+		if (at->flow == FLOW_STOP)
+			return true;
+		if (at->flow != FLOW_NEXT && at->flow != FLOW_JUMP)
+			return false;
+		addr = at->flow == FLOW_JUMP ? at->target : at->addr + at->size;
+	}
+	return false;
+}
+
 /* One edge; @taken: along the jump, else falling on from the instruction. */
 static int add_edge(struct search *s, size_t index, bool taken, size_t depth, uint64_t end)
 {
@@ -237,8 +255,10 @@ static int add_edge(struct search *s, size_t index, bool taken, size_t depth, ui
 
 	s->path[depth] = (struct segment){ taken ? at->target : at->addr + at->size, end };
 	if (reached == REACHED_BOTH) {
-		/* Reaching a conditional jump does not mean to go its way. */
-		if (depth == DEPTH_MAX || at->flow == FLOW_COND)
+		/* Reaching a conditional jump does not mean to go its way, unless the other one ends all. */
+		uint64_t other = taken ? at->addr + at->size : at->target;
+
+		if (depth == DEPTH_MAX || (at->flow == FLOW_COND && !is_fatal_way(s, other)))
 			return give_up(s, "the edge at 0x%lx is too entangled", at->addr);
 		return cover(s, index, depth + 1);
 	}

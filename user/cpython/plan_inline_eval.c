@@ -26,6 +26,7 @@
 #define TODO_MAX    16
 #define EXITS_MAX   4
 #define ENTRIES_MAX 3
+#define HOMES_MAX   7
 
 /* Instructions of the body. @frame: the register that has it, at the store of an entry, from the load of an exit on */
 struct entry_place {
@@ -49,6 +50,19 @@ struct eval {
 		tstate; /* where the function keeps them: registers, or words of its stack */
 	struct exit_place exits[EXITS_MAX];
 	size_t exit_cnt;
+	bool framed; /* rbp is a frame pointer, so far from rsp: */
+	int64_t rbp_disp;
+};
+
+/* Where the two may be kept, by what is known where the frame is first stored. */
+struct homes {
+	struct flow_place at[HOMES_MAX];
+	size_t cnt;
+};
+
+struct kept {
+	struct homes frames, tstates;
+	uint8_t reg; /* what has the frame there */
 };
 
 static int refuse(const struct eval *v, const char *what, uint64_t at)
@@ -63,17 +77,26 @@ static bool is_frame_store(const struct eval *v, const struct insn *insn)
 	       insn->dst != PREG_RSP && insn->disp == v->p->table.version->tstate_frame;
 }
 
-/* A register that calls leave alone, and so the compiler's choice for all of the function; else a word of its stack. */
-static bool home_of(const struct flow *f, struct flow_value value, struct flow_place *out)
+/* Registers that calls leave alone, and so the compiler's choice for all of the function, or for a while; a word of its stack. */
+static void find_homes(const struct flow *f, struct flow_value value, struct homes *out)
 {
 	static const uint8_t kept[] = { PREG_RBX, PREG_RBP, PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
 
+	out->cnt = 0;
 	for (size_t i = 0; i < sizeof(kept); i++)
-		if (flow__is_same(f->regs[kept[i]], value)) {
-			*out = (struct flow_place){ .source = PROBE_IN_REG, .reg = kept[i] };
-			return true;
-		}
-	return flow__find_slot(f, value, out);
+		if (flow__is_same(f->regs[kept[i]], value))
+			out->at[out->cnt++] =
+				(struct flow_place){ .source = PROBE_IN_REG, .reg = kept[i] };
+	if (flow__find_slot(f, value, &out->at[out->cnt]))
+		out->cnt++;
+}
+
+/* What is known anywhere in the function. */
+static void flow_begin(const struct eval *v, struct flow *f)
+{
+	flow__init(f);
+	if (v->framed)
+		f->regs[PREG_RBP] = (struct flow_value){ PREG_RSP, v->rbp_disp };
 }
 
 /* The one that is kept for it, or the one that has it just here. */
@@ -83,7 +106,7 @@ static uint8_t frame_in(const struct eval *v, uint8_t reg)
 }
 
 /* Straight on from the beginning. */
-static int find_entry(struct eval *v)
+static int find_entry(struct eval *v, struct kept *kept)
 {
 	uint8_t arg = machine_args[v->p->table.version->eval_frame_arg];
 	uint64_t at = v->body.entry;
@@ -94,11 +117,15 @@ static int find_entry(struct eval *v)
 	for (int i = 0; i < ENTRY_MAX && !code__insn(&v->p->code, at, &insn); i++) {
 		if (is_frame_store(v, &insn) && f.regs[insn.src].root == arg &&
 		    !f.regs[insn.src].disp) {
-			if (!home_of(&f, f.regs[insn.src], &v->frame))
+			find_homes(&f, f.regs[insn.src], &kept->frames);
+			find_homes(&f, f.regs[insn.dst], &kept->tstates);
+			if (!kept->frames.cnt)
 				return refuse(v, "keeps its frame nowhere", at);
-			if (!home_of(&f, f.regs[insn.dst], &v->tstate))
+			if (!kept->tstates.cnt)
 				return refuse(v, "keeps the thread state nowhere", at);
-			v->entries[v->entry_cnt++].frame = frame_in(v, insn.src);
+			kept->reg = insn.src;
+			v->framed = f.regs[PREG_RBP].root == f.regs[PREG_RSP].root;
+			v->rbp_disp = f.regs[PREG_RBP].disp - f.regs[PREG_RSP].disp;
 			return body__index(&v->body, at, &v->entries[0].store)
 				       ? refuse(v, "goes elsewhere at once", at)
 				       : 0;
@@ -199,11 +226,11 @@ enum stored {
 static enum stored what_is_stored(const struct eval *v, size_t store, struct exit_place *out)
 {
 	struct flow_value frame, tstate, caller = { .root = 0 };
-	struct insn insn;
+	struct insn insn = { 0 };
 	struct flow f;
 
 	*out = (struct exit_place){ .store = store };
-	flow__init(&f);
+	flow_begin(v, &f);
 	frame = flow__at(&f, &v->frame);
 	tstate = flow__at(&f, &v->tstate);
 	for (size_t i = straight_from(v, store); i <= store; i++) {
@@ -400,9 +427,39 @@ static int add(const struct eval *v, struct inline_plan *out)
 	return err ? err : plan_detours_check(v->p, out, 0);
 }
 
+/* Are these the two that are kept all the time? Then all fits. */
+static int try_homes(struct eval *v, const struct kept *kept)
+{
+	int err;
+
+	v->exit_cnt = v->early_cnt = 0;
+	v->entry_cnt = 1;
+	v->entries[0].frame = frame_in(v, kept->reg);
+	err = find_early(v);
+	if (!err)
+		err = find_others(v);
+	if (!err && !v->exit_cnt)
+		err = refuse(v, "does not give the thread state the caller back", v->body.entry);
+	return err ? err : check(v);
+}
+
+static int try_all(struct eval *v, const struct kept *kept)
+{
+	size_t frames = kept->frames.cnt, tstates = kept->tstates.cnt;
+	int err = -ENOENT;
+
+	for (size_t i = 0; err && err != -ENOMEM && i < frames * tstates; i++) {
+		v->frame = kept->frames.at[i / tstates];
+		v->tstate = kept->tstates.at[i % tstates];
+		err = try_homes(v, kept);
+	}
+	return err;
+}
+
 int plan_inline_eval(struct planner *p, struct inline_plan *out)
 {
 	struct eval v = { .p = p };
+	struct kept kept = { 0 };
 	struct elf_symbol symbol;
 	int err;
 
@@ -414,15 +471,9 @@ int plan_inline_eval(struct planner *p, struct inline_plan *out)
 		return -ENOENT;
 	err = body__init(&v.body, p, symbol.vaddr);
 	if (!err)
-		err = find_entry(&v);
+		err = find_entry(&v, &kept);
 	if (!err)
-		err = find_early(&v);
-	if (!err)
-		err = find_others(&v);
-	if (!err && !v.exit_cnt)
-		err = refuse(&v, "does not give the thread state the caller back", symbol.vaddr);
-	if (!err)
-		err = check(&v);
+		err = try_all(&v, &kept);
 	if (!err)
 		err = add(&v, out);
 	body__done(&v.body);
