@@ -114,7 +114,8 @@ def test_a_program_that_loads_python_later(how, processes, options, tmp_path):
     assert done.stderr.count(b"loads Python while it runs") == processes and b"warning" not in done.stderr, lib.text(done.stderr)
 
 
-def test_what_it_loads_later_and_is_refused(tmp_path):
+@pytest.mark.parametrize("options", [INLINE[:-1], INLINE])
+def test_what_it_loads_later_and_is_refused(options, tmp_path):
     """It runs on, and why it was not traced is said."""
     if not os.path.exists(test_unusual.LIBRARY):
         pytest.skip("no libpython to load")
@@ -122,7 +123,7 @@ def test_what_it_loads_later_and_is_refused(tmp_path):
     program = tmp_path / "p.py"
     program.write_text("import time\ntime.sleep(2)\nprint('ran on')\n")
     server = [tmp_path / "server", program, "1", test_unusual.LIBRARY, "50"]
-    done = lib.trace([*INLINE[:-1], "--", *server], tmp_path / "t.pyebpf", preexec_fn=limits.refuse_call(999999, 0))
+    done = lib.trace([*options, "--", *server], tmp_path / "t.pyebpf", preexec_fn=limits.refuse_call(999999, 0))
     assert done.stdout == b"ran on\n" and done.returncode == 125, (done.returncode, lib.text(done.stderr))
     assert b"seccomp" in done.stderr, lib.text(done.stderr)
 

@@ -393,6 +393,7 @@ static int look_for_loaded(struct inline_run *r)
 		k->hold.runs = found == -PYE_ENOTPYTHON;
 		if (!found) {
 			inline_target__say_loaded(k->pid);
+			r->t.loaded |= is_first(r, k);
 			err = attach(r, k, &q, false);
 		} else if (found != -PYE_ENOTPYTHON) {
 			miss(r, k->pid, &q.e);
