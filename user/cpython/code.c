@@ -106,35 +106,34 @@ int code__function(const struct code *c, uint64_t addr, uint64_t *start, uint64_
 	return -ENOENT;
 }
 
-uint64_t code__resolve(const struct code *c, uint64_t target)
+/* The word that an entry of the PLT jumps by; 0: it is none. */
+static uint64_t plt_slot(const struct code *c, uint64_t at)
 {
-	uint64_t at = target, value;
 	struct insn insn;
 
-	for (int i = 0; i < 2; i++, at += insn.size) {
-		if (code__insn(c, at, &insn))
-			return target;
-		if (insn.flow == FLOW_JUMP && insn.pointer &&
-		    !elf_file__pointer(c->elf, insn.pointer, &value) &&
-		    elf_file__is_code(c->elf, value))
-			return value;
+	for (int i = 0; at && i < 2 && !code__insn(c, at, &insn); i++, at += insn.size) {
+		if (insn.flow == FLOW_JUMP && insn.pointer)
+			return insn.pointer;
 		if (insn.flow != FLOW_NEXT || insn.op != INSN_OTHER)
-			return target;
+			break;
 	}
-	return target;
+	return 0;
+}
+
+uint64_t code__resolve(const struct code *c, uint64_t target)
+{
+	uint64_t slot = plt_slot(c, target), value;
+
+	return slot && !elf_file__pointer(c->elf, slot, &value) && elf_file__is_code(c->elf, value)
+		       ? value
+		       : target;
 }
 
 const char *code__imported(const struct code *c, const struct insn *call)
 {
-	uint64_t at = call->target;
-	struct insn insn;
+	uint64_t slot = call->pointer ? call->pointer : plt_slot(c, call->target);
 
-	if (call->pointer)
-		return elf_file__import(c->elf, call->pointer);
-	for (int i = 0; at && i < 2 && !code__insn(c, at, &insn); i++, at += insn.size)
-		if (insn.flow == FLOW_JUMP && insn.pointer)
-			return elf_file__import(c->elf, insn.pointer);
-	return "";
+	return slot ? elf_file__import(c->elf, slot) : "";
 }
 
 /* Decodes from a start up to @addr; @last is the last instruction before it that is no padding. */

@@ -16,8 +16,8 @@
 
 struct body_insn {
 	uint64_t addr, target;
-	uint8_t size, flow,
-		cond; /* as in struct insn, but for a call that does not return: FLOW_STOP */
+	/* as in struct insn, but for a call that does not return: FLOW_STOP */
+	uint8_t size, flow, cond;
 	bool emulated, nop;
 };
 

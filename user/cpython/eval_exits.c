@@ -22,13 +22,12 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cpython/eval_early.h"
 #include "elf/elf_file.h"
 
 #define DEPTH_MAX 6
 #define FATAL_MAX 8 /* instructions of the way to a call that does not return */
-#define EARLY_MAX 512 /* instructions before the frame is stored */
 #define RANGE_MAX 64
-#define TODO_MAX  24
 
 /* Straight-line code from one address up to an instruction that jumps on, or to the exit. */
 struct segment {
@@ -40,9 +39,7 @@ struct search {
 	const struct body *body;
 	struct eval_exits *out;
 	uint64_t check_result; /* _Py_CheckFunctionResult, 0 if not exported */
-	size_t early[EARLY_MAX];
-	size_t early_cnt;
-	bool stored; /* the store of the frame was found */
+	struct eval_early early;
 	struct segment path[DEPTH_MAX + 1]; /* [depth] is walked first */
 	struct disasm_range ranges[RANGE_MAX]; /* stretches whose edges were collected */
 	size_t range_cnt;
@@ -58,78 +55,17 @@ __attribute__((format(printf, 2, 3))) static int give_up(struct search *s, const
 	return -PYE_EPLAN;
 }
 
-static bool is_early(const struct search *s, size_t index)
-{
-	for (size_t i = 0; i < s->early_cnt; i++)
-		if (s->early[i] == index)
-			return true;
-	return false;
-}
-
-static bool stores_frame(const struct search *s, const struct flow *f, const struct insn *insn)
-{
-	const struct python_version *v = s->p->table.version;
-
-	return insn->op == INSN_STORE && insn->mem_size == 8 && insn->src != PREG_NONE &&
-	       insn->disp == v->tstate_frame && insn->dst != PREG_RSP &&
-	       f->regs[insn->src].root == machine_args[v->eval_frame_arg] &&
-	       !f->regs[insn->src].disp;
-}
-
-/* A place from which instructions still are to be walked. */
-struct todo {
-	uint64_t addr;
-	struct flow flow;
-};
-
-/* Walks on from one place until the frame is stored; branches go to the list. */
-static int walk_early(struct search *s, struct todo *todo, size_t *todo_cnt, size_t todo_max)
-{
-	struct todo at = todo[--*todo_cnt];
-	struct insn insn;
-	size_t index;
-
-	for (;; at.addr += insn.size) {
-		if (body__index(s->body, at.addr, &index) || is_early(s, index))
-			return 0;
-		if (code__insn(&s->p->code, at.addr, &insn))
-			return -EILSEQ;
-		if (stores_frame(s, &at.flow, &insn)) {
-			s->stored = true;
-			return 0;
-		}
-		if (s->early_cnt == EARLY_MAX)
-			return -E2BIG;
-		s->early[s->early_cnt++] = index;
-		flow__step(&at.flow, &insn);
-		if (insn.flow == FLOW_COND || insn.flow == FLOW_JUMP) {
-			if (insn.target && *todo_cnt == todo_max)
-				return -E2BIG;
-			if (insn.target)
-				todo[(*todo_cnt)++] = (struct todo){ insn.target, at.flow };
-		}
-		if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN ||
-		    s->body->insns[index].flow == FLOW_STOP)
-			return 0;
-	}
-}
-
 /* The instructions that run before the frame is stored into the thread state. */
 static int find_early(struct search *s)
 {
-	auto_free struct todo *todo = calloc(TODO_MAX, sizeof(*todo));
-	size_t cnt = 1;
+	int err = eval_early__find(s->p, s->body, NULL, &s->early);
 
-	if (!todo)
-		return -ENOMEM;
-	todo[0].addr = s->body->entry;
-	flow__init(&todo[0].flow);
-	while (cnt)
-		if (walk_early(s, todo, &cnt, TODO_MAX))
-			return give_up(s,
-				       "where it stores the frame into the thread state cannot be "
-				       "told");
-	return s->stored ? 0 : give_up(s, "it does not store the frame into the thread state");
+	if (err == -ENOMEM)
+		return err;
+	if (err)
+		return give_up(s, "where it stores the frame into the thread state cannot be told");
+	return s->early.store_cnt ? 0
+				  : give_up(s, "it does not store the frame into the thread state");
 }
 
 static bool is_handler(const struct search *s, uint64_t addr)
@@ -161,7 +97,7 @@ static bool add_sources(const struct search *s, size_t index, size_t *list, size
 
 		if (i == edges && !body__falls_into(s->body, index))
 			break;
-		if (!is_early(s, from))
+		if (!eval_early__has(&s->early, from))
 			return false;
 		while (k < *cnt && list[k] != from)
 			k++;
@@ -175,7 +111,7 @@ static enum reached classify(const struct search *s, size_t index)
 {
 	size_t list[EARLY_MAX + 1], cnt = 1;
 
-	if (!is_early(s, index))
+	if (!eval_early__has(&s->early, index))
 		return REACHED_LATE;
 	list[0] = index;
 	for (size_t i = 0; i < cnt; i++)

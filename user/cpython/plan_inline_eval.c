@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "cpython/eval_body.h"
+#include "cpython/eval_early.h"
 #include "cpython/inline_plan.h"
 #include "cpython/planner.h"
 #include "elf/elf_file.h"
@@ -22,8 +23,6 @@
 #define F_BACK	    24
 #define STRETCH_MAX 32 /* instructions between a load of f_back and its store */
 #define ENTRY_MAX   256
-#define EARLY_MAX   512 /* instructions before the frame is stored, on all ways */
-#define TODO_MAX    16
 #define EXITS_MAX   4
 #define ENTRIES_MAX 3
 #define HOMES_MAX   7
@@ -44,8 +43,7 @@ struct eval {
 	struct body body;
 	struct entry_place entries[ENTRIES_MAX];
 	size_t entry_cnt;
-	size_t early[ENTRIES_MAX]; /* all stores of the frame that are the first ones on their way */
-	size_t early_cnt;
+	struct eval_early early;
 	struct flow_place frame,
 		tstate; /* where the function keeps them: registers, or words of its stack */
 	struct exit_place exits[EXITS_MAX];
@@ -69,12 +67,6 @@ static int refuse(const struct eval *v, const char *what, uint64_t at)
 {
 	return err_set(v->p->e, -PYE_EPLAN, "3.%u: the interpreter loop (0x%lx) %s (0x%lx)",
 		       v->p->plan->minor, v->body.entry, what, at);
-}
-
-static bool is_frame_store(const struct eval *v, const struct insn *insn)
-{
-	return insn->op == INSN_STORE && insn->mem_size == 8 && insn->src != PREG_NONE &&
-	       insn->dst != PREG_RSP && insn->disp == v->p->table.version->tstate_frame;
 }
 
 /* Registers that calls leave alone, and so the compiler's choice for all of the function, or for a while; a word of its stack. */
@@ -108,15 +100,13 @@ static uint8_t frame_in(const struct eval *v, uint8_t reg)
 /* Straight on from the beginning. */
 static int find_entry(struct eval *v, struct kept *kept)
 {
-	uint8_t arg = machine_args[v->p->table.version->eval_frame_arg];
 	uint64_t at = v->body.entry;
 	struct insn insn;
 	struct flow f;
 
 	flow__init(&f);
 	for (int i = 0; i < ENTRY_MAX && !code__insn(&v->p->code, at, &insn); i++) {
-		if (is_frame_store(v, &insn) && f.regs[insn.src].root == arg &&
-		    !f.regs[insn.src].disp) {
+		if (eval_stores_frame(v->p, &f, &insn)) {
 			find_homes(&f, f.regs[insn.src], &kept->frames);
 			find_homes(&f, f.regs[insn.dst], &kept->tstates);
 			if (!kept->frames.cnt)
@@ -137,67 +127,6 @@ static int find_entry(struct eval *v, struct kept *kept)
 		at = insn.flow == FLOW_JUMP ? insn.target : at + insn.size;
 	}
 	return refuse(v, "does not store the frame into the thread state at its beginning", at);
-}
-
-struct todo {
-	uint64_t addr;
-	struct flow flow;
-};
-
-static void walk_early(struct eval *v, struct todo *todo, size_t *todo_cnt, uint8_t *seen,
-		       unsigned int *left)
-{
-	uint8_t arg = machine_args[v->p->table.version->eval_frame_arg];
-	struct todo at = todo[--*todo_cnt];
-	struct flow *f = &at.flow;
-	struct insn insn;
-	size_t i;
-
-	for (; *left && !body__index(&v->body, at.addr, &i) && !seen[i]; at.addr += insn.size) {
-		seen[i] = 1;
-		--*left;
-		if (code__insn(&v->p->code, at.addr, &insn))
-			return;
-		if (is_frame_store(v, &insn) && f->regs[insn.src].root == arg &&
-		    !f->regs[insn.src].disp &&
-		    flow__is_same(f->regs[insn.dst], flow__at(f, &v->tstate))) {
-			if (v->early_cnt < ENTRIES_MAX)
-				v->early[v->early_cnt++] = i;
-			return;
-		}
-		flow__step(f, &insn);
-		if ((insn.flow == FLOW_COND || insn.flow == FLOW_JUMP) && insn.target &&
-		    *todo_cnt < TODO_MAX)
-			todo[(*todo_cnt)++] = (struct todo){ insn.target, *f };
-		if (insn.flow == FLOW_JUMP || insn.flow == FLOW_RETURN ||
-		    v->body.insns[i].flow == FLOW_STOP)
-			return;
-	}
-}
-
-/* From the beginning on, all ways up to the first store of the frame on each: there it can be where the caller has put it. */
-static int find_early(struct eval *v)
-{
-	auto_free struct todo *todo = calloc(TODO_MAX, sizeof(*todo));
-	auto_free uint8_t *seen = calloc(v->body.insn_cnt, 1);
-	unsigned int left = EARLY_MAX;
-	size_t cnt = 1;
-
-	if (!todo || !seen)
-		return -ENOMEM;
-	todo[0].addr = v->body.entry;
-	flow__init(&todo[0].flow);
-	while (cnt)
-		walk_early(v, todo, &cnt, seen, &left);
-	return 0;
-}
-
-static bool is_early(const struct eval *v, size_t store)
-{
-	for (size_t i = 0; i < v->early_cnt; i++)
-		if (v->early[i] == store)
-			return true;
-	return false;
 }
 
 /* From where on nothing but going straight on leads to an instruction. */
@@ -249,7 +178,7 @@ static enum stored what_is_stored(const struct eval *v, size_t store, struct exi
 		out->load = i;
 		out->frame = frame_in(v, insn.src);
 	}
-	if (is_early(v, store))
+	if (eval_early__stores(&v->early, store))
 		return STORED_FRAME;
 	if (!flow__is_same(f.regs[insn.dst], tstate))
 		return STORED_OTHER;
@@ -268,7 +197,7 @@ static int find_others(struct eval *v)
 	for (size_t i = 1; i < v->body.insn_cnt; i++) {
 		if (i == v->entries[0].store ||
 		    code__insn(&v->p->code, v->body.insns[i].addr, &insn) ||
-		    !is_frame_store(v, &insn))
+		    !eval_may_store_frame(v->p, &insn))
 			continue;
 		switch (what_is_stored(v, i, &place)) {
 		case STORED_FRAME:
@@ -432,11 +361,12 @@ static int try_homes(struct eval *v, const struct kept *kept)
 {
 	int err;
 
-	v->exit_cnt = v->early_cnt = 0;
+	v->exit_cnt = 0;
 	v->entry_cnt = 1;
 	v->entries[0].frame = frame_in(v, kept->reg);
-	err = find_early(v);
-	if (!err)
+	/* of those on ways that are too many, the check says */
+	err = eval_early__find(v->p, &v->body, &v->tstate, &v->early);
+	if (err != -ENOMEM)
 		err = find_others(v);
 	if (!err && !v->exit_cnt)
 		err = refuse(v, "does not give the thread state the caller back", v->body.entry);
