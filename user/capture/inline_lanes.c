@@ -55,10 +55,10 @@ static const struct il_rec *record_of(const struct lane *l)
 	return (const void *)(l->at.ring + (l->tail & (l->bytes - 1)));
 }
 
-/* The upper 16 bits are near those of the moment when the pass began. */
+/* Near the moment when the pass began. */
 static uint64_t tsc_of(const struct cap_inline *c, uint64_t time)
 {
-	return c->last_tsc + (uint64_t)((int64_t)((time & ~0xffffull) - (c->last_tsc << 16)) >> 16);
+	return inline_tsc(c->last_tsc, time);
 }
 
 /* No record that another thread can have to do with. */

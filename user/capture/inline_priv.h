@@ -141,12 +141,16 @@ void inline_hand_out(struct cap_inline *c);
 bool inline_event(struct cap_inline *c, const struct track *t, const struct trace_step *s,
 		  uint32_t caller);
 
-/* inline_time - of a record: the counter's upper 16 bits are as in the one before, or follow on that: @tsc. In ns. */
+/* inline_tsc - of a record: its upper 16 bits are as those of @near, or follow on that. */
+static inline uint64_t inline_tsc(uint64_t near, uint64_t time)
+{
+	return near + (uint64_t)((int64_t)((time & ~0xffffull) - (near << 16)) >> 16);
+}
+
+/* inline_time - of a record, in ns; @tsc: of the one before, then its own */
 static inline uint64_t inline_time(struct cap_inline *c, uint64_t *tsc, uint64_t time)
 {
-	int64_t step = (int64_t)(((time >> 16) << 16) - (*tsc << 16));
-
-	*tsc += (uint64_t)(step >> 16);
+	*tsc = inline_tsc(*tsc, time);
 	return inline_clock__ns(&c->clock, *tsc);
 }
 
