@@ -328,8 +328,7 @@ static void touch(struct inline_engine *e)
 		used = IL_SPANS - IL_FUNCS;
 	for (uint64_t i = 0; i < used; i += PAGE_BYTES)
 		(void)tables[i]; /* they get memory now */
-	remote__touch(&e->remote, e->base + IL_SHARED, IL_SHARED_HEAD + e->ring_bytes + IL_SLACK);
-	remote__touch(&e->remote, e->base + IL_RING + 2 * e->ring_bytes, used);
+	remote__touch(&e->remote, e->base + IL_SHARED, IL_SHARED_HEAD + 2 * e->ring_bytes + used);
 }
 
 void inline__touch_lane(const struct inline_engine *e, uint32_t i)
