@@ -7,6 +7,7 @@
 
 #include "abi/wait.h"
 #include "base/cleanup.h"
+#include "cpython/gil_outside.h"
 #include "cpython/interp.h"
 #include "cpython/walk_outside.h"
 #include "proc/call.h"
@@ -19,13 +20,6 @@
 #define SELF_GLIBC   720
 #define SELF_BYTES   1024
 #define SELF_THREADS 16
-
-/* Of the lock: u32 enabled (free-threaded builds only), u64 interval, pointer to the last holder, int
- * locked. */
-struct gil_head {
-	uint64_t interval, holder;
-	int32_t locked, pad;
-};
 
 struct waits_task {
 	struct proc_thread thread;
@@ -51,16 +45,6 @@ static struct waits_task *find_task(const struct outside_waits *w, int64_t own_t
 	return bsearch(&key, w->tasks, w->task_cnt, sizeof(key), by_own_tid);
 }
 
-/* Of the variable that points to the state of the thread with the lock, to 3.11; else 0. */
-static uint64_t current_at(const struct interp *in)
-{
-	const struct pye_pylayout *l = &in->layout;
-
-	if (l->rt_tstate_current != PYE_NO_FIELD)
-		return in->interpreters - l->rt_interpreters + l->rt_tstate_current;
-	return l->gil_behind ? in->plan.tstate_current + in->bias : 0;
-}
-
 int waits__before(struct outside_waits *w, pid_t pid)
 {
 	auto_free struct proc_thread *threads = NULL;
@@ -81,33 +65,6 @@ int waits__before(struct outside_waits *w, pid_t pid)
 	}
 	qsort(w->tasks, cnt, sizeof(*w->tasks), by_own_tid);
 	return 0;
-}
-
-/* The interpreter's lock of a thread; 0: not known, or there is none. */
-static uint64_t gil_of(const struct proc_mem *mem, const struct interp *in, uint64_t is)
-{
-	const struct pye_pylayout *l = &in->layout;
-	uint64_t gil = 0;
-
-	if (l->rt_gil != PYE_NO_FIELD)
-		return in->interpreters - l->rt_interpreters + l->rt_gil;
-	if (l->is_gil == PYE_NO_FIELD)
-		return current_at(in);
-	return proc_mem__word(mem, is + l->is_gil, &gil) ? 0 : gil;
-}
-
-/* Who holds the lock of an interpreter: a thread state, or 0. */
-static uint64_t holder_of(const struct proc_mem *mem, const struct interp *in, uint64_t gil)
-{
-	uint64_t skip = in->layout.flags & PYE_LAYOUT_FREE_THREADED ? 8 : 0;
-	uint64_t current = current_at(in), holder;
-	struct gil_head head;
-
-	if (current)
-		return proc_mem__word(mem, current, &holder) ? 0 : holder;
-	if (!gil || proc_mem__read(mem, gil + skip, &head, sizeof(head)) || head.locked <= 0)
-		return 0;
-	return head.holder;
 }
 
 /* As gil_has() of the BPF programs. */
@@ -225,7 +182,7 @@ static bool mark_holders(struct outside_waits *w, const struct proc_mem *mem,
 		const struct outside_thread *t = &stacks->threads[i];
 
 		if (t->interp != is) /* threads of one interpreter follow each other */
-			holder = holder_of(mem, in, gil_of(mem, in, t->interp));
+			holder = gil__holder(mem, in, gil__of(mem, in, t->interp));
 		is = t->interp;
 		w->threads[i].holds_gil = holder == t->tstate;
 		if (w->threads[i].holds_gil && w->threads[i].reason == PYE_OFF_GIL) {
@@ -249,7 +206,7 @@ int waits__after(struct outside_waits *w, pid_t pid, const struct proc_mem *mem,
 		struct waits_task *task = task_of(w, mem, t, self_offset);
 
 		if (task)
-			say_why(in, pid, gil_of(mem, in, t->interp), task, &w->threads[i]);
+			say_why(in, pid, gil__of(mem, in, t->interp), task, &w->threads[i]);
 	}
 	w->settled = mark_holders(w, mem, in, stacks);
 	return 0;

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The interpreter's lock (GIL) of a live process, read from outside. Free-threaded builds have one, too, that is not in use. */
+#ifndef PYEBPF_CPYTHON_GIL_OUTSIDE_H
+#define PYEBPF_CPYTHON_GIL_OUTSIDE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct interp;
+struct proc_mem;
+
+/* gil__of - the address of the lock of an interpreter; 0: not known, or it has none yet, or no more. @is: its address, which
+ * only matters from 3.12 on */
+uint64_t gil__of(const struct proc_mem *mem, const struct interp *in, uint64_t is);
+
+/* gil__holder - who holds a lock: the address of a thread state, which was true when it was read; 0: nobody is seen to */
+uint64_t gil__holder(const struct proc_mem *mem, const struct interp *in, uint64_t gil);
+
+/**
+ * gil__shared - do all interpreters have the same lock?
+ * @gil: its address; 0: none has one now
+ *
+ * One that begins or ends has no lock yet, or no more: it does not count.
+ *
+ * Return: how many interpreters there are; 0: several have one each (3.12 on); -EFAULT: it cannot be read, or is not known.
+ */
+int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *gil);
+
+/*
+ * gil__is_held_by - does this thread state hold it, and will as long as its thread stands still?
+ *
+ * To 3.11 the state that runs is taken out before the lock is released, and put in behind it. From 3.12 on the lock says who had it
+ * last, a moment after another thread has got it; that the state is in use is taken back before it is released.
+ */
+bool gil__is_held_by(const struct proc_mem *mem, const struct interp *in, uint64_t gil,
+		     uint64_t tstate);
+
+#endif
