@@ -3,12 +3,14 @@
 import collections
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import random
 import re
 import select
 import signal
+import struct
 import subprocess
 import time
 
@@ -239,10 +241,15 @@ def test_a_target_whose_memory_is_locked(tmp_path):
     with lib.started(lib.command(SOME[0]) + ["-c", program]) as target:
         assert target.stdout.readline() == b"up\n"
         with inline(target.pid, tmp_path / "t.pyebpf"):
-            mapped = re.findall(r"rw-s .*/memfd:.*\nSize: +(\d+) kB\n(?:.*\n){2}Rss: +(\d+) kB",
-                                pathlib.Path("/proc/%d/smaps" % target.pid).read_text())
-        assert len(mapped) == 2 and sum(int(size) for size, _ in mapped) > 1 << 15, mapped
-        assert sum(int(there) for _, there in mapped) < 0.6 * sum(int(size) for size, _ in mapped), "a part is made ready from outside"
+            (start, end), = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) r-xp .*/memfd:", pathlib.Path("/proc/%d/maps" % target.pid).read_text(), re.M)
+            with open("/proc/%d/mem" % target.pid, "rb") as memory:
+                memory.seek(int(end, 16) + 0xc00)  # IL_RESULTS_NEXT: of each call what it said, and its six arguments
+                calls = [struct.unpack("<7Q", memory.read(56)) for _ in range(5)]
+        rings = [c for c in calls if c[0] == c[1] and c[4] == mmap.MAP_SHARED | 0x10]  # MAP_FIXED
+        assert len(rings) == 2 and sum(c[2] for c in rings) > 1 << 25, calls
+        assert [c[3] for c in rings] == [0, 0], "without access, when they are mapped"
+        protect, = [c for c in calls if c[1] == rings[0][1] and c not in rings]
+        assert protect[0] == 0 and protect[3] == mmap.PROT_READ | mmap.PROT_WRITE
         assert target.poll() is None
 
 
@@ -266,6 +273,73 @@ def test_short_stops(name, what, tmp_path):
     # each stack is whole: a frame that was open is shown so
     shown = collections.Counter(e["name"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "open")
     assert shown["recurse"] == sum(DEEP[what]), shown
+
+
+MANY = ("import threading, time\n"
+        "ready, gate = threading.Semaphore(0), threading.Lock()\n"
+        "gate.acquire()\n"
+        "def sleep(n):\n"
+        "    if n: return sleep(n - 1)\n"
+        "    ready.release()\n"
+        "    gate.acquire()\n"
+        "def call(): pass\n"
+        "for i in range(300): threading.Thread(target=sleep, args=(i % 30,), daemon=True).start()\n"
+        "for i in range(300): ready.acquire()\n"
+        "time.sleep(0.3)\n"
+        "print('up', flush=True)\n"
+        "while True:\n"
+        "    for i in range(30000): call()\n"
+        "    sum(range(1000000))\n")
+
+
+def times_on_a_cpu(pid):
+    """How often each thread but the first one has got one."""
+    def came(tid):
+        return pathlib.Path("/proc/%d/task/%s/schedstat" % (pid, tid)).read_text().split()[2]
+    return {tid: came(tid) for tid in os.listdir("/proc/%d/task" % pid) if tid != str(pid)}
+
+
+@pytest.mark.parametrize("name", [name for name in lib.families() if lib.family(name) != "3.13t"])
+def test_threads_that_sleep_are_left_alone(name, tmp_path):
+    """Only who has the interpreter's lock stands still: at the attach, at each loss, at the end. What the others are at is known."""
+    undisturbed = []
+    with lib.started(lib.command(name) + ["-c", MANY]) as target:
+        assert target.stdout.readline() == b"up\n"
+        while not any(undisturbed) and len(undisturbed) < 5:  # on a busy machine nobody may be seen to have the lock for a while
+            before = times_on_a_cpu(target.pid)
+            with inline(target.pid, tmp_path / "t.pyebpf", "--ring", "256K") as tracer:
+                tracer.send_signal(signal.SIGSTOP)
+                time.sleep(0.03)
+                tracer.send_signal(signal.SIGCONT)
+                time.sleep(0.03)
+                tracer.send_signal(signal.SIGINT)
+                assert tracer.wait(30) == 0
+            undisturbed.append(len(before) == 300 and times_on_a_cpu(target.pid) == before)
+        assert any(undisturbed)
+    events = lib.Trace(tmp_path / "t.pyebpf").events
+    assert [e for e in events if e["ev"] == "gap" and e["reason"] == "lost"]
+    depths = collections.Counter(e["tid"] for e in events if e["ev"] == "open" and e["name"] == "sleep")
+    assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
+
+
+@pytest.mark.parametrize("name", [name for name in lib.pick("3.9", "3.11", "3.12", "3.13") if name.startswith("pyenv")])
+def test_thread_states_that_others_run(name, tmp_path):
+    """A thread state names the thread that has made it: that one calculates, and has no lock. Each runs in another one, with its calls."""
+    prefix = pathlib.Path(lib.command(name)[0]).parent.parent
+    library, = prefix.glob("lib/libpython3.*.so.1.0")
+    assert lib.sh(["cc", "-o", tmp_path / "moved", lib.PROGRAMS / "moved.c", "-ldl", "-lpthread"]).returncode == 0
+    with lib.started([tmp_path / "moved", library, 20, tmp_path / "end"], env=dict(os.environ, PYTHONHOME=str(prefix))) as target:
+        assert target.stdout.readline() == b"up\n"
+        time.sleep(0.5)
+        for _ in range(2):
+            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "100ms", "--on-full", "wait")
+            assert done.returncode == 0, lib.text(done.stderr)
+        (tmp_path / "end").touch()
+        assert target.stdout.readline() == b"ok\n" and target.wait(30) == 0
+    seen = lib.Trace(tmp_path / "t.pyebpf").whole()
+    called = {e["name"] for e in seen.events if e["ev"] == "call"}
+    running = {e["name"] for e in seen.events if e["ev"] == "open"}
+    assert {"work%d" % i for i in range(20)} <= called and {"run%d" % i for i in range(20)} <= running, (called, running)
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -179,6 +179,28 @@ static void test_asleep__not_what_runs(void **state)
 	asleep__done(&a);
 }
 
+/* One that was not stopped: not even for that did it get a CPU. */
+static void test_asleep__not_stopped(void **state)
+{
+	struct asleep a = { 0 };
+
+	(void)state;
+	note_when_asleep(&a);
+	for (int i = 0; i < ROUNDS; i++)
+		assert_true(asleep__has_not_run(&a, child));
+	assert_false(asleep__has_not_run(&a, 1));
+	assert_false(asleep__has_not_run(&a, 0));
+	wake();
+	assert_false(asleep__has_not_run(&a, child));
+	note_when_asleep(&a);
+	assert_true(asleep__has_not_run(&a, child));
+	stop();
+	assert_false(asleep__has_not_run(&a, child));
+	let_go();
+	asleep__done(&a);
+	assert_false(asleep__has_not_run(&a, child));
+}
+
 static void test_asleep__nobody(void **state)
 {
 	struct asleep a = { 0 };
@@ -198,6 +220,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_asleep__woken_meanwhile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asleep__stopped_twice, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asleep__not_what_runs, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_asleep__not_stopped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asleep__nobody, setup, teardown),
 	};
 

@@ -7,12 +7,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "cpython/interp.h"
 #include "cpython/layouts.h"
+#include "cpython/outside_pages.h"
 #include "cpython/walk_outside.h"
 #include "proc/mem.h"
 
@@ -306,10 +308,10 @@ static struct outside_thread walk_again(struct outside_stacks *s, uint32_t chang
 {
 	struct outside_known known = { .slept = slept, .ctx = &is_asleep };
 
-	assert_int_equal(walk_outside_held(&mem, in, NULL, &known.stacks), 0);
+	assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &known.stacks), 0);
 	put(w->frames[changed], l->f_code, 0x9990);
 	asked = 0;
-	assert_int_equal(walk_outside_held(&mem, in, &known, s), 0);
+	assert_int_equal(walk_outside_held(&mem, in, &known, NULL, s), 0);
 	outside_stacks__done(&known.stacks);
 	assert_int_equal(s->cnt, 1);
 	assert_int_equal(s->threads[0].status, OUTSIDE_AGREED);
@@ -358,15 +360,96 @@ static void test_walk_outside__known_of_another_thread(void **state)
 	(void)state;
 	make_world(1000);
 	put(w->ts[0], l->ts_thread_id, 0x8000);
-	assert_int_equal(walk_outside_held(&mem, in, NULL, &known.stacks), 0);
+	assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &known.stacks), 0);
 	put(w->ts[0], l->ts_thread_id, 0x7000);
 	put(w->frames[500], l->f_code, 0x9990);
 	asked = 0;
-	assert_int_equal(walk_outside_held(&mem, in, &known, &s), 0);
+	assert_int_equal(walk_outside_held(&mem, in, &known, NULL, &s), 0);
 	assert_int_equal(asked, 0);
 	assert_int_equal(s.threads[0].frames[500].code, 0x9990);
 	outside_stacks__done(&s);
 	outside_stacks__done(&known.stacks);
+}
+
+/* The stack of the only thread, by a walk that begins with what the last one needed. */
+static void walk_by_pages(struct outside_pages *pages, uint32_t depth, uint32_t changed)
+{
+	struct outside_stacks s;
+
+	assert_int_equal(walk_outside_held(&mem, in, NULL, pages, &s), 0);
+	assert_int_equal(s.cnt, 1);
+	assert_int_equal(s.threads[0].status, OUTSIDE_AGREED);
+	assert_int_equal(s.threads[0].frame_cnt, depth);
+	for (uint32_t i = 0; i < depth; i++)
+		assert_int_equal(s.threads[0].frames[i].code,
+				 i == changed ? 0x9990 : 0x1000 + 16 * i);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__pages_that_were_needed(void **state)
+{
+	struct outside_pages pages = { 0 };
+	size_t few;
+
+	(void)state;
+	make_world(1000); /* 20 pages */
+	walk_by_pages(&pages, 1000, UINT32_MAX);
+	assert_in_range(pages.cnt, 20, 26);
+	assert_int_equal(pages.sorted, 0);
+	outside_pages__prepare(&pages);
+	assert_true(pages.room >= pages.cnt);
+	put(w->frames[500], l->f_code, 0x9990); /* what was there before is not believed */
+	walk_by_pages(&pages, 1000, 500);
+	assert_in_range(pages.sorted, 20, 26);
+	assert_int_equal(pages.cnt, pages.sorted); /* none was missing */
+	make_world(100);
+	walk_by_pages(&pages, 100, UINT32_MAX);
+	assert_int_equal(pages.cnt, pages.sorted);
+	walk_by_pages(&pages, 100, UINT32_MAX); /* those that nobody needed are not read any more */
+	assert_in_range(pages.sorted, 2, 8);
+	few = pages.sorted;
+	make_world(200);
+	walk_by_pages(&pages, 200, UINT32_MAX);
+	assert_true(pages.cnt > few && pages.sorted == few);
+	outside_pages__done(&pages);
+}
+
+static void test_walk_outside__pages_that_are_gone(void **state)
+{
+	struct outside_pages pages = { 0 };
+	uint8_t *gone = mmap(NULL, 3 * PROC_PAGE_BYTES, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_ptr_not_equal(gone, MAP_FAILED);
+	for (int i = 0; i < 3; i++)
+		outside_pages__need(&pages, addr(gone) + (uint64_t)i * PROC_PAGE_BYTES);
+	outside_pages__need(&pages, UINT64_MAX - PROC_PAGE_BYTES + 1);
+	assert_int_equal(munmap(gone + PROC_PAGE_BYTES, PROC_PAGE_BYTES), 0);
+	gone[0] = 7;
+	gone[2 * PROC_PAGE_BYTES] = 8;
+	outside_pages__read(&pages, &mem);
+	assert_int_equal(pages.sorted, 4);
+	assert_int_equal(*outside_pages__find(&pages, addr(gone)), 7);
+	assert_null(outside_pages__find(&pages, addr(gone) + PROC_PAGE_BYTES));
+	assert_int_equal(*outside_pages__find(&pages, addr(gone) + 2ull * PROC_PAGE_BYTES), 8);
+	assert_null(outside_pages__find(&pages, UINT64_MAX - PROC_PAGE_BYTES + 1));
+	assert_null(outside_pages__find(&pages, addr(gone) + 3ull * PROC_PAGE_BYTES));
+	outside_pages__done(&pages);
+	munmap(gone, PROC_PAGE_BYTES);
+	munmap(gone + 2ul * PROC_PAGE_BYTES, PROC_PAGE_BYTES);
+}
+
+/* A target can have as many as it likes. */
+static void test_walk_outside__pages_without_end(void **state)
+{
+	struct outside_pages pages = { 0 };
+
+	(void)state;
+	for (uint64_t i = 0; i < 3 * OUTSIDE_PAGES_MAX; i++)
+		outside_pages__need(&pages, i * PROC_PAGE_BYTES);
+	assert_int_equal(pages.cnt, OUTSIDE_PAGES_MAX);
+	outside_pages__done(&pages);
 }
 
 int main(void)
@@ -383,6 +466,9 @@ int main(void)
 		cmocka_unit_test(test_walk_outside__all_together_are_bounded),
 		cmocka_unit_test(test_walk_outside__what_was_known),
 		cmocka_unit_test(test_walk_outside__known_of_another_thread),
+		cmocka_unit_test(test_walk_outside__pages_that_were_needed),
+		cmocka_unit_test(test_walk_outside__pages_that_are_gone),
+		cmocka_unit_test(test_walk_outside__pages_without_end),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

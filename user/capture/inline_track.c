@@ -8,7 +8,7 @@
  *   a generator that is suspended something is thrown into what it delegates to: it shows no call
  *   a frame above the top one     3.11: a finalizer or a trace function runs before its RESUME; the target has told which
  *   the top of another stack      a greenlet switch; nothing below: a new greenlet
- *   the top of another thread's   to 3.12 what runs in an interpreter carries the thread of who made that
+ *   the top of another thread's   what a thread state says of its thread was true when it was made
  *   anything else                 another stack, of which only this frame is known
  */
 #include <errno.h>
@@ -254,12 +254,12 @@ static struct track_stack give_guest(struct track *from, uint64_t frame, bool wh
 }
 
 /*
- * The stack with this frame on top, if another thread is said to have it. To 3.12 the state that runs in an
- * interpreter is the one that was made with it, and names the thread that did.
+ * The stack with this frame on top, if another thread is said to have it. A thread state names the thread that has made it: to 3.12
+ * the one of an interpreter is made with it, and embedding programs can run any in another thread.
  */
 static bool take_guest(struct cap_inline *c, struct track *t, uint64_t frame, bool whole)
 {
-	if (!c->guests || c->e->in->layout.minor > 12)
+	if (!c->guests)
 		return false;
 	for (struct track *other = c->threads; other; other = other->hh.next) {
 		struct track_stack found = { 0 };

@@ -177,7 +177,7 @@ static int drain_all(struct inline_member *m)
 	return got < 0 ? got : 0;
 }
 
-/* Events were lost: read what is left, then the stacks anew, while all threads stand still. */
+/* Events were lost: read what is left, then the stacks anew, while nobody runs Python code. */
 static int recover_from_loss(struct inline_member *m)
 {
 	struct remote *r = &m->engine->remote;
@@ -358,6 +358,7 @@ void inline_member__forget(struct inline_member *m)
 	inline_count__free(m->count);
 	outside_stacks__done(&m->stacks);
 	outside_stacks__done(&m->ahead.stacks);
+	outside_pages__done(&m->pages);
 	asleep__done(&m->asleep);
 	if (m->mem_open)
 		proc_mem__close(&m->mem);

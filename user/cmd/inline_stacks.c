@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The stacks of a process of an inline run, as they are while all its threads stand still. Those of threads that sleep are read
+ * The stacks of a process of an inline run, as they are while nobody runs Python code. Those of threads that sleep are read
  * before that: 50 threads with 900 frames each take 10 ms to read, and hardly one of them runs.
  */
 #include <errno.h>
@@ -20,7 +20,7 @@ static uint32_t number_of(const struct inline_member *m, uint64_t address, bool 
 	return address == m->shim ? 0 : cap_inline__code(m->cap, address, is_new);
 }
 
-/* Its names, once; all threads are stopped, so it can be read. */
+/* Its names, once; nobody can free it now. */
 static void define(struct inline_member *m, uint64_t address, struct code_names *names)
 {
 	struct trace_func func = { .process = m->pix };
@@ -48,11 +48,13 @@ static const struct remote_thread *thread_of(const struct inline_engine *e, uint
 	return NULL;
 }
 
-static pid_t tid_of(const struct inline_engine *e, uint64_t self)
+static pid_t tid_of(struct inline_engine *e, uint64_t self)
 {
 	const struct remote_thread *t = thread_of(e, self);
 
-	return t ? t->tid : 0;
+	if (t)
+		return t->tid;
+	return e->remote.rest_runs ? remote__tid_of(&e->remote, self) : 0;
 }
 
 static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
@@ -131,9 +133,13 @@ static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 static bool slept(void *ctx, uint64_t thread_id)
 {
 	const struct inline_member *m = ctx;
+	struct remote *r = &m->engine->remote;
 	const struct remote_thread *t = thread_of(m->engine, thread_id);
 
-	return t && asleep__is_still(&m->asleep, t);
+	if (t)
+		return asleep__is_still(&m->asleep, t);
+	return (r->rest_runs || !r->cnt) &&
+	       asleep__has_not_run(&m->asleep, remote__tid_of(r, thread_id));
 }
 
 static bool any_deep(const struct outside_stacks *stacks)
@@ -147,8 +153,18 @@ static bool any_deep(const struct outside_stacks *stacks)
 static bool read_ahead(struct inline_member *m)
 {
 	outside_stacks__done(&m->ahead.stacks);
-	return !walk_outside_held(&m->mem, m->in, NULL, &m->ahead.stacks) &&
+	return !walk_outside_held(&m->mem, m->in, NULL, NULL, &m->ahead.stacks) &&
 	       any_deep(&m->ahead.stacks);
+}
+
+/* As when they stand still: what has to be read then is known, and there is memory for it. */
+static void rehearse(struct inline_member *m)
+{
+	struct outside_stacks stacks = { 0 };
+
+	if (!walk_outside_held(&m->mem, m->in, &m->ahead, &m->pages, &stacks))
+		outside_stacks__done(&stacks);
+	outside_pages__prepare(&m->pages);
 }
 
 /* What cannot be read now is read when they stand still. Where that takes no time anyway, or it is tried again and again, nothing is. */
@@ -159,13 +175,12 @@ void inline_stacks__ahead(void *ctx)
 	m->ahead.slept = slept;
 	m->ahead.ctx = m;
 	asleep__done(&m->asleep);
-	if (!m->ahead_left || !read_ahead(m)) {
+	if (!m->ahead_left || !read_ahead(m))
 		m->ahead_left = 0;
-		return;
-	}
-	m->ahead_left--;
-	if (!asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
+	else if (!asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
 		read_ahead(m);
+	m->ahead_left -= m->ahead_left != 0;
+	rehearse(m);
 }
 
 int inline_stacks__take(void *ctx, struct inline_engine *e)
@@ -179,7 +194,7 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	outside_stacks__done(&m->stacks);
 	if (!names)
 		return -ENOMEM;
-	err = walk_outside_held(&m->mem, m->in, &m->ahead, &stacks);
+	err = walk_outside_held(&m->mem, m->in, &m->ahead, &m->pages, &stacks);
 	outside_stacks__done(&m->ahead.stacks);
 	asleep__done(&m->asleep);
 	if (err)

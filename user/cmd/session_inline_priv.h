@@ -9,6 +9,7 @@
 #include "cmd/inline_others.h"
 #include "cmd/inline_target.h"
 #include "cmd/session_inline.h"
+#include "cpython/outside_pages.h"
 #include "cpython/walk_outside.h"
 #include "inline/asleep.h"
 #include "inline/follow.h"
@@ -38,6 +39,7 @@ struct inline_member {
 	unsigned int torn;
 	struct asleep asleep; /* threads that slept before the stop */
 	struct outside_known ahead; /* their stacks */
+	struct outside_pages pages; /* where the stacks of all lie */
 	unsigned int ahead_left; /* stops before which they are read yet */
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
 	uint64_t stood_ns;
@@ -103,11 +105,11 @@ void inline_member__attached(struct inline_member *m);
 /* inline_member__opts - how its engine is attached */
 void inline_member__opts(struct inline_member *m, struct inline_opts *out);
 
-#define INLINE_STACKS_AHEAD 10 /* of the tries to stop all threads */
-/* inline_stacks__ahead - before all threads are stopped: what those that sleep are at. For struct remote. */
+#define INLINE_STACKS_AHEAD 10 /* of the tries to keep all threads from Python code */
+/* inline_stacks__ahead - before a stop: what those that sleep are at. For struct remote. */
 void inline_stacks__ahead(void *ctx);
 
-/* inline_stacks__take - all threads stand still: their stacks, as they are. What is told of them waits until they go on. 0; -EAGAIN: not
+/* inline_stacks__take - nobody runs Python code: the stacks of all threads, as they are. What is told of them waits until they go on. 0; -EAGAIN: not
  * here, a stack is between two frames; another errno. For struct inline_opts. */
 int inline_stacks__take(void *ctx, struct inline_engine *e);
 

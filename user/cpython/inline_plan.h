@@ -52,7 +52,7 @@ struct inline_call {
 /* Instructions that give way to a jump to a stub, which runs them when it has done its work. */
 struct inline_detour {
 	uint64_t at; /* of the first one */
-	uint64_t quiet; /* no thread may stand between the two while it is put in */
+	uint64_t quiet; /* no thread may stand between the two while it is put in; nothing is called there */
 	uint8_t code[INLINE_DETOUR_BYTES];
 	uint8_t size; /* of all of them */
 	uint8_t jump; /* the last ones of these bytes are a conditional jump, else 0 */

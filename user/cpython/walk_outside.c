@@ -8,6 +8,7 @@
 #include "abi/pylayout.h"
 #include "base/cleanup.h"
 #include "cpython/interp.h"
+#include "cpython/outside_pages.h"
 #include "proc/mem.h"
 
 #define INTERPRETERS_MAX 1024
@@ -38,6 +39,7 @@ struct reader {
 	bool all;
 	bool still; /* one read is enough */
 	const struct outside_known *known; /* NULL: nothing */
+	struct outside_pages *ready; /* NULL: none */
 	size_t next_known;
 	uint32_t tries; /* else: threads to look at until one stands still */
 	struct page pages[PAGE_CNT];
@@ -69,7 +71,7 @@ static int fill(const struct reader *r, struct page *page, uint64_t addr)
 
 	page->size = 0;
 	page->addr = addr & ~(BLOCK_BYTES - 1ull);
-	if (r->still)
+	if (r->still && !r->ready) /* which has one page at a time */
 		n = proc_mem__read_held(r->mem, page->addr, page->data, BLOCK_BYTES);
 	if (n >= (ssize_t)(addr - page->addr + PAGE_BYTES)) {
 		page->size = (size_t)n;
@@ -81,23 +83,25 @@ static int fill(const struct reader *r, struct page *page, uint64_t addr)
 	return err;
 }
 
-static int get_page(struct reader *r, uint64_t addr, const struct page **out)
+static int get_page(struct reader *r, uint64_t addr, const uint8_t **out)
 {
 	struct page *page;
 	int err;
 
-	for (uint32_t i = 0; i < PAGE_CNT; i++) {
-		if (addr - r->pages[i].addr < r->pages[i].size) {
-			*out = &r->pages[i];
-			return 0;
-		}
-	}
+	*out = r->ready ? outside_pages__find(r->ready, addr) : NULL;
+	for (uint32_t i = 0; !*out && i < PAGE_CNT; i++)
+		if (addr - r->pages[i].addr < r->pages[i].size)
+			*out = r->pages[i].data + (addr - r->pages[i].addr);
+	if (*out)
+		return 0;
 	page = &r->pages[r->next];
 	err = fill(r, page, addr);
 	if (err)
 		return err;
+	if (r->ready)
+		outside_pages__need(r->ready, addr);
 	r->next = (r->next + 1) % PAGE_CNT;
-	*out = page;
+	*out = page->data + (addr - page->addr);
 	return 0;
 }
 
@@ -108,12 +112,12 @@ static int read_paged(struct reader *r, uint64_t addr, void *buf, size_t size)
 	while (size) {
 		size_t in_page = (size_t)(addr % PAGE_BYTES);
 		size_t n = PAGE_BYTES - in_page < size ? PAGE_BYTES - in_page : size;
-		const struct page *page;
+		const uint8_t *page;
 		int err = get_page(r, addr - in_page, &page);
 
 		if (err)
 			return err;
-		memcpy(to, page->data + (addr - page->addr), n);
+		memcpy(to, page + in_page, n);
 		to += n;
 		addr += n;
 		size -= n;
@@ -443,14 +447,18 @@ int walk_outside(const struct proc_mem *mem, const struct interp *in, struct out
 }
 
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
-		      const struct outside_known *known, struct outside_stacks *out)
+		      const struct outside_known *known, struct outside_pages *pages,
+		      struct outside_stacks *out)
 {
 	struct reader *r = new_reader(mem, in, OUTSIDE_FRAMES_ALL);
 
 	if (r) {
 		r->still = true;
 		r->known = known;
+		r->ready = pages;
 	}
+	if (pages)
+		outside_pages__read(pages, mem);
 	return walk(r, in->interpreters, out);
 }
 

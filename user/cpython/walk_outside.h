@@ -20,6 +20,7 @@
 	128u /* frames: below that to ask whether it slept takes as long as to read them */
 
 struct interp;
+struct outside_pages;
 struct proc_mem;
 
 struct outside_frame {
@@ -72,9 +73,11 @@ struct outside_known {
 };
 
 /* walk_outside_held - of a process whose threads we keep from running: one read is enough, in large pieces. As above.
- * @known: NULL: nothing */
+ * @known: NULL: nothing
+ * @pages: what the last walk has needed, which comes first; then what this one has. NULL: nothing */
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
-		      const struct outside_known *known, struct outside_stacks *out);
+		      const struct outside_known *known, struct outside_pages *pages,
+		      struct outside_stacks *out);
 
 /**
  * walk_outside_one - read one stack that stands still

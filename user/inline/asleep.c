@@ -62,14 +62,14 @@ static bool read_runs(pid_t pid, const struct asleep_thread *t, uint64_t *ran_ns
 static bool sleeps_now(pid_t pid, struct asleep_thread *t)
 {
 	char status[STATUS_BYTES];
-	uint64_t gone, come;
+	uint64_t gone;
 
 	/* in this order: the second number is at least as much as the first, at any moment */
 	read_file(pid, t->tid, "status", t->status, status, sizeof(status));
 	t->sleeps = sleeps(status);
 	gone = t->sleeps + number_behind(status, "\nnonvoluntary_ctxt_switches:");
-	return strstr(status, "\nState:\tS") && read_runs(pid, t, &t->ran_ns, &come) &&
-	       come == gone;
+	return strstr(status, "\nState:\tS") && read_runs(pid, t, &t->ran_ns, &t->come) &&
+	       t->come == gone;
 }
 
 static void close_files(const struct asleep_thread *t)
@@ -141,14 +141,27 @@ int asleep__note(struct asleep *a, pid_t pid)
 	return err;
 }
 
+static const struct asleep_thread *find(const struct asleep *a, pid_t tid)
+{
+	const struct asleep_thread key = { .tid = tid };
+
+	return a->cnt ? bsearch(&key, a->threads, a->cnt, sizeof(key), by_tid) : NULL;
+}
+
+bool asleep__has_not_run(const struct asleep *a, pid_t tid)
+{
+	const struct asleep_thread *t = find(a, tid);
+	uint64_t ran_ns, come;
+
+	return t && read_runs(a->pid, t, &ran_ns, &come) && come == t->come && ran_ns == t->ran_ns;
+}
+
 bool asleep__is_still(const struct asleep *a, const struct remote_thread *t)
 {
-	const struct asleep_thread key = { .tid = t->tid }, *found = NULL;
+	const struct asleep_thread *found = t->in_call ? find(a, t->tid) : NULL;
 	char status[STATUS_BYTES];
 	uint64_t ran_ns, come;
 
-	if (a->cnt && t->in_call)
-		found = bsearch(&key, a->threads, a->cnt, sizeof(key), by_tid);
 	if (!found || !read_runs(a->pid, found, &ran_ns, &come) ||
 	    ran_ns - found->ran_ns > WAKING_NS)
 		return false;

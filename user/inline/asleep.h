@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that sleep before all are stopped, and that nothing but the stop has woken: what was read of their memory
- * meanwhile holds, and need not be read while everybody stands still.
+ * Threads that sleep before a stop, and that nothing but the stop has woken: what was read of their memory meanwhile holds, and
+ * need not be read in the stop.
  *
  * The kernel counts how often a thread gets a CPU (proc(5): schedstat), and how often it gives one up or loses it (status: both
  * kinds of context switches). Where as many are gone as have come it is on none. Where it has given one up once since, that was to
@@ -27,7 +27,7 @@ struct asleep {
 	struct asleep_thread {
 		pid_t tid;
 		uint64_t sleeps; /* so far: voluntary context switches */
-		uint64_t ran_ns; /* so far, on CPUs */
+		uint64_t ran_ns, come; /* so far, on CPUs; how often it got one */
 		int status,
 			runs; /* of the first ASLEEP_OPEN_MAX: the two files, which saves half of the time; else -1 */
 	} * threads; /* by tid; owned */
@@ -39,6 +39,9 @@ int asleep__note(struct asleep *a, pid_t pid);
 
 /* asleep__is_still - has this one, which stands still, slept since until it was stopped? */
 bool asleep__is_still(const struct asleep *a, const struct remote_thread *t);
+
+/* asleep__has_not_run - the same of one that was not stopped: it has not had a CPU since. */
+bool asleep__has_not_run(const struct asleep *a, pid_t tid);
 
 void asleep__done(struct asleep *a);
 

@@ -8,7 +8,7 @@
 #include "cpython/inline_plan.h"
 #include "inline/remote.h"
 
-/* detour_stop - stop all threads so that none is in the middle of such instructions, or comes back to there.
+/* detour_stop - keep all threads from Python code, none of them in the middle of such instructions, or on the way back to there.
  * As remote__stop(); -EAGAIN when some always are. */
 int detour_stop(struct remote *r, const struct inline_plan *plan, uint64_t bias);
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memfile.h"
+#include "cpython/gil_outside.h"
 #include "cpython/inline_plan.h"
 #include "inline/detour.h"
 #include "inline/engine_priv.h"
@@ -24,14 +25,14 @@
 #include "inline/stub.h"
 #include "inline/stub_clock.h"
 #include "proc/maps.h"
+#include "proc/mem.h"
 
-#define PAGE_BYTES	 4096ull
-#define REACH		 (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
-#define INTERPRETERS_MAX 4096u
-#define DEADLINE_SEC	 1
-#define DETACH_TRIES	 3
-#define OPCODE_RING	 (8ull << 20)
-#define SECOND_NS	 1000000000ull
+#define PAGE_BYTES   4096ull
+#define REACH	     (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
+#define DEADLINE_SEC 1
+#define DETACH_TRIES 3
+#define OPCODE_RING  (8ull << 20)
+#define SECOND_NS    1000000000ull
 
 int inline_refuse(struct err *e, pid_t pid, const char *why)
 {
@@ -56,24 +57,13 @@ static bool can_have_own_gils(const struct inline_engine *e)
 	return e->in->interpreters && l->is_next != PYE_NO_FIELD && l->is_gil != PYE_NO_FIELD;
 }
 
-/* Do several interpreters with a GIL each run at once? One that begins or ends has no lock yet, or no more. */
+/* Do several interpreters with a GIL each run at once? */
 static bool is_shared(struct inline_engine *e)
 {
-	const struct pye_pylayout *l = &e->in->layout;
-	uint64_t at, lock, first = 0;
+	const struct proc_mem mem = { .fd = e->remote.mem, .pid = e->remote.pid };
+	uint64_t gil;
 
-	if (!can_have_own_gils(e) || remote__read(&e->remote, e->in->interpreters, &at, 8))
-		return false;
-	for (unsigned int i = 0; at && i < INTERPRETERS_MAX; i++) {
-		if (remote__read(&e->remote, at + l->is_gil, &lock, 8))
-			return false;
-		if (first && lock && lock != first)
-			return true;
-		first = lock ? lock : first;
-		if (remote__read(&e->remote, at + l->is_next, &at, 8))
-			return false;
-	}
-	return false;
+	return can_have_own_gils(e) && !gil__shared(&mem, e->in, &gil);
 }
 
 /* Every word is what the file says, else somebody else was here. */
@@ -523,6 +513,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		return ret;
 	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
 	e->turns = !e->locked && can_have_own_gils(e);
+	e->remote.lock = e->locked ? NULL : e->in;
 	plan_region(e, opts);
 	e->tstate_tls = plan->tstate_tls;
 	e->eval_frame = plan->eval_frame;
@@ -638,8 +629,10 @@ int inline__stop_outside(struct inline_engine *e)
 {
 	for (unsigned int i = 0;; i++) {
 		size_t inside = 0;
-		int err = remote__stop(&e->remote);
+		int err = remote__stop_holder(&e->remote);
 
+		if (err)
+			err = remote__stop(&e->remote);
 		if (err)
 			return err;
 		err = remote__check_program(&e->remote, e->base);

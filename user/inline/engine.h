@@ -5,7 +5,7 @@
  * be safe it refuses before anything is written.
  *
  * Attaching takes three stops: one thread makes a reservation and two memfds, one thread maps what was
- * filled in meanwhile, then all threads stand still while the words are replaced. pyebpf can be killed
+ * filled in meanwhile, then nobody runs Python code while the words are replaced. pyebpf can be killed
  * anywhere: a half-attached target runs on, its stubs pass through when nobody reads.
  */
 #ifndef PYEBPF_INLINE_ENGINE_H
@@ -74,7 +74,7 @@ struct inline_opts {
 	bool parked; /* its one thread is followed and stands still: nothing of it runs before the attach has come to its end; then it goes on, also after an error */
 	void (*begins)(void *ctx); /* called before the first thread is stopped; NULL: nothing is */
 	void (*before)(void *ctx); /* called before each time that all are asked to */
-	/* all threads stand still (e->remote.threads) before anything is redirected; 0 or an error; -EAGAIN: let
+	/* nobody runs Python code (e->remote.threads stand still) before anything is redirected; 0 or an error; -EAGAIN: let
 	 * them go and stop them again, which the callback has to bound */
 	int (*stopped)(void *ctx, struct inline_engine *e);
 	void *ctx;
@@ -129,7 +129,7 @@ void inline__gone(struct inline_engine *e);
  * holds stays readable. 0; -ESRCH: it has ended, or executed something, which is as good. */
 int inline__detach(struct inline_engine *e);
 
-/* inline__stop_outside - stop all threads, none of them in a stub. As remote__stop(); -ESRCH: it has executed something, too. */
+/* inline__stop_outside - keep all threads from Python code, none of them in a stub. As remote__stop(); -ESRCH: it has executed something, too. */
 int inline__stop_outside(struct inline_engine *e);
 
 /* inline__lane - our view of what a thread has for itself: its ring does not come twice, but goes on for IL_SLACK; @i: below
@@ -154,7 +154,7 @@ static inline struct inline_lane inline__lane(const struct inline_engine *e, uin
 /* inline__touch_lane - it is written to from now on: give all of its ring memory, once, as at the attach that of the others. */
 void inline__touch_lane(const struct inline_engine *e, uint32_t i);
 
-/* inline__restart - after losses, with all threads stopped and the ring read to its head: write again. */
+/* inline__restart - after losses, with nobody in a stub and the ring read to its head: write again. */
 int inline__restart(struct inline_engine *e);
 
 /* inline__alive - to be called all the time: says to the stubs that somebody reads. */

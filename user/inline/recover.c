@@ -187,7 +187,8 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 
 	*left = true;
 	r->scratch = h->scratch;
-	if (!r->cnt) /* nothing is to be recorded any more: that comes first */
+	if (!r->cnt &&
+	    remote__stop_holder(r)) /* nothing is to be recorded any more: that comes first */
 		err = remote__stop_past_blocked(r);
 	if (err)
 		return err;
@@ -202,6 +203,9 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	for (int i = 0; !err && i < TRIES; i++) {
 		inside = !all_stand(r) || anybody_inside(r, base);
 		if (!inside) {
+			if (r->rest_runs)
+				remote__resume(
+					r); /* nobody gets in any more; who made the last calls may be in these */
 			err = unmap(r, base, h);
 			inside = err == -EAGAIN; /* a thread still comes out of the calls before */
 		}
@@ -209,7 +213,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 			break;
 		remote__resume(r);
 		usleep(200 + 10 * (unsigned int)i);
-		err = remote__stop(r);
+		err = remote__stop_holder(r) ? remote__stop(r) : 0;
 	}
 	if (err == -EOPNOTSUPP || (err == -ETIMEDOUT && remote__blocked_one(r->pid))) {
 		inside = true; /* all words are put back */

@@ -16,6 +16,8 @@
 #include "base/err.h"
 #include "inline/follow.h"
 
+struct interp;
+
 struct remote_thread {
 	pid_t tid;
 	bool stopped; /* seen to stand still */
@@ -39,10 +41,15 @@ struct remote {
 	bool hurried; /* we run before others meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
+	bool other_caller; /* an earlier one was not seen to be out of them */
 	uint64_t table; /* of its calls, on its stack */
 	bool call_failed; /* one of the calls did, not what we do for them */
 	pid_t only; /* this one alone is to be stopped; 0: all */
 	bool past_blocked; /* those in an uninterruptible sleep are not waited for */
+	const struct interp *
+		lock; /* whose lock keeps others from running Python code: remote__stop_holder(); borrowed; NULL: none does */
+	bool rest_runs; /* the one that has the lock stands still alone */
+	uint16_t tid_at; /* where the C library has a thread's id, from its pthread_self() on; 0: not known */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
 	bool waits;
 	struct user_regs_struct back;
@@ -116,6 +123,22 @@ void remote__resume(struct remote *r);
  * all were let go. What is known of it is nothing. As remote__stop() */
 int remote__stop_past_blocked(struct remote *r);
 
+/**
+ * remote__stop_holder - stop the thread that has the interpreter's lock alone
+ *
+ * Nobody else runs Python code, or is in a stub, until it goes on with remote__resume(); the others run what needs no lock, and
+ * are not in @threads. Where there are few threads, or they stay traced, it does nothing.
+ *
+ * Return: 0; a negative errno: all have to be stopped, all of them run.
+ */
+int remote__stop_holder(struct remote *r);
+
+/* remote__holder - the thread that has the lock, which was true when it was read; 0: nobody is seen to */
+pid_t remote__holder(struct remote *r);
+
+/* remote__tid_of - whose pthread_self() this is; 0: not known, or it has ended */
+pid_t remote__tid_of(struct remote *r, uint64_t self);
+
 /* remote__let_late_go - those that did not stop when they were asked to. False: some are late yet */
 bool remote__let_late_go(struct remote *r);
 
@@ -188,11 +211,7 @@ void remote_hurry(struct remote *r, bool on);
 /* remote_stop_thread - this one alone. As remote__stop(). */
 int remote_stop_thread(struct remote *r, pid_t tid);
 
-/* remote__calls_done - wait until no thread is in the scratch code any more, and leave all stopped.
- * 0; -ETIMEDOUT; -ESRCH; -EPERM. */
-int remote__calls_done(struct remote *r);
-
-/* remote__clear - the same, and the scratch code is zeroed; all go on. */
+/* remote__clear - wait until no thread is in the scratch code any more, and zero it; all go on. 0; -ETIMEDOUT; -ESRCH; -EPERM. */
 int remote__clear(struct remote *r);
 
 #endif

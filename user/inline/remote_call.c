@@ -296,20 +296,34 @@ static bool can_call(const struct remote *r, pid_t tid)
 	return state != 'T' && state != 'Z' && state != 'X' && may_call(tid);
 }
 
+/* Who has the lock for longer has a CPU, too, for which others would have to wait. */
+static pid_t lasting_holder(struct remote *r)
+{
+	pid_t holder = remote__holder(r);
+
+	if (!holder)
+		return 0;
+	remote_pause();
+	return remote__holder(r) == holder ? holder : 0;
+}
+
 /*
  * While the leader takes no signal, one for the process goes to another thread: then it ends no call of the leader's, where
  * Python's handlers run. Whoever did it last is the only one that can still be on its way out. 0: nobody may, or would now.
  */
-static pid_t choose_caller(const struct remote *r)
+static pid_t choose_caller(struct remote *r)
 {
 	pid_t found = can_call(r, r->pid) ? r->pid : 0, first = found;
 	auto_fn(threads__closep) DIR *threads = NULL;
-	pid_t tid;
+	pid_t tid, holder;
 
 	if (r->held || r->parked)
 		return may_call(r->pid) ? r->pid : 0;
 	if (r->caller && can_call(r, r->caller))
 		return r->caller;
+	holder = lasting_holder(r);
+	if (holder && can_call(r, holder))
+		return holder;
 	threads = threads__open(r->pid);
 	while (found == first && (tid = threads__next(threads)))
 		if (can_call(r, tid))
@@ -379,6 +393,7 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 		return err;
 	if (in_scratch(r))
 		err = -EAGAIN;
+	r->other_caller |= r->caller && r->cnt == 1 && r->threads[0].tid != r->caller;
 	r->caller = choose_stopped(r);
 	if (!err && !r->caller)
 		err = -EOPNOTSUPP;
@@ -444,11 +459,22 @@ int remote__unpark(struct remote *r)
 	return err;
 }
 
-int remote__calls_done(struct remote *r)
+/* Who can be in the calls: those that another pyebpf had make them can be anybody. */
+static int stop_callers(struct remote *r)
+{
+	int err = -ESRCH;
+
+	if (r->caller && !r->other_caller && !r->held && !r->parked && !r->follow)
+		err = remote__stop_one(r, r->caller);
+	return err == -ESRCH ? remote__stop(r) : err;
+}
+
+/* Until nobody is; those who could be stand still. */
+static int stop_outside_calls(struct remote *r)
 {
 	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
 		bool in;
-		int err = remote__stop(r);
+		int err = stop_callers(r);
 
 		if (err)
 			return err;
@@ -464,7 +490,7 @@ int remote__calls_done(struct remote *r)
 int remote__clear(struct remote *r)
 {
 	static const uint8_t zeros[REMOTE_SCRATCH_BYTES];
-	int err = remote__calls_done(r);
+	int err = stop_outside_calls(r);
 
 	if (err)
 		return err;

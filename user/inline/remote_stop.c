@@ -525,6 +525,7 @@ void remote__resume(struct remote *r)
 	else if (!r->held) /* else it goes on by itself */
 		let_others_go(r);
 	r->cnt = 0;
+	r->rest_runs = false;
 }
 
 void remote__close(struct remote *r)
