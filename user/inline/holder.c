@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cpython/gil_outside.h"
 #include "cpython/interp.h"
 #include "inline/remote.h"
@@ -18,7 +19,9 @@
 #include "proc/threads.h"
 
 #define THREADS_MIN 16u /* fewer stand still within a millisecond */
-#define TRIES	    50 /* to see somebody who has it */
+#define MANY	    100u /* as many need more than 4 */
+#define WAIT_NS	    4000000ull /* to see somebody who has it */
+#define WAIT_MANY   200000000ull
 #define TRIES_WRONG 3 /* of those, with a thread that does not run what it should */
 #define PAUSE_US    20
 #define STACK_WORDS (64u << 7) /* that are looked through: 64 KB */
@@ -31,14 +34,15 @@ static struct proc_mem memory_of(const struct remote *r)
 	return (struct proc_mem){ .fd = r->mem, .pid = r->pid };
 }
 
-static bool has_many_threads(const struct remote *r)
+/* MANY: or more */
+static unsigned int count_threads(const struct remote *r)
 {
 	auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
 	unsigned int cnt = 0;
 
-	while (cnt < THREADS_MIN && threads__next(threads))
+	while (cnt < MANY && threads__next(threads))
 		cnt++;
-	return cnt == THREADS_MIN;
+	return cnt;
 }
 
 static pid_t tid_at(const struct remote *r, uint64_t self, uint16_t place)
@@ -149,18 +153,19 @@ static int stop_holder(struct remote *r)
 
 int remote__stop_holder(struct remote *r)
 {
-	int err = -EAGAIN, wrong = 0;
+	unsigned int cnt = r->lock && !r->held && !r->parked && !r->follow ? count_threads(r) : 0;
+	uint64_t until = now_ns() + (cnt < MANY ? WAIT_NS : WAIT_MANY);
+	int err, wrong = 0;
 
-	if (!r->lock || r->held || r->parked || r->follow || !has_many_threads(r))
+	if (cnt < THREADS_MIN)
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);
-	for (int i = 0; i < TRIES; i++) {
+	for (;;) {
 		err = stop_holder(r);
 		wrong += err == -ENOENT;
-		if ((err != -EAGAIN && err != -ENOENT) || wrong == TRIES_WRONG)
-			break;
+		if ((err != -EAGAIN && err != -ENOENT) || wrong == TRIES_WRONG || now_ns() > until)
+			return err;
 		usleep(PAUSE_US);
 	}
-	return err;
 }
