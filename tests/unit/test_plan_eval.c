@@ -151,6 +151,7 @@ static void test_eval__kept_for_a_while(void **state)
 	(void)state;
 	make_stack_loop();
 	PUT(AT_EVAL + 14, "\x48\x89\xfb\x90"); /* mov rbx, rdi; nop */
+	memset(made.bytes + MAKE_TEXT + AT_EVAL + 0x1e, 0x90, 0x22); /* no other way */
 	assert_int_equal(make_inline(), 0);
 	assert_int_equal(inlined.detour_cnt, 2);
 	assert_int_equal(inlined.detours[0].at, TEXT + AT_EVAL + 0x12);
@@ -174,11 +175,64 @@ static void test_eval__with_a_frame_pointer(void **state)
 	memset(made.bytes + MAKE_TEXT + AT_EVAL + 0x1c, 0x90, 0x24);
 	PUT(AT_EXIT, "\x48\x8b\x4d\xf8" /* mov rcx, [rbp-8] */
 		     "\x48\x8b\x45\xf0" /* mov rax, [rbp-16] */
-		     "\x83\x69\x20\x01\x48\x8b\x40\x18\x48\x89\x41\x18\xc9\xc3");
+		     "\x83\x69\x20\x01\x48\x8b\x40\x18\x48\x89\x41\x18\xc9\xc3"
+		     "\xcc\xcc\xcc\xcc\xcc");
 	assert_int_equal(make_inline(), 0);
 	assert_int_equal(inlined.detour_cnt, 2);
 	assert_int_equal(inlined.detours[0].at, TEXT + AT_EVAL + 16);
 	assert_int_equal(inlined.detours[1].at, TEXT + AT_EXIT + 12);
+}
+
+#define AT_TABLE 0xd00 /* in the data: of a switch */
+
+static void put_case(size_t n, size_t at)
+{
+	int32_t distance = (int32_t)(TEXT + at - (DATA + AT_TABLE));
+
+	memcpy(made.bytes + MAKE_DATA + AT_TABLE + 4 * n, &distance, 4);
+}
+
+/* The frame's register is used for something else until the case of a switch loads it again. */
+static void make_switch(void)
+{
+	int32_t distance = (int32_t)(DATA + AT_TABLE - (TEXT + AT_EVAL + 0x21));
+
+	make_common(10);
+	PUT(AT_EVAL, "\x55\x53\x48\x83\xec\x10" /* push rbp; push rbx; sub rsp, 16 */
+		     "\x48\x89\x34\x24" /* mov [rsp], rsi */
+		     "\x48\x89\xf3\x48\x89\xfd" /* mov rbx, rsi; mov rbp, rdi */
+		     "\x48\x89\x77\x18" /* mov [rdi+24], rsi */
+		     "\x85\xc0\x74\x28" /* test eax, eax; je the exit */
+		     "\x31\xdb" /* xor ebx, ebx */
+		     "\x48\x8d\x0d\0\0\0\0" /* lea rcx, [rip + the table] */
+		     "\x48\x63\x04\x81" /* movsxd rax, dword [rcx+4*rax] */
+		     "\x48\x01\xc8\xff\xe0" /* add rax, rcx; jmp rax */
+		     "\x48\x8b\x1c\x24\xff\xe2" /* the case: mov rbx, [rsp]; jmp rdx */
+		     "\x85\xc0\xeb\x0c"); /* a handler: test eax, eax; jmp the exit */
+	memcpy(made.bytes + MAKE_TEXT + AT_EVAL + 0x1d, &distance, 4);
+	PUT(AT_EXIT, "\x48\x8b\x43\x18\x48\x89\x45\x18" /* mov rax, [rbx+24]; mov [rbp+24], rax */
+		     "\x48\x83\xc4\x10\x5b\x5d\xc3"); /* add rsp, 16; pop rbx; pop rbp; ret */
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x60;
+	put_case(0, AT_EVAL + 0x2a);
+}
+
+static void test_eval__cases_in_the_way(void **state)
+{
+	(void)state;
+	/* an end that only a case leads to: add rsp, 16; pop rbx; pop rbp; ret */
+	make_switch();
+	PUT(AT_EXIT + 15, "\x48\x83\xc4\x10\x5b\x5d\xc3");
+	put_case(1, AT_EXIT + 15);
+	refused_inline("the interpreter loop");
+	/* behind the load of the caller; behind the store of the frame */
+	make_switch();
+	put_case(1, AT_EXIT + 4);
+	refused_inline("does not give the thread state the caller back");
+	make_switch();
+	put_case(1, AT_EVAL + 0x14);
+	PUT(AT_EVAL + 0x18, "\x90\x90");
+	refused_inline("has a case in the middle of what gives way");
 }
 
 /* The way out of a guarded function is behind the call of what does not return, or so it looks. */
@@ -246,6 +300,7 @@ int main(void)
 		cmocka_unit_test(test_eval__kept_on_the_stack),
 		cmocka_unit_test(test_eval__kept_for_a_while),
 		cmocka_unit_test(test_eval__with_a_frame_pointer),
+		cmocka_unit_test(test_eval__cases_in_the_way),
 		cmocka_unit_test(test_eval__calls_that_do_not_return),
 	};
 

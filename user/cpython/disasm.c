@@ -449,6 +449,53 @@ bool insn__compares_word(const struct insn *insn, uint64_t table, uint64_t *with
 	return true;
 }
 
+/* By the number that the machine gives it; @high: the bit that a prefix adds. */
+static uint8_t numbered_register(uint8_t number, bool high)
+{
+	static const uint8_t numbers[MACHINE_REG_CNT] = {
+		PREG_RAX, PREG_RCX, PREG_RDX, PREG_RBX, PREG_RSP, PREG_RBP, PREG_RSI, PREG_RDI,
+		PREG_R8,  PREG_R9,  PREG_R10, PREG_R11, PREG_R12, PREG_R13, PREG_R14, PREG_R15,
+	};
+
+	return numbers[(number & 7) + (high ? 8 : 0)];
+}
+
+bool insn__adds(const struct insn *insn, uint8_t *to, uint8_t *from)
+{
+	const uint8_t *b = insn->bytes;
+	uint8_t reg, other;
+
+	if (insn->size != 3 || (b[0] & 0xfa) != 0x48 || (b[1] != 0x01 && b[1] != 0x03) ||
+	    (b[2] & 0xc0) != 0xc0)
+		return false;
+	reg = numbered_register(b[2] >> 3, b[0] & 4);
+	other = numbered_register(b[2], b[0] & 1);
+	*to = b[1] == 0x01 ? other : reg;
+	*from = b[1] == 0x01 ? reg : other;
+	return true;
+}
+
+uint8_t insn__names_address(const struct insn *insn)
+{
+	const uint8_t *b = insn->bytes;
+
+	return insn->pointer && (b[0] & 0xfb) == 0x48 && b[1] == 0x8d
+		       ? numbered_register(b[2] >> 3, b[0] & 4)
+		       : PREG_NONE;
+}
+
+uint8_t insn__jumps_through(const struct insn *insn)
+{
+	const uint8_t *b = insn->bytes;
+	bool high;
+
+	if (insn->size && *b == 0x3e) /* notrack */
+		b++;
+	high = *b == 0x41;
+	b += high;
+	return b[0] == 0xff && (b[1] & 0xf8) == 0xe0 ? numbered_register(b[1], high) : PREG_NONE;
+}
+
 /* Constants come last in an instruction, as do distances of jumps and of memory relative to the program counter. */
 bool insn__has_address(const struct insn *insn, uint64_t at)
 {

@@ -114,6 +114,15 @@ bool insn__has_address(const struct insn *insn, uint64_t at);
 /* insn__compares_word - does it compare a word of a table, indexed, with a constant? */
 bool insn__compares_word(const struct insn *insn, uint64_t table, uint64_t *with);
 
+/* insn__adds - does it add one register to another? */
+bool insn__adds(const struct insn *insn, uint8_t *to, uint8_t *from);
+
+/* insn__names_address - the register that it gives the address .pointer, or PREG_NONE */
+uint8_t insn__names_address(const struct insn *insn);
+
+/* insn__jumps_through - the register that has where it jumps to, or PREG_NONE */
+uint8_t insn__jumps_through(const struct insn *insn);
+
 /**
  * disasm__branches - every direct jump and call into some address ranges
  * @ranges: at most 64

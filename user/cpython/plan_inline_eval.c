@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "cpython/eval_body.h"
 #include "cpython/eval_early.h"
+#include "cpython/eval_switch.h"
 #include "cpython/inline_plan.h"
 #include "cpython/planner.h"
 #include "elf/elf_file.h"
@@ -41,6 +42,7 @@ struct exit_place {
 struct eval {
 	struct planner *p;
 	struct body body;
+	struct eval_switches *switches;
 	struct entry_place entries[ENTRIES_MAX];
 	size_t entry_cnt;
 	struct eval_early early;
@@ -137,9 +139,11 @@ static size_t straight_from(const struct eval *v, size_t to)
 	for (size_t i = to; i && to - i < STRETCH_MAX; i--) {
 		const struct body_insn *before = &v->body.insns[i - 1];
 
-		body__edges(&v->body, v->body.insns[i].addr, &cnt);
-		if (cnt || before->flow != FLOW_NEXT ||
-		    before->addr + before->size != v->body.insns[i].addr)
+		uint64_t addr = v->body.insns[i].addr;
+
+		body__edges(&v->body, addr, &cnt);
+		if (cnt || before->flow != FLOW_NEXT || before->addr + before->size != addr ||
+		    eval_switches__lead_to(v->switches, &v->body, addr))
 			return i;
 	}
 	return to < STRETCH_MAX ? 0 : to - STRETCH_MAX;
@@ -229,16 +233,37 @@ struct reach {
 	uint8_t *marks; /* for each instruction */
 	size_t *list;
 	size_t cnt;
+	bool anywhere; /* has it come to where a jump may lead anywhere? */
 };
+
+static void reach_index(struct reach *r, size_t index)
+{
+	if (r->marks[index] & SEEN)
+		return;
+	r->marks[index] |= SEEN;
+	r->list[r->cnt++] = index;
+}
 
 static void reach_to(struct reach *r, uint64_t addr)
 {
 	size_t index;
 
-	if (body__index(&r->v->body, addr, &index) || r->marks[index] & SEEN)
-		return;
-	r->marks[index] |= SEEN;
-	r->list[r->cnt++] = index;
+	if (!body__index(&r->v->body, addr, &index))
+		reach_index(r, index);
+}
+
+static void reach_by_table(struct reach *r, size_t jump)
+{
+	size_t cnt;
+	const uint32_t *to = eval_switches__of(r->v->switches, &r->v->body, jump, &cnt);
+
+	if (to == r->v->switches->others) {
+		if (r->anywhere)
+			return;
+		r->anywhere = true;
+	}
+	for (size_t i = 0; i < cnt; i++)
+		reach_index(r, to[i]);
 }
 
 /* Follows the jumps from what is in the list; address of something wanted that it gets to, or 0. */
@@ -251,6 +276,7 @@ static uint64_t reach(struct reach *r)
 			return insn->addr;
 		if (r->marks[r->list[i]] & STOP)
 			continue;
+		reach_by_table(r, r->list[i]);
 		if (insn->target && insn->flow != FLOW_CALL)
 			reach_to(r, insn->target);
 		if (insn->flow == FLOW_NEXT || insn->flow == FLOW_COND || insn->flow == FLOW_CALL)
@@ -269,6 +295,7 @@ static bool leaves(const struct eval *v, const struct body_insn *insn)
 static void reach_clear(struct reach *r)
 {
 	r->cnt = 0;
+	r->anywhere = false;
 	for (size_t i = 0; i < r->v->body.insn_cnt; i++)
 		r->marks[i] = 0;
 }
@@ -295,8 +322,6 @@ static int check_ways(const struct eval *v, struct reach *r)
 		r->marks[v->exits[i].load] = STOP;
 	for (size_t i = 0; i < v->entry_cnt; i++)
 		reach_to(r, v->body.insns[v->entries[i].store + 1].addr);
-	for (size_t i = 0; i < OPTABLE_CNT; i++)
-		reach_to(r, v->p->table.targets[i]);
 	at = reach(r);
 	if (at)
 		return refuse(v, "has an end that is not seen", at);
@@ -340,6 +365,19 @@ static int add_exit(const struct eval *v, struct inline_plan *out, const struct 
 	return err;
 }
 
+/* Jumps by tables into the middle, of which plan_detours_check() knows but those of the dispatch table. */
+static int check_middles(const struct eval *v, const struct inline_plan *out)
+{
+	for (uint32_t i = 0; i < out->detour_cnt; i++) {
+		const struct inline_detour *d = &out->detours[i];
+
+		for (uint64_t at = d->at + 1; at < d->at + d->size; at++)
+			if (eval_switches__lead_to(v->switches, &v->body, at))
+				return refuse(v, "has a case in the middle of what gives way", at);
+	}
+	return 0;
+}
+
 static int add(const struct eval *v, struct inline_plan *out)
 {
 	int err = 0;
@@ -353,6 +391,8 @@ static int add(const struct eval *v, struct inline_plan *out)
 	}
 	for (size_t i = 0; !err && i < v->exit_cnt; i++)
 		err = add_exit(v, out, &v->exits[i]);
+	if (!err)
+		err = check_middles(v, out);
 	return err ? err : plan_detours_check(v->p, out, 0);
 }
 
@@ -388,11 +428,14 @@ static int try_all(struct eval *v, const struct kept *kept)
 
 int plan_inline_eval(struct planner *p, struct inline_plan *out)
 {
-	struct eval v = { .p = p };
+	auto_free struct eval_switches *switches = calloc(1, sizeof(*switches));
+	struct eval v = { .p = p, .switches = switches };
 	struct kept kept = { 0 };
 	struct elf_symbol symbol;
 	int err;
 
+	if (!switches)
+		return -ENOMEM;
 	if (!p->plan->tstate_current)
 		return err_set(p->e, -PYE_EPLAN,
 			       "3.%u: the variable with the thread state is not found",
@@ -401,11 +444,14 @@ int plan_inline_eval(struct planner *p, struct inline_plan *out)
 		return -ENOENT;
 	err = body__init(&v.body, p, symbol.vaddr);
 	if (!err)
+		err = eval_switches__find(p, &v.body, switches);
+	if (!err)
 		err = find_entry(&v, &kept);
 	if (!err)
 		err = try_all(&v, &kept);
 	if (!err)
 		err = add(&v, out);
+	eval_switches__done(switches);
 	body__done(&v.body);
 	return err;
 }
