@@ -139,10 +139,10 @@ static void test_eval__kept_on_the_stack(void **state)
 	refused_inline("does not give the thread state the caller back");
 	make_stack_loop();
 	PUT(AT_EVAL + 9, "\x90\x90\x90\x90\x90");
-	refused_inline("keeps its frame nowhere");
+	refused_inline("does not give the thread state the caller back");
 	make_stack_loop();
 	PUT(AT_EVAL + 4, "\x90\x90\x90\x90\x90");
-	refused_inline("keeps the thread state nowhere");
+	refused_inline("does not give the thread state the caller back");
 }
 
 /* A register has the thread state for a while, and is not what keeps it. */
@@ -181,6 +181,142 @@ static void test_eval__with_a_frame_pointer(void **state)
 	assert_int_equal(inlined.detour_cnt, 2);
 	assert_int_equal(inlined.detours[0].at, TEXT + AT_EVAL + 16);
 	assert_int_equal(inlined.detours[1].at, TEXT + AT_EXIT + 12);
+	/* mov rcx, rsp; push rcx; lea rsp, [rbp-24]: not into them */
+	PUT(AT_EVAL + 0x1c, "\x48\x89\xe1\x90\x51\x48\x8d\x65\xe8\xeb\x19");
+	assert_int_equal(make_inline(), 0);
+	/* and rsp, -16: somewhere */
+	PUT(AT_EVAL + 0x1c, "\x48\x83\xe4\xf0");
+	refused_inline("does not give the thread state the caller back");
+}
+
+/* What nothing else leads to is a handler, or a case: here with the frame and the thread state in rbx and rbp. */
+#define AT_CASE (AT_EVAL + 0x14)
+
+static void test_eval__kept_on_all_ways(void **state)
+{
+	(void)state;
+	make_loop();
+	PUT(AT_CASE, "\x31\xc9\xeb\x28"); /* xor ecx, ecx; jmp the exit */
+	assert_int_equal(make_inline(), 0);
+	/* the frame, the thread state */
+	make_loop();
+	PUT(AT_CASE, "\x31\xdb\xeb\x28");
+	refused_inline("does not give the thread state the caller back");
+	make_loop();
+	PUT(AT_CASE, "\x31\xed\xeb\x28");
+	refused_inline("does not give the thread state the caller back");
+	/* lea rbx, [rbx+8] */
+	make_loop();
+	PUT(AT_CASE, "\x48\x8d\x5b\x08\xeb\x26");
+	refused_inline("does not give the thread state the caller back");
+	/* and back: mov rdx, rbx; xor ebx, ebx; mov rbx, rdx */
+	make_loop();
+	PUT(AT_CASE, "\x48\x89\xda\x31\xdb\x48\x89\xd3\xeb\x22");
+	assert_int_equal(make_inline(), 0);
+	/* with a call in between */
+	make_loop();
+	PUT(AT_CASE, "\x48\x89\xda\x31\xdb\xe8\x00\x00\x00\x00\x48\x89\xd3\xeb\x1d");
+	put_branch(AT_CASE + 5, 0xe8, AT_CHECK);
+	refused_inline("does not give the thread state the caller back");
+	/* pushed and popped; popped by another */
+	make_loop();
+	PUT(AT_CASE, "\x53\x31\xdb\x5b\xeb\x26");
+	assert_int_equal(make_inline(), 0);
+	make_loop();
+	PUT(AT_CASE, "\x53\x51\x31\xdb\x5b\x59\xeb\x24");
+	refused_inline("does not give the thread state the caller back");
+}
+
+static void test_eval__words_of_the_stack(void **state)
+{
+	(void)state;
+	/* mov [rsp], ecx; mov [rsp+24], ecx: beside them */
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x89\x0c\x24\x89\x4c\x24\x18\xeb\x05");
+	assert_int_equal(make_inline(), 0);
+	/* mov [rsp+20], ecx; mov [rsp+12], ecx: half of them */
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x89\x4c\x24\x14\xeb\x08");
+	refused_inline("does not give the thread state the caller back");
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x89\x4c\x24\x0c\xeb\x08");
+	refused_inline("does not give the thread state the caller back");
+	/* push rcx; pop rcx: below them; call, likewise */
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x51\x59\xeb\x0a");
+	assert_int_equal(make_inline(), 0);
+	make_stack_loop();
+	put_branch(AT_EVAL + 0x32, 0xe8, AT_CHECK);
+	PUT(AT_EVAL + 0x37, "\xeb\x07");
+	assert_int_equal(make_inline(), 0);
+	/* add rsp, 24; call; sub rsp, 24: they are below it */
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x48\x83\xc4\x18\xeb\x28");
+	PUT(AT_EVAL + 0x60, "\xe8\0\0\0\0\x48\x83\xec\x18\xeb\xd5");
+	put_branch(AT_EVAL + 0x60, 0xe8, AT_CHECK);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x70;
+	refused_inline("does not give the thread state the caller back");
+	/* and rsp, -16: whatever is written there, or called */
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x48\x83\xe4\xf0\x51\xeb\x07");
+	refused_inline("does not give the thread state the caller back");
+	/* sub rsp, 32, and not back */
+	make_stack_loop();
+	PUT(AT_EVAL + 0x32, "\x48\x83\xec\x20\xeb\x08");
+	refused_inline("does not give the thread state the caller back");
+}
+
+/*
+ * The thread state is no argument of 3.8's. Straight on from the beginning lies the way of a recursion that is too deep; rbp gets the
+ * thread state behind the store.
+ */
+static void make_loop_38(void)
+{
+	make_common(8);
+	PUT(AT_EVAL, "\x53\x48\x89\xfb" /* push rbx; mov rbx, rdi */
+		     "\x48\x8b\x05\x00\x02\x00\x00" /* mov rax, [rip+512] */
+		     "\xff\x40\x20" /* inc dword [rax+32] */
+		     "\x75\x05" /* jne to the store */
+		     "\x31\xc0\x5b\xc3\x90" /* xor eax, eax; pop rbx; ret; nop */
+		     "\x48\x89\x58\x18" /* mov [rax+24], rbx */
+		     "\x48\x89\xc5" /* mov rbp, rax */
+		     "\x85\xc9\x74\x20" /* test ecx, ecx; je the exit */
+		     "\xff\xe0");
+	PUT(AT_EXIT, "\x48\x8b\x43\x18" /* mov rax, [rbx+24] */
+		     "\x48\x89\x45\x18" /* mov [rbp+24], rax */
+		     "\x5b\xc3");
+	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x60;
+}
+
+static void test_eval__where_the_thread_state_is_from(void **state)
+{
+	(void)state;
+	make_loop_38();
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.detour_cnt, 2);
+	expect_detour(0, INLINE_EVAL_ENTRY, AT_EVAL + 0x15, AT_EVAL + 0x1c);
+	expect_detour(1, INLINE_EVAL_EXIT, AT_EXIT, AT_EXIT + 8);
+	/* by a call */
+	make_loop_38();
+	PUT(AT_EVAL + 4, "\x90\x90");
+	put_branch(AT_EVAL + 6, 0xe8, AT_CHECK);
+	assert_int_equal(make_inline(), 0);
+	/* lea rax, [rdi+8] */
+	make_loop_38();
+	PUT(AT_EVAL + 4, "\x48\x8d\x47\x08\x90\x90\x90");
+	refused_inline("has the thread state from nowhere");
+}
+
+static void test_eval__begins_twice(void **state)
+{
+	(void)state;
+	make_loop_38();
+	PUT(AT_EVAL + 0x24, "\xeb\xde"); /* jmp back to the load of the thread state */
+	refused_inline("begins twice");
+	make_loop();
+	PUT(AT_CASE, "\x48\x89\x5d\x18\xeb\x26"); /* mov [rbp+24], rbx; jmp the exit */
+	refused_inline("begins twice");
 }
 
 #define AT_TABLE 0xd00 /* in the data: of a switch */
@@ -192,11 +328,17 @@ static void put_case(size_t n, size_t at)
 	memcpy(made.bytes + MAKE_DATA + AT_TABLE + 4 * n, &distance, 4);
 }
 
+/* From behind the four bytes at @at. */
+static void put_distance(size_t at, size_t to)
+{
+	int32_t distance = (int32_t)(DATA + to - (TEXT + at + 4));
+
+	memcpy(made.bytes + MAKE_TEXT + at, &distance, 4);
+}
+
 /* The frame's register is used for something else until the case of a switch loads it again. */
 static void make_switch(void)
 {
-	int32_t distance = (int32_t)(DATA + AT_TABLE - (TEXT + AT_EVAL + 0x21));
-
 	make_common(10);
 	PUT(AT_EVAL, "\x55\x53\x48\x83\xec\x10" /* push rbp; push rbx; sub rsp, 16 */
 		     "\x48\x89\x34\x24" /* mov [rsp], rsi */
@@ -209,12 +351,57 @@ static void make_switch(void)
 		     "\x48\x01\xc8\xff\xe0" /* add rax, rcx; jmp rax */
 		     "\x48\x8b\x1c\x24\xff\xe2" /* the case: mov rbx, [rsp]; jmp rdx */
 		     "\x85\xc0\xeb\x0c"); /* a handler: test eax, eax; jmp the exit */
-	memcpy(made.bytes + MAKE_TEXT + AT_EVAL + 0x1d, &distance, 4);
+	put_distance(AT_EVAL + 0x1d, AT_TABLE);
 	PUT(AT_EXIT, "\x48\x8b\x43\x18\x48\x89\x45\x18" /* mov rax, [rbx+24]; mov [rbp+24], rax */
 		     "\x48\x83\xc4\x10\x5b\x5d\xc3"); /* add rsp, 16; pop rbx; pop rbp; ret */
 	make_symbol(&made, "_PyEval_EvalFrameDefault", TEXT + AT_EVAL, STT_FUNC);
 	made.symbols[made.symbol_cnt - 1].st_size = 0x60;
 	put_case(0, AT_EVAL + 0x2a);
+}
+
+static void test_eval__switches(void **state)
+{
+	(void)state;
+	make_switch();
+	assert_int_equal(make_inline(), 0);
+	assert_int_equal(inlined.detour_cnt, 2);
+	expect_detour(0, INLINE_EVAL_ENTRY, AT_EVAL + 0x10, AT_EVAL + 0x16);
+	expect_detour(1, INLINE_EVAL_EXIT, AT_EXIT, AT_EXIT + 8);
+	/* add rcx, rax; jmp rcx, and by the other form of it; notrack jmp rax */
+	make_switch();
+	PUT(AT_EVAL + 0x25, "\x48\x01\xc1\xff\xe1");
+	assert_int_equal(make_inline(), 0);
+	make_switch();
+	PUT(AT_EVAL + 0x25, "\x48\x03\xc8\xff\xe1");
+	assert_int_equal(make_inline(), 0);
+	make_switch();
+	PUT(AT_EVAL + 0x28, "\x3e\xff\xe0\x48\x8b\x1c\x24\xff\xe2\x90");
+	PUT(AT_EVAL + 0x32, "\x85\xc0\xeb\x0a");
+	put_case(0, AT_EVAL + 0x2b);
+	assert_int_equal(make_inline(), 0);
+	/* xor ecx, ecx: no table any more */
+	make_switch();
+	PUT(AT_EVAL + 0x21, "\x31\xc9\x90\x90");
+	refused_inline("does not give the thread state the caller back");
+	/* one of the cases does without */
+	make_switch();
+	put_case(1, AT_EVAL + 0x30);
+	refused_inline("does not give the thread state the caller back");
+	/* so it does if the next word is taken for one of that table, and not of the next one, of another switch */
+	make_switch();
+	PUT(AT_EVAL + 0x34, "\xeb\x0a"); /* jmp the exit */
+	PUT(AT_EVAL + 0x60, "\x48\x8d\x0d\0\0\0\0\x48\x63\x04\x81\x48\x01\xc8\xff\xe0");
+	put_distance(AT_EVAL + 0x63, AT_TABLE + 4);
+	made.symbols[made.symbol_cnt - 1].st_size = 0x70;
+	put_case(1, AT_EVAL + 0x30);
+	assert_int_equal(make_inline(), 0);
+	/* the jump goes by another register; no table is there: it may go anywhere */
+	make_switch();
+	PUT(AT_EVAL + 0x28, "\xff\xe1");
+	refused_inline("does not give the thread state the caller back");
+	make_switch();
+	PUT(AT_EVAL + 0x1a, "\x0f\x1f\x80\x00\x00\x00\x00");
+	refused_inline("does not give the thread state the caller back");
 }
 
 static void test_eval__cases_in_the_way(void **state)
@@ -224,7 +411,7 @@ static void test_eval__cases_in_the_way(void **state)
 	make_switch();
 	PUT(AT_EXIT + 15, "\x48\x83\xc4\x10\x5b\x5d\xc3");
 	put_case(1, AT_EXIT + 15);
-	refused_inline("the interpreter loop");
+	refused_inline("has an end that is not seen");
 	/* behind the load of the caller; behind the store of the frame */
 	make_switch();
 	put_case(1, AT_EXIT + 4);
@@ -300,6 +487,11 @@ int main(void)
 		cmocka_unit_test(test_eval__kept_on_the_stack),
 		cmocka_unit_test(test_eval__kept_for_a_while),
 		cmocka_unit_test(test_eval__with_a_frame_pointer),
+		cmocka_unit_test(test_eval__kept_on_all_ways),
+		cmocka_unit_test(test_eval__words_of_the_stack),
+		cmocka_unit_test(test_eval__where_the_thread_state_is_from),
+		cmocka_unit_test(test_eval__begins_twice),
+		cmocka_unit_test(test_eval__switches),
 		cmocka_unit_test(test_eval__cases_in_the_way),
 		cmocka_unit_test(test_eval__calls_that_do_not_return),
 	};

@@ -66,6 +66,12 @@ static int push_insn(struct body *b, const struct insn *insn)
 		.cond = insn->cond,
 		.emulated = insn->emulated,
 		.nop = insn->nop,
+		.op = insn->op,
+		.dst = insn->dst,
+		.src = insn->src,
+		.mem_size = insn->mem_size,
+		.writes = (uint16_t)insn->writes,
+		.disp = (int32_t)insn->disp,
 	};
 	return 0;
 }
@@ -224,6 +230,14 @@ int body__index(const struct body *b, uint64_t addr, size_t *out)
 		return -ENOENT;
 	*out = lo;
 	return 0;
+}
+
+int body__next(const struct body *b, size_t index, size_t *out)
+{
+	const struct body_insn *insn = &b->insns[index];
+
+	*out = index + 1;
+	return *out < b->insn_cnt && insn[1].addr == insn->addr + insn->size ? 0 : -ENOENT;
 }
 
 const struct body_edge *body__edges(const struct body *b, uint64_t target, size_t *cnt)

@@ -19,6 +19,9 @@ struct body_insn {
 	/* as in struct insn, but for a call that does not return: FLOW_STOP */
 	uint8_t size, flow, cond;
 	bool emulated, nop;
+	uint8_t op, dst, src, mem_size;
+	uint16_t writes;
+	int32_t disp;
 };
 
 /* A direct jump inside the body, by what it jumps to. */
@@ -49,6 +52,9 @@ bool body__contains(const struct body *b, uint64_t addr);
 
 /* body__index - of the instruction that starts at an address; -ENOENT. */
 int body__index(const struct body *b, uint64_t addr, size_t *out);
+
+/* body__next - of the one behind another; -ENOENT. */
+int body__next(const struct body *b, size_t index, size_t *out);
 
 /* body__edges - first of the jumps to an address, and their number. */
 const struct body_edge *body__edges(const struct body *b, uint64_t target, size_t *cnt);

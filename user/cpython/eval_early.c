@@ -7,7 +7,8 @@
 #include "base/cleanup.h"
 #include "cpython/planner.h"
 
-#define TODO_MAX 24
+#define TODO_MAX   24
+#define ROOTS_EACH 32 /* new values that an instruction may make */
 
 /* A place from which instructions still are to be walked. */
 struct todo {
@@ -18,7 +19,6 @@ struct todo {
 struct walk {
 	const struct planner *p;
 	const struct body *body;
-	const struct flow_place *tstate;
 	struct eval_early *out;
 	struct todo *todo;
 	size_t todo_cnt;
@@ -30,7 +30,8 @@ bool eval_may_store_frame(const struct planner *p, const struct insn *insn)
 	       insn->dst != PREG_RSP && insn->disp == p->table.version->tstate_frame;
 }
 
-bool eval_stores_frame(const struct planner *p, const struct flow *f, const struct insn *insn)
+/* Is it the function's own frame? */
+static bool stores_frame(const struct planner *p, const struct flow *f, const struct insn *insn)
 {
 	return eval_may_store_frame(p, insn) &&
 	       f->regs[insn->src].root == machine_args[p->table.version->eval_frame_arg] &&
@@ -50,15 +51,33 @@ bool eval_early__has(const struct eval_early *e, size_t index)
 	return is_in(e->insns, e->insn_cnt, index);
 }
 
-bool eval_early__stores(const struct eval_early *e, size_t index)
+/* A root tells the instruction that made the value: see walk_on(). */
+static struct eval_maker maker_of(const struct walk *w, struct flow_value value)
 {
-	return is_in(e->stores, e->store_cnt, index);
+	struct eval_maker out = { MAKER_NONE, PREG_NONE };
+	struct insn insn;
+	size_t index;
+
+	if (value.disp || value.root == FLOW_ZERO)
+		return out;
+	if (value.root < MACHINE_REG_CNT)
+		return (struct eval_maker){ MAKER_CALLER, (uint8_t)value.root };
+	index = (value.root - MACHINE_REG_CNT) / ROOTS_EACH;
+	if (!code__insn(&w->p->code, w->body->insns[index].addr, &insn))
+		out.reg = insn.flow == FLOW_CALL ? MACHINE_RESULT : insn.dst;
+	if (out.reg != PREG_NONE)
+		out.insn = index;
+	return out;
 }
 
-static bool is_the_store(const struct walk *w, struct flow *f, const struct insn *insn)
+static void note_store(struct walk *w, size_t index, struct flow_value into)
 {
-	return eval_stores_frame(w->p, f, insn) &&
-	       (!w->tstate || flow__is_same(f->regs[insn->dst], flow__at(f, w->tstate)));
+	struct eval_early *out = w->out;
+
+	if (!out->store_cnt)
+		out->tstate = maker_of(w, into);
+	if (out->store_cnt < EARLY_STORES_MAX && !is_in(out->stores, out->store_cnt, index))
+		out->stores[out->store_cnt++] = index;
 }
 
 /* Walks on from one place until the frame is stored; branches go to the list. */
@@ -74,14 +93,14 @@ static int walk_on(struct walk *w)
 			return 0;
 		if (code__insn(&w->p->code, at.addr, &insn))
 			return -EILSEQ;
-		if (is_the_store(w, &at.flow, &insn)) {
-			if (out->store_cnt < EARLY_STORES_MAX && !eval_early__stores(out, index))
-				out->stores[out->store_cnt++] = index;
+		if (stores_frame(w->p, &at.flow, &insn)) {
+			note_store(w, index, at.flow.regs[insn.dst]);
 			return 0;
 		}
 		if (out->insn_cnt == EARLY_MAX)
 			return -E2BIG;
 		out->insns[out->insn_cnt++] = index;
+		at.flow.next_root = MACHINE_REG_CNT + (uint32_t)index * ROOTS_EACH;
 		flow__step(&at.flow, &insn);
 		if (insn.flow == FLOW_COND || insn.flow == FLOW_JUMP) {
 			if (insn.target && w->todo_cnt == TODO_MAX)
@@ -95,16 +114,14 @@ static int walk_on(struct walk *w)
 	}
 }
 
-int eval_early__find(const struct planner *p, const struct body *b, const struct flow_place *tstate,
-		     struct eval_early *out)
+int eval_early__find(const struct planner *p, const struct body *b, struct eval_early *out)
 {
 	auto_free struct todo *todo = calloc(TODO_MAX, sizeof(*todo));
-	struct walk w = {
-		.p = p, .body = b, .tstate = tstate, .out = out, .todo = todo, .todo_cnt = 1
-	};
+	struct walk w = { .p = p, .body = b, .out = out, .todo = todo, .todo_cnt = 1 };
 	int err = todo ? 0 : -ENOMEM;
 
 	out->insn_cnt = out->store_cnt = 0;
+	out->tstate = (struct eval_maker){ MAKER_NONE, PREG_NONE };
 	if (err)
 		return err;
 	todo[0].addr = b->entry;

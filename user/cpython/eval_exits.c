@@ -58,7 +58,7 @@ __attribute__((format(printf, 2, 3))) static int give_up(struct search *s, const
 /* The instructions that run before the frame is stored into the thread state. */
 static int find_early(struct search *s)
 {
-	int err = eval_early__find(s->p, s->body, NULL, &s->early);
+	int err = eval_early__find(s->p, s->body, &s->early);
 
 	if (err == -ENOMEM)
 		return err;

@@ -31,21 +31,40 @@ static size_t straight_to(const struct body *b, size_t jump)
 	return i;
 }
 
+/* Is what a register has at the jump a sum? Decodes one instruction, for most jumps are those of the dispatch. */
+static bool is_sum(const struct planner *p, const struct body *b, size_t from, size_t jump,
+		   uint8_t reg)
+{
+	struct insn insn;
+	uint8_t to, other;
+
+	for (size_t i = jump; reg < MACHINE_REG_CNT && i-- > from;)
+		if (b->insns[i].writes >> reg & 1)
+			return !code__insn(&p->code, b->insns[i].addr, &insn) &&
+			       insn__adds(&insn, &to, &other);
+	return false;
+}
+
 /* The table that a jump's register has been added to, or 0. */
 static uint64_t table_of(const struct planner *p, const struct body *b, size_t jump)
 {
 	uint64_t tables[MACHINE_REG_CNT] = { 0 }, sums[MACHINE_REG_CNT] = { 0 };
+	size_t from = straight_to(b, jump);
+	uint8_t reg, to, other, named;
 	struct insn insn;
-	uint8_t to, from;
 
-	for (size_t i = straight_to(b, jump); i < jump; i++) {
+	if (code__insn(&p->code, b->insns[jump].addr, &insn))
+		return 0;
+	reg = insn__jumps_through(&insn);
+	if (!is_sum(p, b, from, jump, reg))
+		return 0;
+	for (size_t i = from; i < jump; i++) {
 		uint64_t sum = 0;
-		uint8_t named;
 
 		if (code__insn(&p->code, b->insns[i].addr, &insn))
 			return 0;
-		if (insn__adds(&insn, &to, &from))
-			sum = tables[to] ? tables[to] : tables[from];
+		if (insn__adds(&insn, &to, &other))
+			sum = tables[to] ? tables[to] : tables[other];
 		for (uint8_t r = 0; r < MACHINE_REG_CNT; r++)
 			if (insn.writes >> r & 1)
 				tables[r] = sums[r] = 0;
@@ -55,10 +74,7 @@ static uint64_t table_of(const struct planner *p, const struct body *b, size_t j
 		else if (named != PREG_NONE)
 			tables[named] = insn.pointer;
 	}
-	if (code__insn(&p->code, b->insns[jump].addr, &insn))
-		return 0;
-	to = insn__jumps_through(&insn);
-	return to < MACHINE_REG_CNT ? sums[to] : 0;
+	return sums[reg];
 }
 
 /* Where another table begins, this one ends. */

@@ -7,15 +7,18 @@
  *   tstate->frame = f->f_back    the one way out; at the load of f_back the frame is still at hand
  *
  * Not the pointer interp->eval_frame, which is in no file, is not there before start-up, and shows no end of
- * the frames that run already. Proven by the jumps of the function: nothing gets past the first to the other,
- * or past the other to a return, and nothing passes two of the latter.
+ * the frames that run already. What is stored where is proven by what holds the two on all ways
+ * (cpython/eval_held.h), and by the jumps of the function: nothing gets past the first to the other, or past the
+ * other to a return, and nothing passes two of either.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "cpython/eval_body.h"
 #include "cpython/eval_early.h"
+#include "cpython/eval_held.h"
 #include "cpython/eval_switch.h"
 #include "cpython/inline_plan.h"
 #include "cpython/planner.h"
@@ -23,10 +26,8 @@
 
 #define F_BACK	    24
 #define STRETCH_MAX 32 /* instructions between a load of f_back and its store */
-#define ENTRY_MAX   256
 #define EXITS_MAX   4
 #define ENTRIES_MAX 3
-#define HOMES_MAX   7
 
 /* Instructions of the body. @frame: the register that has it, at the store of an entry, from the load of an exit on */
 struct entry_place {
@@ -43,26 +44,11 @@ struct eval {
 	struct planner *p;
 	struct body body;
 	struct eval_switches *switches;
+	struct eval_held *held; /* for each instruction of the body */
 	struct entry_place entries[ENTRIES_MAX];
 	size_t entry_cnt;
-	struct eval_early early;
-	struct flow_place frame,
-		tstate; /* where the function keeps them: registers, or words of its stack */
 	struct exit_place exits[EXITS_MAX];
 	size_t exit_cnt;
-	bool framed; /* rbp is a frame pointer, so far from rsp: */
-	int64_t rbp_disp;
-};
-
-/* Where the two may be kept, by what is known where the frame is first stored. */
-struct homes {
-	struct flow_place at[HOMES_MAX];
-	size_t cnt;
-};
-
-struct kept {
-	struct homes frames, tstates;
-	uint8_t reg; /* what has the frame there */
 };
 
 static int refuse(const struct eval *v, const char *what, uint64_t at)
@@ -71,64 +57,15 @@ static int refuse(const struct eval *v, const char *what, uint64_t at)
 		       v->p->plan->minor, v->body.entry, what, at);
 }
 
-/* Registers that calls leave alone, and so the compiler's choice for all of the function, or for a while; a word of its stack. */
-static void find_homes(const struct flow *f, struct flow_value value, struct homes *out)
+/* A register that has the frame: one that calls leave alone, and so the compiler's choice for longer, or the one at hand. */
+static uint8_t frame_in(const struct eval *v, size_t index, uint8_t reg)
 {
 	static const uint8_t kept[] = { PREG_RBX, PREG_RBP, PREG_R12, PREG_R13, PREG_R14, PREG_R15 };
 
-	out->cnt = 0;
 	for (size_t i = 0; i < sizeof(kept); i++)
-		if (flow__is_same(f->regs[kept[i]], value))
-			out->at[out->cnt++] =
-				(struct flow_place){ .source = PROBE_IN_REG, .reg = kept[i] };
-	if (flow__find_slot(f, value, &out->at[out->cnt]))
-		out->cnt++;
-}
-
-/* What is known anywhere in the function. */
-static void flow_begin(const struct eval *v, struct flow *f)
-{
-	flow__init(f);
-	if (v->framed)
-		f->regs[PREG_RBP] = (struct flow_value){ PREG_RSP, v->rbp_disp };
-}
-
-/* The one that is kept for it, or the one that has it just here. */
-static uint8_t frame_in(const struct eval *v, uint8_t reg)
-{
-	return v->frame.source == PROBE_IN_REG ? v->frame.reg : reg;
-}
-
-/* Straight on from the beginning. */
-static int find_entry(struct eval *v, struct kept *kept)
-{
-	uint64_t at = v->body.entry;
-	struct insn insn;
-	struct flow f;
-
-	flow__init(&f);
-	for (int i = 0; i < ENTRY_MAX && !code__insn(&v->p->code, at, &insn); i++) {
-		if (eval_stores_frame(v->p, &f, &insn)) {
-			find_homes(&f, f.regs[insn.src], &kept->frames);
-			find_homes(&f, f.regs[insn.dst], &kept->tstates);
-			if (!kept->frames.cnt)
-				return refuse(v, "keeps its frame nowhere", at);
-			if (!kept->tstates.cnt)
-				return refuse(v, "keeps the thread state nowhere", at);
-			kept->reg = insn.src;
-			v->framed = f.regs[PREG_RBP].root == f.regs[PREG_RSP].root;
-			v->rbp_disp = f.regs[PREG_RBP].disp - f.regs[PREG_RSP].disp;
-			return body__index(&v->body, at, &v->entries[0].store)
-				       ? refuse(v, "goes elsewhere at once", at)
-				       : 0;
-		}
-		flow__step(&f, &insn);
-		if (insn.flow == FLOW_RETURN || insn.flow == FLOW_STOP ||
-		    (insn.flow == FLOW_JUMP && !insn.target))
-			break;
-		at = insn.flow == FLOW_JUMP ? insn.target : at + insn.size;
-	}
-	return refuse(v, "does not store the frame into the thread state at its beginning", at);
+		if (eval_held__in(&v->held[index], kept[i], HELD_FRAME))
+			return kept[i];
+	return reg;
 }
 
 /* From where on nothing but going straight on leads to an instruction. */
@@ -149,77 +86,62 @@ static size_t straight_from(const struct eval *v, size_t to)
 	return to < STRETCH_MAX ? 0 : to - STRETCH_MAX;
 }
 
-enum stored {
-	STORED_OTHER,
-	STORED_FRAME,
-	STORED_CALLER, /* its f_back: @out says where that was loaded */
-};
-
-/* What does an instruction store into the thread state? */
-static enum stored what_is_stored(const struct eval *v, size_t store, struct exit_place *out)
+/* Where was the frame's f_back loaded that an instruction stores? False: it is something else. */
+static bool find_load(const struct eval *v, size_t store, struct exit_place *out)
 {
-	struct flow_value frame, tstate, caller = { .root = 0 };
+	struct flow_value caller = { .root = FLOW_ZERO };
 	struct insn insn = { 0 };
 	struct flow f;
 
 	*out = (struct exit_place){ .store = store };
-	flow_begin(v, &f);
-	frame = flow__at(&f, &v->frame);
-	tstate = flow__at(&f, &v->tstate);
+	flow__init(&f);
 	for (size_t i = straight_from(v, store); i <= store; i++) {
-		bool loads;
-
 		if (code__insn(&v->p->code, v->body.insns[i].addr, &insn))
-			return STORED_OTHER;
+			return false;
 		if (i == store)
 			break;
-		loads = insn.op == INSN_LOAD && insn.disp == F_BACK &&
-			flow__is_same(f.regs[insn.src], frame);
 		flow__step(&f, &insn);
-		if (!loads)
+		if (insn.op != INSN_LOAD || insn.disp != F_BACK ||
+		    !eval_held__in(&v->held[i], insn.src, HELD_FRAME))
 			continue;
 		caller = f.regs[insn.dst];
 		out->load = i;
-		out->frame = frame_in(v, insn.src);
+		out->frame = frame_in(v, i, insn.src);
 	}
-	if (eval_early__stores(&v->early, store))
-		return STORED_FRAME;
-	if (!flow__is_same(f.regs[insn.dst], tstate))
-		return STORED_OTHER;
-	if (out->load && flow__is_same(f.regs[insn.src], caller))
-		return STORED_CALLER;
-	return flow__is_same(f.regs[insn.src], frame) ? STORED_FRAME : STORED_OTHER;
+	return caller.root != FLOW_ZERO && flow__is_same(f.regs[insn.src], caller);
 }
 
-/* The other stores: of the frame, where the compiler has made a way of its own for a rare case, or of its
+static int add_entry(struct eval *v, size_t store, uint8_t reg)
+{
+	if (v->entry_cnt == ENTRIES_MAX)
+		return refuse(v, "has too many beginnings", v->body.insns[store].addr);
+	v->entries[v->entry_cnt++] = (struct entry_place){ store, frame_in(v, store, reg) };
+	return 0;
+}
+
+/* What is stored into the thread state: the frame, more than once where the compiler has made a way of its own for a rare case, or its
  * caller. */
-static int find_others(struct eval *v)
+static int find_places(struct eval *v)
 {
 	struct exit_place place;
 	struct insn insn;
+	int err = 0;
 
-	for (size_t i = 1; i < v->body.insn_cnt; i++) {
-		if (i == v->entries[0].store ||
+	for (size_t i = 0; !err && i < v->body.insn_cnt; i++) {
+		if (v->body.insns[i].op != INSN_STORE ||
+		    !eval_held__in(&v->held[i], v->body.insns[i].dst, HELD_TSTATE) ||
 		    code__insn(&v->p->code, v->body.insns[i].addr, &insn) ||
 		    !eval_may_store_frame(v->p, &insn))
 			continue;
-		switch (what_is_stored(v, i, &place)) {
-		case STORED_FRAME:
-			if (v->entry_cnt == ENTRIES_MAX)
-				return refuse(v, "has too many beginnings", insn.addr);
-			v->entries[v->entry_cnt++] =
-				(struct entry_place){ i, frame_in(v, insn.src) };
-			break;
-		case STORED_CALLER:
+		if (eval_held__in(&v->held[i], insn.src, HELD_FRAME)) {
+			err = add_entry(v, i, insn.src);
+		} else if (find_load(v, i, &place)) {
 			if (v->exit_cnt == EXITS_MAX)
 				return refuse(v, "has too many ends", insn.addr);
 			v->exits[v->exit_cnt++] = place;
-			break;
-		case STORED_OTHER:
-			break;
 		}
 	}
-	return 0;
+	return err;
 }
 
 enum {
@@ -252,6 +174,14 @@ static void reach_to(struct reach *r, uint64_t addr)
 		reach_index(r, index);
 }
 
+static void reach_behind(struct reach *r, size_t index)
+{
+	size_t next;
+
+	if (!body__next(&r->v->body, index, &next))
+		reach_index(r, next);
+}
+
 static void reach_by_table(struct reach *r, size_t jump)
 {
 	size_t cnt;
@@ -280,7 +210,7 @@ static uint64_t reach(struct reach *r)
 		if (insn->target && insn->flow != FLOW_CALL)
 			reach_to(r, insn->target);
 		if (insn->flow == FLOW_NEXT || insn->flow == FLOW_COND || insn->flow == FLOW_CALL)
-			reach_to(r, insn->addr + insn->size);
+			reach_behind(r, r->list[i]);
 	}
 	return 0;
 }
@@ -292,47 +222,50 @@ static bool leaves(const struct eval *v, const struct body_insn *insn)
 		!body__contains(&v->body, insn->target));
 }
 
-static void reach_clear(struct reach *r)
+/* @entry, @exit: marks of the stores of the frame, and of the loads of its caller */
+static void reach_begin(struct reach *r, uint8_t entry, uint8_t exit)
 {
+	const struct eval *v = r->v;
+
 	r->cnt = 0;
 	r->anywhere = false;
-	for (size_t i = 0; i < r->v->body.insn_cnt; i++)
-		r->marks[i] = 0;
+	memset(r->marks, 0, v->body.insn_cnt);
+	for (size_t i = 0; i < v->entry_cnt; i++)
+		r->marks[v->entries[i].store] = entry;
+	for (size_t i = 0; i < v->exit_cnt; i++)
+		r->marks[v->exits[i].load] = exit;
+}
+
+static void reach_behind_entries(struct reach *r)
+{
+	for (size_t i = 0; i < r->v->entry_cnt; i++)
+		reach_behind(r, r->v->entries[i].store);
 }
 
 static int check_ways(const struct eval *v, struct reach *r)
 {
 	uint64_t at;
 
-	/* from the beginning, not past the entry */
-	reach_clear(r);
-	for (size_t i = 0; i < v->entry_cnt; i++)
-		r->marks[v->entries[i].store] = STOP;
-	for (size_t i = 0; i < v->exit_cnt; i++)
-		r->marks[v->exits[i].load] = WANTED;
+	reach_begin(r, STOP, WANTED);
 	reach_to(r, v->body.entry);
 	at = reach(r);
 	if (at)
 		return refuse(v, "has a way to its end that passes by the entry", at);
-	/* from anywhere behind the entry, not past an exit */
-	reach_clear(r);
+	reach_begin(r, WANTED, STOP);
+	reach_behind_entries(r);
+	at = reach(r);
+	if (at)
+		return refuse(v, "begins twice", at);
+	reach_begin(r, 0, STOP);
 	for (size_t i = 0; i < v->body.insn_cnt; i++)
-		r->marks[i] = leaves(v, &v->body.insns[i]) ? WANTED : 0;
-	for (size_t i = 0; i < v->exit_cnt; i++)
-		r->marks[v->exits[i].load] = STOP;
-	for (size_t i = 0; i < v->entry_cnt; i++)
-		reach_to(r, v->body.insns[v->entries[i].store + 1].addr);
+		r->marks[i] |= leaves(v, &v->body.insns[i]) ? WANTED : 0;
+	reach_behind_entries(r);
 	at = reach(r);
 	if (at)
 		return refuse(v, "has an end that is not seen", at);
-	/* from an exit on, to none and not to the entry */
-	reach_clear(r);
-	for (size_t i = 0; i < v->entry_cnt; i++)
-		r->marks[v->entries[i].store] = WANTED;
+	reach_begin(r, WANTED, WANTED);
 	for (size_t i = 0; i < v->exit_cnt; i++)
-		r->marks[v->exits[i].load] = WANTED;
-	for (size_t i = 0; i < v->exit_cnt; i++)
-		reach_to(r, v->body.insns[v->exits[i].load + 1].addr);
+		reach_behind(r, v->exits[i].load);
 	at = reach(r);
 	return at ? refuse(v, "goes on after its end", at) : 0;
 }
@@ -396,41 +329,43 @@ static int add(const struct eval *v, struct inline_plan *out)
 	return err ? err : plan_detours_check(v->p, out, 0);
 }
 
-/* Are these the two that are kept all the time? Then all fits. */
-static int try_homes(struct eval *v, const struct kept *kept)
+static int find_held(struct eval *v)
 {
-	int err;
+	auto_free struct eval_early *early = calloc(1, sizeof(*early));
+	int err = early ? eval_early__find(v->p, &v->body, early) : -ENOMEM;
 
-	v->exit_cnt = 0;
-	v->entry_cnt = 1;
-	v->entries[0].frame = frame_in(v, kept->reg);
-	/* of those on ways that are too many, the check says */
-	err = eval_early__find(v->p, &v->body, &v->tstate, &v->early);
-	if (err != -ENOMEM)
-		err = find_others(v);
+	if (err == -ENOMEM)
+		return err;
+	/* of ways that are too many, the check says */
+	if (!early->store_cnt)
+		return refuse(v, "does not store the frame into the thread state at its beginning",
+			      v->body.entry);
+	if (early->tstate.insn == MAKER_NONE)
+		return refuse(v, "has the thread state from nowhere",
+			      v->body.insns[early->stores[0]].addr);
+	err = eval_held__find(v->p, &v->body, v->switches, &early->tstate, &v->held);
+	return err == -EILSEQ ? refuse(v, "has no beginning", v->body.entry) : err;
+}
+
+static int find(struct eval *v)
+{
+	int err = eval_switches__find(v->p, &v->body, v->switches);
+
+	if (!err)
+		err = find_held(v);
+	if (!err)
+		err = find_places(v);
+	if (!err && !v->entry_cnt)
+		err = refuse(v, "does not store the frame into the thread state", v->body.entry);
 	if (!err && !v->exit_cnt)
 		err = refuse(v, "does not give the thread state the caller back", v->body.entry);
 	return err ? err : check(v);
-}
-
-static int try_all(struct eval *v, const struct kept *kept)
-{
-	size_t frames = kept->frames.cnt, tstates = kept->tstates.cnt;
-	int err = -ENOENT;
-
-	for (size_t i = 0; err && err != -ENOMEM && i < frames * tstates; i++) {
-		v->frame = kept->frames.at[i / tstates];
-		v->tstate = kept->tstates.at[i % tstates];
-		err = try_homes(v, kept);
-	}
-	return err;
 }
 
 int plan_inline_eval(struct planner *p, struct inline_plan *out)
 {
 	auto_free struct eval_switches *switches = calloc(1, sizeof(*switches));
 	struct eval v = { .p = p, .switches = switches };
-	struct kept kept = { 0 };
 	struct elf_symbol symbol;
 	int err;
 
@@ -444,14 +379,11 @@ int plan_inline_eval(struct planner *p, struct inline_plan *out)
 		return -ENOENT;
 	err = body__init(&v.body, p, symbol.vaddr);
 	if (!err)
-		err = eval_switches__find(p, &v.body, switches);
-	if (!err)
-		err = find_entry(&v, &kept);
-	if (!err)
-		err = try_all(&v, &kept);
+		err = find(&v);
 	if (!err)
 		err = add(&v, out);
 	eval_switches__done(switches);
+	free(v.held);
 	body__done(&v.body);
 	return err;
 }
