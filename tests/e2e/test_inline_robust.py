@@ -289,7 +289,7 @@ MANY = ("import threading, time\n"
         "print('up', flush=True)\n"
         "while True:\n"
         "    for i in range(30000): call()\n"
-        "    sum(range(1000000))\n")
+        "    for i in range(500000): pass\n")
 
 
 def times_on_a_cpu(pid):
@@ -322,24 +322,23 @@ def test_threads_that_sleep_are_left_alone(name, tmp_path):
     assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
 
 
-@pytest.mark.parametrize("name", [name for name in lib.pick("3.9", "3.11", "3.12", "3.13") if name.startswith("pyenv")])
-def test_thread_states_that_others_run(name, tmp_path):
-    """A thread state names the thread that has made it: that one calculates, and has no lock. Each runs in another one, with its calls."""
+@pytest.mark.parametrize("name", [name for name in lib.pick("3.8", "3.12", "3.13") if name.startswith("pyenv")])
+def test_thread_states_that_two_threads_run(name, tmp_path):
+    """A thread state names the thread that has made it, which may be waiting while another one runs it: that one is no holder of a lock.
+    Its stack still has the addresses of frames that run now. (Taken for it, the target crashed after 12 to 16 rounds.)"""
     prefix = pathlib.Path(lib.command(name)[0]).parent.parent
     library, = prefix.glob("lib/libpython3.*.so.1.0")
     assert lib.sh(["cc", "-o", tmp_path / "moved", lib.PROGRAMS / "moved.c", "-ldl", "-lpthread"]).returncode == 0
-    with lib.started([tmp_path / "moved", library, 20, tmp_path / "end"], env=dict(os.environ, PYTHONHOME=str(prefix))) as target:
+    with lib.started([tmp_path / "moved", library, 10, tmp_path / "end"], env=dict(os.environ, PYTHONHOME=str(prefix))) as target:
         assert target.stdout.readline() == b"up\n"
         time.sleep(0.5)
-        for _ in range(2):
-            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "100ms", "--on-full", "wait")
+        for _ in range(200 if lib.LONG else 30):
+            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms", "--on-full", "wait")
             assert done.returncode == 0, lib.text(done.stderr)
         (tmp_path / "end").touch()
         assert target.stdout.readline() == b"ok\n" and target.wait(30) == 0
-    seen = lib.Trace(tmp_path / "t.pyebpf").whole()
-    called = {e["name"] for e in seen.events if e["ev"] == "call"}
-    running = {e["name"] for e in seen.events if e["ev"] == "open"}
-    assert {"work%d" % i for i in range(20)} <= called and {"run%d" % i for i in range(20)} <= running, (called, running)
+    seen = lib.Trace(tmp_path / "t.pyebpf")
+    assert {e["name"] for e in seen.events if e["ev"] == "call"} & {"work%d" % i for i in range(10)}
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -72,10 +72,11 @@ static int teardown(void **state)
 static void test_gil__by_the_state_that_runs(void **state)
 {
 	uint64_t gil;
+	unsigned int none;
 
 	(void)state;
 	make_world(&layout_3_9);
-	assert_int_equal(gil__shared(&mem, in, &gil), 1);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), 1);
 	assert_int_equal(gil, addr(w.runtime) + in->layout.rt_gil);
 	assert_int_equal(gil__holder(&mem, in, gil), 0);
 	assert_false(gil__is_held_by(&mem, in, gil, addr(w.ts[0])));
@@ -85,7 +86,8 @@ static void test_gil__by_the_state_that_runs(void **state)
 	assert_true(gil__is_held_by(&mem, in, gil, addr(w.ts[0])));
 	assert_false(gil__is_held_by(&mem, in, gil, addr(w.ts[1])));
 	put(w.is[0], in->layout.is_next, addr(w.is[1])); /* there is no other lock */
-	assert_int_equal(gil__shared(&mem, in, &gil), 2);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), 2);
+	assert_int_equal(none, 0);
 }
 
 /* From 3.12 on: the lock says who had it last, and the state whether it is in use. */
@@ -94,14 +96,16 @@ static void test_gil__by_the_lock(void **state)
 	static const struct layout *const versions[] = { &layout_3_12, &layout_3_13, &layout_3_14,
 							 &layout_3_15 };
 	uint64_t gil;
+	unsigned int none;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		make_world(versions[i]);
-		assert_int_equal(gil__shared(&mem, in, &gil), 1);
-		assert_int_equal(gil, 0); /* it has none yet */
+		assert_int_equal(gil__shared(&mem, in, &gil, &none), 1);
+		assert_int_equal(gil, 0);
+		assert_int_equal(none, 1); /* it has none yet */
 		put(w.is[0], in->layout.is_gil, addr(&w.gil[0]));
-		assert_int_equal(gil__shared(&mem, in, &gil), 1);
+		assert_int_equal(gil__shared(&mem, in, &gil, &none), 1);
 		assert_int_equal(gil, addr(&w.gil[0]));
 		w.gil[0].holder = addr(w.ts[0]);
 		set_status(ACTIVE);
@@ -119,6 +123,7 @@ static void test_gil__by_the_lock(void **state)
 static void test_gil__of_each_interpreter(void **state)
 {
 	uint64_t gil;
+	unsigned int none;
 
 	(void)state;
 	make_world(&layout_3_13);
@@ -126,25 +131,27 @@ static void test_gil__of_each_interpreter(void **state)
 	put(w.is[1], in->layout.is_next, addr(w.is[2]));
 	put(w.is[1], in->layout.is_gil, addr(&w.gil[0]));
 	put(w.is[2], in->layout.is_gil, addr(&w.gil[0]));
-	assert_int_equal(gil__shared(&mem, in, &gil), 3); /* the first one begins */
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), 3);
+	assert_int_equal(none, 1); /* the first one begins */
 	assert_int_equal(gil, addr(&w.gil[0]));
 	put(w.is[0], in->layout.is_gil, addr(&w.gil[1]));
-	assert_int_equal(gil__shared(&mem, in, &gil), 0);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), 0);
 }
 
 static void test_gil__hostile(void **state)
 {
 	uint64_t gil;
+	unsigned int none;
 
 	(void)state;
 	make_world(&layout_3_12);
 	put(w.is[0], in->layout.is_next, addr(w.is[0])); /* a cycle */
-	assert_int_equal(gil__shared(&mem, in, &gil), -EFAULT);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), -EFAULT);
 	put(w.is[0], in->layout.is_next, 8);
-	assert_int_equal(gil__shared(&mem, in, &gil), -EFAULT);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), -EFAULT);
 	put(w.is[0], in->layout.is_next, 0);
 	put(w.is[0], in->layout.is_gil, 8);
-	assert_int_equal(gil__shared(&mem, in, &gil), 1);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), 1);
 	assert_int_equal(gil__holder(&mem, in, gil), 0);
 	assert_false(gil__is_held_by(&mem, in, gil, 8));
 	put(w.is[0], in->layout.is_gil, addr(&w.gil[0]));
@@ -152,9 +159,9 @@ static void test_gil__hostile(void **state)
 	w.gil[0].holder = 8;
 	assert_false(gil__is_held_by(&mem, in, addr(&w.gil[0]), 8));
 	put(w.runtime, in->layout.rt_interpreters, 0); /* before its start-up */
-	assert_int_equal(gil__shared(&mem, in, &gil), -EFAULT);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), -EFAULT);
 	in->interpreters = 0;
-	assert_int_equal(gil__shared(&mem, in, &gil), -EFAULT);
+	assert_int_equal(gil__shared(&mem, in, &gil, &none), -EFAULT);
 }
 
 int main(void)

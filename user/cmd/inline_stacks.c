@@ -120,6 +120,12 @@ static bool is_torn(const struct inline_member *m, const struct outside_stacks *
 	return false;
 }
 
+/* Threads of other languages make and end their states without the lock: the list can have changed while it was read. */
+static bool was_changed(const struct inline_engine *e, const struct outside_stacks *stacks)
+{
+	return e->remote.rest_runs && stacks->truncated;
+}
+
 /* Of a thread that runs; of others, which have not begun, or have ended, nothing is told. */
 static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 			   struct code_names *names)
@@ -190,7 +196,6 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	struct outside_stacks stacks;
 	int err;
 
-	(void)e;
 	outside_stacks__done(&m->stacks);
 	if (!names)
 		return -ENOMEM;
@@ -199,7 +204,7 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	asleep__done(&m->asleep);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
-	if (is_torn(m, &stacks) && m->torn++ < REMOTE_TRIES) {
+	if ((is_torn(m, &stacks) || was_changed(e, &stacks)) && m->torn++ < REMOTE_TRIES) {
 		outside_stacks__done(&stacks);
 		return -EAGAIN;
 	}

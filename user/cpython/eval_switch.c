@@ -80,7 +80,7 @@ static uint64_t table_of(const struct planner *p, const struct body *b, size_t j
 /* Where another table begins, this one ends. */
 static uint64_t table_end(const struct eval_switches *s, uint64_t table)
 {
-	uint64_t end = table + 4 * ENTRIES_MAX;
+	uint64_t end = table + 4ull * ENTRIES_MAX;
 
 	for (size_t i = 0; i < s->cnt; i++)
 		if (s->at[i].table > table && s->at[i].table < end)

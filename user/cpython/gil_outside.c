@@ -51,12 +51,14 @@ uint64_t gil__holder(const struct proc_mem *mem, const struct interp *in, uint64
 	return head.holder;
 }
 
-int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *gil)
+int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *gil,
+		unsigned int *none)
 {
 	uint64_t at, own;
 	int cnt = 0;
 
 	*gil = 0;
+	*none = 0;
 	if (!in->interpreters || proc_mem__word(mem, in->interpreters, &at))
 		return -EFAULT;
 	for (; at && cnt < INTERPRETERS_MAX; cnt++) {
@@ -64,6 +66,7 @@ int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *g
 		if (*gil && own && own != *gil)
 			return 0;
 		*gil = own ? own : *gil;
+		*none += !own;
 		if (proc_mem__word(mem, at + in->layout.is_next, &at))
 			return -EFAULT;
 	}

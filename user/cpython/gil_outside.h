@@ -18,19 +18,20 @@ uint64_t gil__holder(const struct proc_mem *mem, const struct interp *in, uint64
 
 /**
  * gil__shared - do all interpreters have the same lock?
- * @gil: its address; 0: none has one now
- *
- * One that begins or ends has no lock yet, or no more: it does not count.
+ * @gil:  its address; 0: none has one now
+ * @none: how many have none. From 3.12 on one that begins, or ends: it may be about to make one of its own. They do not count
  *
  * Return: how many interpreters there are; 0: several have one each (3.12 on); -EFAULT: it cannot be read, or is not known.
  */
-int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *gil);
+int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *gil,
+		unsigned int *none);
 
 /*
  * gil__is_held_by - does this thread state hold it, and will as long as its thread stands still?
  *
  * To 3.11 the state that runs is taken out before the lock is released, and put in behind it. From 3.12 on the lock says who had it
- * last, a moment after another thread has got it; that the state is in use is taken back before it is released.
+ * last for a moment, two instructions, after another thread has got it; that the state is in use is taken back before it is
+ * released, but in PyThreadState_Swap() of 3.12. So it is asked twice, some time apart.
  */
 bool gil__is_held_by(const struct proc_mem *mem, const struct interp *in, uint64_t gil,
 		     uint64_t tstate);

@@ -27,6 +27,7 @@
 #define IS_LEAST	 64
 #define IS_MAX		 (1 << 20) /* bytes of a PyInterpreterState */
 #define TLS_MAX		 (1 << 20)
+#define LOOP_MAX	 (1u << 24) /* bytes of a function */
 #define LAST_FREE	 13 /* 3.<this>: the last version of which a free-threaded build was tried */
 
 static int add_word(struct planner *p, struct inline_plan *out, uint64_t at, uint64_t target,
@@ -350,6 +351,16 @@ static void find_eval_frame(const struct planner *p, struct inline_plan *out)
 		out->eval_frame = (uint32_t)insn.disp;
 }
 
+static void find_loop(const struct planner *p, struct inline_plan *out)
+{
+	struct elf_symbol loop;
+
+	if (elf_file__symbol(p->elf, "_PyEval_EvalFrameDefault", &loop) || loop.size > LOOP_MAX)
+		return;
+	out->loop = loop.vaddr;
+	out->loop_bytes = loop.size;
+}
+
 int plan_inline(struct planner *p, struct inline_plan *out)
 {
 	const struct python_version *v = p->table.version;
@@ -361,6 +372,7 @@ int plan_inline(struct planner *p, struct inline_plan *out)
 			       v->minor);
 	out->minor = v->minor;
 	find_eval_frame(p, out);
+	find_loop(p, out);
 	if (v->exit == EXIT_EVAL) {
 		err = plan_inline_eval(p, out);
 		return err ? err : add_dealloc(p, out);
@@ -411,7 +423,7 @@ static bool is_sound(const struct answer *a)
 	    p->detour_cnt > INLINE_DETOURS_MAX || p->frame_reg >= MACHINE_REG_CNT ||
 	    p->instr_reg >= MACHINE_REG_CNT || p->table % 8 || p->tstate_tls > 0 ||
 	    p->tstate_tls < -TLS_MAX || p->tstate_tls % 8 || p->eval_frame >= IS_MAX ||
-	    p->eval_frame % 8)
+	    p->eval_frame % 8 || p->loop_bytes > LOOP_MAX)
 		return false;
 	for (uint32_t i = 0; i < p->word_cnt; i++)
 		if (p->words[i].kind > INLINE_DEALLOC || p->words[i].at % 8)

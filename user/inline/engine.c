@@ -61,9 +61,10 @@ static bool can_have_own_gils(const struct inline_engine *e)
 static bool is_shared(struct inline_engine *e)
 {
 	const struct proc_mem mem = { .fd = e->remote.mem, .pid = e->remote.pid };
+	unsigned int none;
 	uint64_t gil;
 
-	return can_have_own_gils(e) && !gil__shared(&mem, e->in, &gil);
+	return can_have_own_gils(e) && !gil__shared(&mem, e->in, &gil, &none);
 }
 
 /* Every word is what the file says, else somebody else was here. */
@@ -513,9 +514,13 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		return ret;
 	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
 	e->turns = !e->locked && can_have_own_gils(e);
-	e->remote.lock = e->locked ? NULL : e->in;
 	plan_region(e, opts);
 	e->tstate_tls = plan->tstate_tls;
+	if (!e->locked)
+		e->remote.lock = (struct remote_lock){ .in = e->in,
+						       .tstate_tls = plan->tstate_tls,
+						       .loop = plan->loop + e->in->bias,
+						       .loop_bytes = plan->loop_bytes };
 	e->eval_frame = plan->eval_frame;
 	e->versions = e->counted && !e->timed && e->in->interpreters && (e->turns || e->tstate_tls);
 	if (opts->opcodes)

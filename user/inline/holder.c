@@ -3,8 +3,10 @@
  * Stopping the thread that has the interpreter's lock, in place of all. Each of hundreds of threads that sleep takes some 40 us
  * to stand still and to go on, and not one of them can run Python code, or be in a stub, before it has got the lock.
  *
- * A thread state says whose it is when it was made; an embedding program can run it in another thread. So the thread that stands
- * still has to have the innermost frame on its own stack.
+ * A thread state says whose it is when it was made; an embedding program can run it in another thread, or in two by turns, and
+ * what it says is true of neither. That the thread that stands still runs it is proven by the thread itself: by the state that it has as its
+ * own (3.12 on, where that is known), by the stack on which what runs its frames keeps its data (3.11, 3.12), or since it is
+ * in the middle of the function that runs frames, and has this one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,8 +24,10 @@
 #define MANY	    100u /* as many need more than 4 */
 #define WAIT_NS	    4000000ull /* to see somebody who has it */
 #define WAIT_MANY   200000000ull
-#define TRIES_WRONG 3 /* of those, with a thread that does not run what it should */
-#define PAUSE_US    20
+#define STOPS_MAX   40 /* that were in vain, some 50 us of one thread each */
+#define UNPROVEN    20 /* of those, since it was not seen that the thread runs what it should */
+#define PAUSE_US    20u
+#define PAUSE_SHIFT 7u
 #define STACK_WORDS (64u << 7) /* that are looked through: 64 KB */
 
 /* Where the C libraries have the thread's id, from pthread_self() on. */
@@ -81,7 +85,7 @@ static uint64_t innermost_frame(const struct proc_mem *mem, const struct interp 
 	return frame;
 }
 
-/* The loop that runs a frame has its address in a register that calls preserve, or on the stack. */
+/* The loop that runs a frame has its address in a register, or on the stack. */
 static bool has_on_stack(const struct remote *r, const struct remote_thread *t, uint64_t frame)
 {
 	auto_free uint64_t *words = malloc(STACK_WORDS * sizeof(*words));
@@ -97,29 +101,63 @@ static bool has_on_stack(const struct remote *r, const struct remote_thread *t, 
 	return false;
 }
 
-/* Does the thread that stands still have the lock of everybody, by this state? 0; -EAGAIN: no more; -ENOENT: another one runs it. */
-static int check_lock(const struct remote *r, uint64_t self, uint64_t tstate)
+/* On the stack of a thread, whose other end is where pthread_self() is, but for the first thread: that has the highest one. */
+static bool is_on_stack(const struct remote_thread *t, uint64_t at)
+{
+	return at >= t->sp && (t->self < t->sp || at < t->self);
+}
+
+/* Is a thread that stands still the one that runs a state? */
+static bool runs(const struct remote *r, const struct remote_thread *t, uint64_t tstate)
 {
 	const struct proc_mem mem = memory_of(r);
-	uint64_t gil, frame;
+	const struct remote_lock *l = &r->lock;
+	uint64_t word;
 
-	if (r->threads[0].self != self || gil__shared(&mem, r->lock, &gil) <= 0 ||
-	    !gil__is_held_by(&mem, r->lock, gil, tstate))
+	if (l->tstate_tls)
+		return !proc_mem__word(&mem, t->self + (uint64_t)(int64_t)l->tstate_tls, &word) &&
+		       word == tstate;
+	if (l->in->layout.flags & PYE_LAYOUT_CFRAME)
+		return !proc_mem__word(&mem, tstate + l->in->layout.ts_frame, &word) &&
+		       is_on_stack(t, word);
+	word = t->pc - l->loop < l->loop_bytes ? innermost_frame(&mem, l->in, tstate) : 0;
+	return word && has_on_stack(r, t, word);
+}
+
+static bool is_held(const struct remote *r, uint64_t tstate)
+{
+	const struct proc_mem mem = memory_of(r);
+	unsigned int none;
+	uint64_t gil;
+
+	return gil__shared(&mem, r->lock.in, &gil, &none) > 0 && !none &&
+	       gil__is_held_by(&mem, r->lock.in, gil, tstate);
+}
+
+/* Does the thread that stands still have the lock of everybody, by this state? 0; -EAGAIN: no more; -ENOENT: that is not proven. */
+static int check_lock(const struct remote *r, uint64_t self, uint64_t tstate)
+{
+	const struct remote_thread *t = &r->threads[0];
+
+	if (t->self != self || !is_held(r, tstate))
 		return -EAGAIN;
-	frame = innermost_frame(&mem, r->lock, tstate);
-	return frame && has_on_stack(r, &r->threads[0], frame) ? 0 : -ENOENT;
+	if (!runs(r, t, tstate))
+		return -ENOENT;
+	return is_held(r, tstate) ? 0 : -EAGAIN;
 }
 
 /* Who has the lock now: its state, and its pthread_self(). -EAGAIN: nobody is seen to; -EOPNOTSUPP: there is more than one lock. */
 static int look(const struct remote *r, uint64_t *tstate, uint64_t *self)
 {
 	const struct proc_mem mem = memory_of(r);
+	const struct interp *in = r->lock.in;
+	unsigned int none;
 	uint64_t gil;
 
-	if (gil__shared(&mem, r->lock, &gil) <= 0)
+	if (gil__shared(&mem, in, &gil, &none) <= 0)
 		return -EOPNOTSUPP;
-	*tstate = gil__holder(&mem, r->lock, gil);
-	if (!*tstate || proc_mem__word(&mem, *tstate + r->lock->layout.ts_thread_id, self))
+	*tstate = none ? 0 : gil__holder(&mem, in, gil);
+	if (!*tstate || proc_mem__word(&mem, *tstate + in->layout.ts_thread_id, self))
 		return -EAGAIN;
 	return 0;
 }
@@ -128,17 +166,20 @@ pid_t remote__holder(struct remote *r)
 {
 	uint64_t tstate, self;
 
-	return r->lock && !look(r, &tstate, &self) ? remote__tid_of(r, self) : 0;
+	return r->lock.in && !look(r, &tstate, &self) ? remote__tid_of(r, self) : 0;
 }
 
-static int stop_holder(struct remote *r)
+static int stop_holder(struct remote *r, unsigned int *stops)
 {
+	struct proc_thread thread;
 	uint64_t tstate, self;
 	int err = look(r, &tstate, &self);
 	pid_t tid = err ? 0 : remote__tid_of(r, self);
 
-	if (!tid)
+	/* one that has ended can have left any number */
+	if (!tid || threads__one(r->pid, tid, &thread))
 		return err ? err : -EAGAIN;
+	(*stops)++;
 	remote_hurry(r, true);
 	err = remote_stop_thread(r, tid);
 	if (!err)
@@ -153,19 +194,23 @@ static int stop_holder(struct remote *r)
 
 int remote__stop_holder(struct remote *r)
 {
-	unsigned int cnt = r->lock && !r->held && !r->parked && !r->follow ? count_threads(r) : 0;
+	unsigned int cnt = r->lock.in && !r->held && !r->parked && !r->follow ? count_threads(r)
+									      : 0;
 	uint64_t until = now_ns() + (cnt < MANY ? WAIT_NS : WAIT_MANY);
-	int err, wrong = 0;
+	unsigned int stops = 0, unproven = 0;
+	int err;
 
 	if (cnt < THREADS_MIN)
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);
 	for (;;) {
-		err = stop_holder(r);
-		wrong += err == -ENOENT;
-		if ((err != -EAGAIN && err != -ENOENT) || wrong == TRIES_WRONG || now_ns() > until)
+		err = stop_holder(r, &stops);
+		unproven += err == -ENOENT;
+		if ((err != -EAGAIN && err != -ENOENT) || stops == STOPS_MAX ||
+		    unproven == UNPROVEN || now_ns() > until)
 			return err;
-		usleep(PAUSE_US);
+		/* it may be in a call of C, and come out of that */
+		usleep(PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));
 	}
 }

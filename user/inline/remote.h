@@ -27,6 +27,13 @@ struct remote_thread {
 	uint64_t regs[15]; /* the others */
 };
 
+/* The lock that keeps others from running Python code (GIL), for remote__stop_holder(). */
+struct remote_lock {
+	const struct interp *in; /* borrowed; NULL: there is none */
+	int32_t tstate_tls; /* where a thread has its state, from its fs register; 0: not known */
+	uint64_t loop, loop_bytes; /* the function that runs frames */
+};
+
 struct remote {
 	pid_t pid;
 	int mem; /* /proc/PID/mem, read and write */
@@ -46,8 +53,7 @@ struct remote {
 	bool call_failed; /* one of the calls did, not what we do for them */
 	pid_t only; /* this one alone is to be stopped; 0: all */
 	bool past_blocked; /* those in an uninterruptible sleep are not waited for */
-	const struct interp *
-		lock; /* whose lock keeps others from running Python code: remote__stop_holder(); borrowed; NULL: none does */
+	struct remote_lock lock;
 	bool rest_runs; /* the one that has the lock stands still alone */
 	uint16_t tid_at; /* where the C library has a thread's id, from its pthread_self() on; 0: not known */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
