@@ -34,9 +34,9 @@ bool eval_held__in(const struct eval_held *h, uint8_t reg, enum held_value value
 
 static uint8_t value_in(const struct eval_held *h, uint8_t reg)
 {
-	for (uint8_t i = 0; i < HELD_VALUES; i++)
+	for (unsigned int i = 0; i < HELD_VALUES; i++)
 		if (eval_held__in(h, reg, (enum held_value)i))
-			return i;
+			return (uint8_t)i;
 	return NO_VALUE;
 }
 
@@ -121,7 +121,7 @@ static void step_registers(struct eval_held *h, const struct body_insn *e)
 	int32_t popped = stack_at(h, PREG_RSP, 8);
 	uint8_t value = result(h, e);
 
-	for (uint8_t i = 0; i < HELD_VALUES; i++)
+	for (unsigned int i = 0; i < HELD_VALUES; i++)
 		h->regs[i] &= (uint16_t)~e->writes;
 	if (value != NO_VALUE && e->dst < MACHINE_REG_CNT)
 		h->regs[value] |= (uint16_t)(1u << e->dst);
@@ -162,7 +162,7 @@ static bool meet(struct eval_held *h, const struct eval_held *other)
 		h->reached = true;
 		return true;
 	}
-	for (uint8_t i = 0; i < HELD_VALUES; i++) {
+	for (unsigned int i = 0; i < HELD_VALUES; i++) {
 		h->regs[i] &= other->regs[i];
 		less |= h->regs[i] != was.regs[i];
 	}

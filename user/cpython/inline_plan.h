@@ -89,7 +89,8 @@ struct inline_plan {
 	int32_t tstate_tls;
 	/* where a PyInterpreterState has what runs its frames (PEP 523), 3.9 on; 0: not known */
 	uint32_t eval_frame;
-	uint64_t loop, loop_bytes; /* the function that runs frames, without what the compiler has put elsewhere */
+	uint64_t loop,
+		loop_bytes; /* the function that runs frames, without what the compiler has put elsewhere */
 	/* the whole dispatch table, >= 3.11 */
 	uint64_t table; /* vaddr; 0: instructions are dispatched past it, too */
 	uint64_t handlers[256]; /* vaddr; 0: no handler */
