@@ -302,10 +302,10 @@ def times_on_a_cpu(pid):
 @pytest.mark.parametrize("name", [name for name in lib.families() if lib.family(name) != "3.13t"])
 def test_threads_that_sleep_are_left_alone(name, tmp_path):
     """Only who has the interpreter's lock stands still: at the attach, at each loss, at the end. What the others are at is known."""
-    undisturbed = []
+    undisturbed, events = [], []
     with lib.started(lib.command(name) + ["-c", MANY]) as target:
         assert target.stdout.readline() == b"up\n"
-        while not any(undisturbed) and len(undisturbed) < 5:  # on a busy machine nobody may be seen to have the lock for a while
+        while not any(undisturbed) and len(undisturbed) < 8:  # on a busy machine nobody may be seen to have the lock for a while, or nothing lost
             before = times_on_a_cpu(target.pid)
             with inline(target.pid, tmp_path / "t.pyebpf", "--ring", "256K") as tracer:
                 tracer.send_signal(signal.SIGSTOP)
@@ -314,10 +314,10 @@ def test_threads_that_sleep_are_left_alone(name, tmp_path):
                 time.sleep(0.03)
                 tracer.send_signal(signal.SIGINT)
                 assert tracer.wait(30) == 0
-            undisturbed.append(len(before) == 300 and times_on_a_cpu(target.pid) == before)
+            events = lib.Trace(tmp_path / "t.pyebpf").events
+            lost = [e for e in events if e["ev"] == "gap" and e["reason"] == "lost"]
+            undisturbed.append(lost and len(before) == 300 and times_on_a_cpu(target.pid) == before)
         assert any(undisturbed)
-    events = lib.Trace(tmp_path / "t.pyebpf").events
-    assert [e for e in events if e["ev"] == "gap" and e["reason"] == "lost"]
     depths = collections.Counter(e["tid"] for e in events if e["ev"] == "open" and e["name"] == "sleep")
     assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
 
@@ -325,7 +325,7 @@ def test_threads_that_sleep_are_left_alone(name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in lib.pick("3.8", "3.12", "3.13") if name.startswith("pyenv")])
 def test_thread_states_that_two_threads_run(name, tmp_path):
     """A thread state names the thread that has made it, which may be waiting while another one runs it: that one is no holder of a lock.
-    Its stack still has the addresses of frames that run now. (Taken for it, the target crashed after 12 to 16 rounds.)"""
+    Its stack still has the addresses of frames that run now. (Where it was taken for that, the target crashed after 12 to 16 rounds.)"""
     prefix = pathlib.Path(lib.command(name)[0]).parent.parent
     library, = prefix.glob("lib/libpython3.*.so.1.0")
     assert lib.sh(["cc", "-o", tmp_path / "moved", lib.PROGRAMS / "moved.c", "-ldl", "-lpthread"]).returncode == 0
@@ -335,6 +335,7 @@ def test_thread_states_that_two_threads_run(name, tmp_path):
         for _ in range(200 if lib.LONG else 30):
             done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms", "--on-full", "wait")
             assert done.returncode == 0, lib.text(done.stderr)
+        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "300ms", "--on-full", "wait").returncode == 0
         (tmp_path / "end").touch()
         assert target.stdout.readline() == b"ok\n" and target.wait(30) == 0
     seen = lib.Trace(tmp_path / "t.pyebpf")

@@ -224,5 +224,6 @@ int inline_stacks__tell(struct inline_member *m)
 		if (m->stacks.threads[i].native_id)
 			err = tell_thread(m, &m->stacks.threads[i]);
 	outside_stacks__done(&m->stacks);
+	outside_pages__done(&m->pages);
 	return err;
 }

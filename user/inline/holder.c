@@ -5,11 +5,12 @@
  *
  * A thread state says whose it is when it was made; an embedding program can run it in another thread, or in two by turns, and
  * what it says is true of neither. That the thread that stands still runs it is proven by the thread itself: by the state that it has as its
- * own (3.12 on, where that is known), by the stack on which what runs its frames keeps its data (3.11, 3.12), or since it is
- * in the middle of the function that runs frames, and has this one.
+ * own (3.12 on, where its place is known), or since it is in the middle of the function that runs frames, which takes the lock, and
+ * has this one.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -24,11 +25,12 @@
 #define MANY	    100u /* as many need more than 4 */
 #define WAIT_NS	    4000000ull /* to see somebody who has it */
 #define WAIT_MANY   200000000ull
+#define AGAIN_NS    5000000000ull /* and then for so long no more */
 #define STOPS_MAX   40 /* that were in vain, some 50 us of one thread each */
 #define UNPROVEN    20 /* of those, since it was not seen that the thread runs what it should */
 #define PAUSE_US    20u
 #define PAUSE_SHIFT 7u
-#define STACK_WORDS (64u << 7) /* that are looked through: 64 KB */
+#define STACK_WORDS 1024u /* that are looked through */
 
 /* Where the C libraries have the thread's id, from pthread_self() on. */
 static const uint16_t tid_places[] = { 0x2d0 /* glibc, of struct pthread */, 0x30 /* musl */ };
@@ -58,8 +60,12 @@ static pid_t tid_at(const struct remote *r, uint64_t self, uint16_t place)
 
 pid_t remote__tid_of(struct remote *r, uint64_t self)
 {
-	if (r->tid_at)
-		return tid_at(r, self, r->tid_at);
+	if (r->tid_at) {
+		pid_t tid = tid_at(r, self, r->tid_at);
+
+		/* one that has ended can have left any number */
+		return tid && syscall(SYS_tgkill, r->pid, tid, 0) && errno == ESRCH ? 0 : tid;
+	}
 	for (size_t i = 0; i < sizeof(tid_places) / sizeof(tid_places[0]); i++) {
 		struct proc_thread thread;
 		pid_t tid = tid_at(r, self, tid_places[i]);
@@ -85,7 +91,7 @@ static uint64_t innermost_frame(const struct proc_mem *mem, const struct interp 
 	return frame;
 }
 
-/* The loop that runs a frame has its address in a register, or on the stack. */
+/* Where it runs it is in a register, or on the stack, which is this function's. */
 static bool has_on_stack(const struct remote *r, const struct remote_thread *t, uint64_t frame)
 {
 	auto_free uint64_t *words = malloc(STACK_WORDS * sizeof(*words));
@@ -101,12 +107,6 @@ static bool has_on_stack(const struct remote *r, const struct remote_thread *t, 
 	return false;
 }
 
-/* On the stack of a thread, whose other end is where pthread_self() is, but for the first thread: that has the highest one. */
-static bool is_on_stack(const struct remote_thread *t, uint64_t at)
-{
-	return at >= t->sp && (t->self < t->sp || at < t->self);
-}
-
 /* Is a thread that stands still the one that runs a state? */
 static bool runs(const struct remote *r, const struct remote_thread *t, uint64_t tstate)
 {
@@ -117,9 +117,6 @@ static bool runs(const struct remote *r, const struct remote_thread *t, uint64_t
 	if (l->tstate_tls)
 		return !proc_mem__word(&mem, t->self + (uint64_t)(int64_t)l->tstate_tls, &word) &&
 		       word == tstate;
-	if (l->in->layout.flags & PYE_LAYOUT_CFRAME)
-		return !proc_mem__word(&mem, tstate + l->in->layout.ts_frame, &word) &&
-		       is_on_stack(t, word);
 	word = t->pc - l->loop < l->loop_bytes ? innermost_frame(&mem, l->in, tstate) : 0;
 	return word && has_on_stack(r, t, word);
 }
@@ -171,13 +168,11 @@ pid_t remote__holder(struct remote *r)
 
 static int stop_holder(struct remote *r, unsigned int *stops)
 {
-	struct proc_thread thread;
 	uint64_t tstate, self;
 	int err = look(r, &tstate, &self);
 	pid_t tid = err ? 0 : remote__tid_of(r, self);
 
-	/* one that has ended can have left any number */
-	if (!tid || threads__one(r->pid, tid, &thread))
+	if (!tid)
 		return err ? err : -EAGAIN;
 	(*stops)++;
 	remote_hurry(r, true);
@@ -196,7 +191,8 @@ int remote__stop_holder(struct remote *r)
 {
 	unsigned int cnt = r->lock.in && !r->held && !r->parked && !r->follow ? count_threads(r)
 									      : 0;
-	uint64_t until = now_ns() + (cnt < MANY ? WAIT_NS : WAIT_MANY);
+	uint64_t now = now_ns();
+	bool longer = cnt == MANY && now - r->waited_ns > AGAIN_NS;
 	unsigned int stops = 0, unproven = 0;
 	int err;
 
@@ -208,9 +204,12 @@ int remote__stop_holder(struct remote *r)
 		err = stop_holder(r, &stops);
 		unproven += err == -ENOENT;
 		if ((err != -EAGAIN && err != -ENOENT) || stops == STOPS_MAX ||
-		    unproven == UNPROVEN || now_ns() > until)
-			return err;
+		    unproven == UNPROVEN || now_ns() - now > (longer ? WAIT_MANY : WAIT_NS))
+			break;
 		/* it may be in a call of C, and come out of that */
 		usleep(PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));
 	}
+	if (err && longer)
+		r->waited_ns = now_ns();
+	return err;
 }

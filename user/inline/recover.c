@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Taking the stubs out again. The words first, with all threads stopped and only where they are still
+ * Taking the stubs out again. The words first, while nobody runs Python code, and only where they are still
  * ours. The page stays while any thread is in it or on its way: by its program counter, by a register (the
  * loop loads a handler's address before it jumps there), or by one of these on its stack (a signal came, and
  * its handler runs now). Where the stubs read the kernel's clock a thread can be in the vdso, and has on its stack alone

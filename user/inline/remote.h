@@ -55,6 +55,7 @@ struct remote {
 	bool past_blocked; /* those in an uninterruptible sleep are not waited for */
 	struct remote_lock lock;
 	bool rest_runs; /* the one that has the lock stands still alone */
+	uint64_t waited_ns; /* when nobody was seen to have it for long */
 	uint16_t tid_at; /* where the C library has a thread's id, from its pthread_self() on; 0: not known */
 	/* it waited in a call: the kernel lets it go on, or ends it for a signal, once it has these again, so we give them back */
 	bool waits;
@@ -159,7 +160,7 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
  *	     been made
  * @values:  what they returned
  *
- * One thread is stopped while its registers are set, the leader only if there is no other. It makes the calls whether we live or not, up to the
+ * One thread is stopped while its registers are set, who has the lock if that is seen, the leader only if there is no other. It makes the calls whether we live or not, up to the
  * first one that fails. One that waits in a call of its own takes no signal before it is back there: that would not
  * end its call any more.
  *

@@ -117,6 +117,8 @@ int main(int argc, char **argv)
 	}
 	file = argv[3];
 	((void (*)(void))symbol("Py_Initialize"))();
+	if (dlsym(library, "PyEval_InitThreads")) /* 3.6 has no lock before */
+		((void (*)(void))symbol("PyEval_InitThreads"))();
 	interpreter = ((void *(*)(void))symbol("PyInterpreterState_Head"))();
 	((void *(*)(void))symbol("PyEval_SaveThread"))();
 	for (int i = 0; i < cnt; i++) {
