@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -270,8 +271,20 @@ int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ct
 	return HOLD_GO_ON;
 }
 
+static bool stat_program(const struct hold *h, struct stat *st)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", h->pid);
+	return !stat(path, st);
+}
+
 void hold__runs(struct hold *h)
 {
+	struct stat st = { 0 };
+
+	h->file.ino = stat_program(h, &st) ? st.st_ino : 0;
+	h->file.dev = st.st_dev;
 	h->runs = true;
 	h->began_ns = h->look_ns = now_ns();
 }
@@ -284,6 +297,14 @@ bool hold__is_due(struct hold *h)
 		return false;
 	h->look_ns = now + (wait > LOOK_NS ? wait : LOOK_NS);
 	return true;
+}
+
+bool hold__has_executed(const struct hold *h)
+{
+	struct stat st;
+
+	return h->file.ino && stat_program(h, &st) &&
+	       (st.st_ino != h->file.ino || st.st_dev != h->file.dev);
 }
 
 void hold__done(struct hold *h)

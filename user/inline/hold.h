@@ -29,6 +29,10 @@ struct hold {
 	bool is_static; /* gently: it has no loader, all its system calls are its own */
 	bool runs; /* a program that was not wanted when it began, but can load what is */
 	uint64_t began_ns, look_ns; /* of that: since when, and when it is to be looked at again */
+	struct {
+		dev_t dev;
+		ino_t ino; /* 0: not known */
+	} file; /* of that */
 	unsigned int looks; /* for what a loader maps, so far */
 	uint64_t loader, loader_end; /* gently: whose calls do not count */
 };
@@ -52,6 +56,9 @@ void hold__done(struct hold *h);
  * more seldom. */
 void hold__runs(struct hold *h);
 bool hold__is_due(struct hold *h);
+
+/* hold__has_executed - is it another program by now? Its stop is on the way: it is mapped, and has not begun */
+bool hold__has_executed(const struct hold *h);
 
 /* hold__seize - a child that has not executed its program yet. 0 or a negative errno. */
 int hold__seize(pid_t pid);
