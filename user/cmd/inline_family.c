@@ -390,7 +390,7 @@ static int look_for_loaded(struct inline_run *r)
 		if (k->member || k->hold.watch || !hold__is_due(&k->hold))
 			continue;
 		found = find_interpreter(&q);
-		if (hold__has_executed(&k->hold))
+		if (found != -PYE_ENOTPYTHON && hold__has_executed(&k->hold))
 			found = -PYE_ENOTPYTHON; /* it has not begun: its stop comes */
 		k->hold.runs = found == -PYE_ENOTPYTHON;
 		if (!found) {

@@ -173,7 +173,8 @@ static void rehearse(struct inline_member *m)
 	outside_pages__prepare(&m->pages);
 }
 
-/* What cannot be read now is read when they stand still. Where that takes no time anyway, or it is tried again and again, nothing is. */
+/* What cannot be read now is read when they stand still. Which threads sleep is not asked where none is deep, or it is tried again and
+ * again. */
 void inline_stacks__ahead(void *ctx)
 {
 	struct inline_member *m = ctx;

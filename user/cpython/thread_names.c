@@ -10,11 +10,11 @@
 #include "cpython/code_read.h"
 #include "cpython/interp.h"
 #include "proc/mem.h"
+#include "proc/self_tid.h"
 
 #define KEY_BYTES   96 /* of a str: its head and the names that are looked for */
 #define ENTRIES_MAX 65536u
 #define READS_MAX   (1u << 19) /* in all: some 35 for each thread */
-#define GLIBC_TID   720 /* in struct pthread of x86-64 */
 #define WORD	    sizeof(uint64_t)
 
 /* Where sys.modules is in PyInterpreterState; from 3.13 on the position of that in _Py_DebugOffsets. Source:

@@ -13,11 +13,11 @@
 #include "proc/call.h"
 #include "proc/info.h"
 #include "proc/mem.h"
+#include "proc/self_tid.h"
 #include "proc/threads.h"
 
 /* The C library keeps a thread's id in the block that pthread_self() points to, glibc mostly here. It is
  * looked for, in this many bytes of the first so many threads. */
-#define SELF_GLIBC   720
 #define SELF_BYTES   1024
 #define SELF_THREADS 16
 
@@ -137,7 +137,7 @@ static uint32_t count_named(const struct outside_waits *w, const self_block *blo
 static uint32_t find_self_offset(const struct outside_waits *w, const struct proc_mem *mem,
 				 const struct outside_stacks *stacks)
 {
-	uint32_t cnt = 0, best = SELF_GLIBC / 4, most;
+	uint32_t cnt = 0, best = GLIBC_TID / 4, most;
 	self_block blocks[SELF_THREADS];
 
 	for (size_t i = 0; i < stacks->cnt && cnt < SELF_THREADS; i++)

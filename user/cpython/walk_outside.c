@@ -19,7 +19,6 @@
 
 /* Frames from 3.11 on lie side by side, so memory is read by pages; a walk sees each at one moment. Where the threads stand
  * still so many around it come along: those to 3.10 have neighbours, too, and a call costs as much as ten pages. */
-#define PAGE_BYTES   4096u
 #define BLOCK_BYTES  16384u
 #define PAGE_CNT     4u
 
@@ -73,13 +72,13 @@ static int fill(const struct reader *r, struct page *page, uint64_t addr)
 	page->addr = addr & ~(BLOCK_BYTES - 1ull);
 	if (r->still && !r->ready) /* which has one page at a time */
 		n = proc_mem__read_held(r->mem, page->addr, page->data, BLOCK_BYTES);
-	if (n >= (ssize_t)(addr - page->addr + PAGE_BYTES)) {
+	if (n >= (ssize_t)(addr - page->addr + PROC_PAGE_BYTES)) {
 		page->size = (size_t)n;
 		return 0;
 	}
 	page->addr = addr;
-	err = proc_mem__read(r->mem, addr, page->data, PAGE_BYTES);
-	page->size = err ? 0 : PAGE_BYTES;
+	err = proc_mem__read(r->mem, addr, page->data, PROC_PAGE_BYTES);
+	page->size = err ? 0 : PROC_PAGE_BYTES;
 	return err;
 }
 
@@ -110,8 +109,8 @@ static int read_paged(struct reader *r, uint64_t addr, void *buf, size_t size)
 	uint8_t *to = buf;
 
 	while (size) {
-		size_t in_page = (size_t)(addr % PAGE_BYTES);
-		size_t n = PAGE_BYTES - in_page < size ? PAGE_BYTES - in_page : size;
+		size_t in_page = (size_t)(addr % PROC_PAGE_BYTES);
+		size_t n = PROC_PAGE_BYTES - in_page < size ? PROC_PAGE_BYTES - in_page : size;
 		const uint8_t *page;
 		int err = get_page(r, addr - in_page, &page);
 

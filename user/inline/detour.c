@@ -38,7 +38,7 @@ int detour_stop(struct remote *r, const struct inline_plan *plan, uint64_t bias)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < REMOTE_TRIES; i++) {
 		bool between = false;
-		int err = remote__stop_holder(r) ? remote__stop(r) : 0;
+		int err = remote__stop_python(r);
 
 		if (err)
 			return err;

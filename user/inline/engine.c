@@ -60,7 +60,7 @@ static bool can_have_own_gils(const struct inline_engine *e)
 /* Do several interpreters with a GIL each run at once? */
 static bool is_shared(struct inline_engine *e)
 {
-	const struct proc_mem mem = { .fd = e->remote.mem, .pid = e->remote.pid };
+	const struct proc_mem mem = remote__memory(&e->remote);
 	unsigned int none;
 	uint64_t gil;
 
@@ -634,10 +634,8 @@ int inline__stop_outside(struct inline_engine *e)
 {
 	for (unsigned int i = 0;; i++) {
 		size_t inside = 0;
-		int err = remote__stop_holder(&e->remote);
+		int err = remote__stop_python(&e->remote);
 
-		if (err)
-			err = remote__stop(&e->remote);
 		if (err)
 			return err;
 		err = remote__check_program(&e->remote, e->base);

@@ -19,6 +19,7 @@
 #include "cpython/interp.h"
 #include "inline/remote.h"
 #include "proc/mem.h"
+#include "proc/self_tid.h"
 #include "proc/threads.h"
 
 #define THREADS_MIN 16u /* fewer stand still within a millisecond */
@@ -32,13 +33,7 @@
 #define PAUSE_SHIFT 7u
 #define STACK_WORDS 1024u /* that are looked through */
 
-/* Where the C libraries have the thread's id, from pthread_self() on. */
-static const uint16_t tid_places[] = { 0x2d0 /* glibc, of struct pthread */, 0x30 /* musl */ };
-
-static struct proc_mem memory_of(const struct remote *r)
-{
-	return (struct proc_mem){ .fd = r->mem, .pid = r->pid };
-}
+static const uint16_t tid_places[] = { GLIBC_TID, MUSL_TID };
 
 /* MANY: or more */
 static unsigned int count_threads(const struct remote *r)
@@ -110,7 +105,7 @@ static bool has_on_stack(const struct remote *r, const struct remote_thread *t, 
 /* Is a thread that stands still the one that runs a state? */
 static bool runs(const struct remote *r, const struct remote_thread *t, uint64_t tstate)
 {
-	const struct proc_mem mem = memory_of(r);
+	const struct proc_mem mem = remote__memory(r);
 	const struct remote_lock *l = &r->lock;
 	uint64_t word;
 
@@ -121,14 +116,23 @@ static bool runs(const struct remote *r, const struct remote_thread *t, uint64_t
 	return word && has_on_stack(r, t, word);
 }
 
+/* The lock of all interpreters. -EOPNOTSUPP: there is more than one; -EAGAIN: there may be soon. */
+static int find_lock(const struct remote *r, uint64_t *gil)
+{
+	const struct proc_mem mem = remote__memory(r);
+	unsigned int none;
+
+	if (gil__shared(&mem, r->lock.in, gil, &none) <= 0)
+		return -EOPNOTSUPP;
+	return none ? -EAGAIN : 0;
+}
+
 static bool is_held(const struct remote *r, uint64_t tstate)
 {
-	const struct proc_mem mem = memory_of(r);
-	unsigned int none;
+	const struct proc_mem mem = remote__memory(r);
 	uint64_t gil;
 
-	return gil__shared(&mem, r->lock.in, &gil, &none) > 0 && !none &&
-	       gil__is_held_by(&mem, r->lock.in, gil, tstate);
+	return !find_lock(r, &gil) && gil__is_held_by(&mem, r->lock.in, gil, tstate);
 }
 
 /* Does the thread that stands still have the lock of everybody, by this state? 0; -EAGAIN: no more; -ENOENT: that is not proven. */
@@ -146,14 +150,14 @@ static int check_lock(const struct remote *r, uint64_t self, uint64_t tstate)
 /* Who has the lock now: its state, and its pthread_self(). -EAGAIN: nobody is seen to; -EOPNOTSUPP: there is more than one lock. */
 static int look(const struct remote *r, uint64_t *tstate, uint64_t *self)
 {
-	const struct proc_mem mem = memory_of(r);
+	const struct proc_mem mem = remote__memory(r);
 	const struct interp *in = r->lock.in;
-	unsigned int none;
 	uint64_t gil;
+	int err = find_lock(r, &gil);
 
-	if (gil__shared(&mem, in, &gil, &none) <= 0)
-		return -EOPNOTSUPP;
-	*tstate = none ? 0 : gil__holder(&mem, in, gil);
+	if (err)
+		return err;
+	*tstate = gil__holder(&mem, in, gil);
 	if (!*tstate || proc_mem__word(&mem, *tstate + in->layout.ts_thread_id, self))
 		return -EAGAIN;
 	return 0;
@@ -212,4 +216,9 @@ int remote__stop_holder(struct remote *r)
 	if (err && longer)
 		r->waited_ns = now_ns();
 	return err;
+}
+
+int remote__stop_python(struct remote *r)
+{
+	return remote__stop_holder(r) ? remote__stop(r) : 0;
 }

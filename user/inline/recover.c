@@ -166,7 +166,7 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 	unsigned int cnt = 0;
 	struct maps maps;
 
-	/* of an attach that was killed in the middle of its second stop. All stand still: the maps, which can be many,
+	/* of an attach that was killed in the middle of its second stop. Somebody stands still for it: the maps, which can be many,
 	 * are read only then */
 	if (!remote__read(r, base + IL_RESULTS, words, sizeof(words)) &&
 	    words[IL_RESULT(IL_MAKE_PRIVATE)] == base + IL_PRIVATE && has_memfds(r, words) &&
@@ -213,7 +213,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 			break;
 		remote__resume(r);
 		usleep(200 + 10 * (unsigned int)i);
-		err = remote__stop_holder(r) ? remote__stop(r) : 0;
+		err = remote__stop_python(r);
 	}
 	if (err == -EOPNOTSUPP || (err == -ETIMEDOUT && remote__blocked_one(r->pid))) {
 		inside = true; /* all words are put back */

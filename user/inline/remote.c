@@ -54,9 +54,14 @@ int remote__read(const struct remote *r, uint64_t at, void *to, size_t size)
 	return pread(r->mem, to, size, (off_t)at) == (ssize_t)size ? 0 : -EFAULT;
 }
 
+struct proc_mem remote__memory(const struct remote *r)
+{
+	return (struct proc_mem){ .fd = r->mem, .pid = r->pid };
+}
+
 ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t size)
 {
-	struct proc_mem mem = { .fd = r->mem, .pid = r->pid };
+	const struct proc_mem mem = remote__memory(r);
 
 	return proc_mem__read_held(&mem, at, to, size);
 }

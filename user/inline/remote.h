@@ -17,6 +17,7 @@
 #include "inline/follow.h"
 
 struct interp;
+struct proc_mem;
 
 struct remote_thread {
 	pid_t tid;
@@ -106,6 +107,9 @@ int remote__write(const struct remote *r, uint64_t at, const void *from, size_t 
 /* remote__touch - pages of shared memory that exist are put into the target's page tables, which saves it the faults */
 void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes);
 
+/* remote__memory - for those who read another process's memory; valid as long as it is open */
+struct proc_mem remote__memory(const struct remote *r);
+
 /* remote__has_executed - does the process live, but not the program whose memory was opened? @at: of eight bytes that
  * were there. Nothing has to stand still for it. */
 bool remote__has_executed(const struct remote *r, uint64_t at);
@@ -142,6 +146,9 @@ int remote__stop_holder(struct remote *r);
 
 /* remote__holder - the thread that has the lock, which was true when it was read; 0: nobody is seen to */
 pid_t remote__holder(struct remote *r);
+
+/* remote__stop_python - the same, or else remote__stop(): nobody runs Python code. As that */
+int remote__stop_python(struct remote *r);
 
 /* remote__tid_of - whose pthread_self() this is; 0: not known, or it has ended */
 pid_t remote__tid_of(struct remote *r, uint64_t self);

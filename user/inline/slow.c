@@ -12,9 +12,7 @@
 
 #include "inline/slow_quiet.h"
 #include "inline/slow_turns.h"
-
-#define GLIBC_TID     0x2d0 /* of struct pthread */
-#define MUSL_TID      0x30
+#include "proc/self_tid.h"
 
 #define STACKREF_TAGS 3 /* low bits of a reference in a frame */
 #define NEAR	      4 /* frames; shims, and those that are linked before they begin */

@@ -3,10 +3,9 @@
  * usage: embed FILE INTERPRETERS [LIBRARY [MS]]: a C program that runs Python's FILE in so many (sub-)interpreters,
  * one after the other, in one process. With LIBRARY it is not linked to libpython but loads it, after so many ms.
  */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
+
+#include "symbol.h"
 
 typedef void (*plain_fn)(void);
 typedef void *(*new_fn)(void);
@@ -19,19 +18,6 @@ extern int Py_IsInitialized(void);
 /* so that the linker keeps the library */
 int (*const linked)(void) = Py_IsInitialized;
 #endif
-
-static void *library = RTLD_DEFAULT;
-
-static void *symbol(const char *name)
-{
-	void *found = dlsym(library, name);
-
-	if (!found) {
-		fprintf(stderr, "no %s: %s\n", name, dlerror());
-		exit(2);
-	}
-	return found;
-}
 
 static int run(const char *path)
 {

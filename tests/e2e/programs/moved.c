@@ -4,11 +4,10 @@
  * made it, which is whom it names, for a moment, and then waits with what that has left on its stack; the other one for longer. Each pair calls
  * a function of its own. Prints "up"; when there is the file, it ends with "ok" if all results were right.
  */
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
+
+#include "symbol.h"
 
 #define PAIRS_MAX 64
 
@@ -21,20 +20,9 @@ struct pair {
 	pthread_t threads[2];
 };
 
-static void *library, *interpreter;
+static void *interpreter;
 static volatile int wrong;
 static const char *file;
-
-static void *symbol(const char *name)
-{
-	void *found = dlsym(library, name);
-
-	if (!found) {
-		fprintf(stderr, "no %s: %s\n", name, dlerror());
-		exit(2);
-	}
-	return found;
-}
 
 static void run(struct pair *p, const char *code)
 {
