@@ -25,6 +25,7 @@ PYEBPF = pathlib.Path(os.environ.get("PYEBPF", BUILD / "pyebpf")).resolve()
 # One per shape of the probe plan: exits of the evaluator, USDT notes, inlined calls, tail calls.
 QUICK = {"3.9-bullseye", "3.11-debian", "3.13t", "3.15-sid"}
 TIMEOUT_S = 120
+TEST_S = 400  # the longest takes 60 s on an idle machine
 
 for folder in ("e2e", "accept", "agent", "peers", "readers"):
     sys.path.insert(0, str(TESTS / folder))
@@ -60,6 +61,30 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if os.geteuid() != 0 and item.get_closest_marker("needs_root"):
             item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+# --- a test that hangs ---
+
+def what_runs():
+    """Every thread there is: its state, the kernel function that it waits in and, below it, its system call."""
+    said = subprocess.run(["ps", "-eLo", "pid,tid,ppid,stat,wchan:24,etime,args"], stdout=subprocess.PIPE, encoding="utf-8",
+                          errors="replace", check=False).stdout.splitlines()
+    for line in said:
+        yield line[:200]
+        with contextlib.suppress(OSError, IndexError):
+            yield "    " + pathlib.Path("/proc", line.split()[1], "syscall").read_text("ascii").strip()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """No test takes for ever: one that hangs fails, and says what it waited for while that still runs."""
+    def give_up(*_):
+        pytest.fail("\n".join(["%s: longer than %d s; what runs:" % (item.nodeid, TEST_S), *what_runs()]))
+    old = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(TEST_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, old)
 
 
 # --- the program and the interpreters ---
