@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the inline engine changes up to 3.10: plans of a made-up interpreter loop that keeps its frame in rbx. */
+#include "cpython/eval_switch.h"
 #include "cpython/inline_plan.h"
 #include "plan_make.h"
 
@@ -404,6 +405,23 @@ static void test_eval__switches(void **state)
 	refused_inline("does not give the thread state the caller back");
 }
 
+/* More switches than are kept: none of them is taken for one that leads nowhere. */
+static void test_eval__too_many_switches(void **state)
+{
+	(void)state;
+	make_switch();
+	for (size_t i = 0; i < SWITCHES_MAX; i++) {
+		size_t at = AT_EVAL + 0x60 + 16 * i;
+
+		if (i == SWITCHES_MAX - 1)
+			assert_int_equal(make_inline(), 0);
+		PUT(at, "\x48\x8d\x0d\0\0\0\0\x48\x63\x04\x81\x48\x01\xc8\xff\xe0");
+		put_distance(at + 3, AT_TABLE);
+		made.symbols[made.symbol_cnt - 1].st_size = at + 16 - AT_EVAL;
+	}
+	refused_inline("has more switches, or cases, than can be followed");
+}
+
 static void test_eval__cases_in_the_way(void **state)
 {
 	(void)state;
@@ -492,6 +510,7 @@ int main(void)
 		cmocka_unit_test(test_eval__where_the_thread_state_is_from),
 		cmocka_unit_test(test_eval__begins_twice),
 		cmocka_unit_test(test_eval__switches),
+		cmocka_unit_test(test_eval__too_many_switches),
 		cmocka_unit_test(test_eval__cases_in_the_way),
 		cmocka_unit_test(test_eval__calls_that_do_not_return),
 	};

@@ -88,21 +88,24 @@ static uint64_t table_end(const struct eval_switches *s, uint64_t table)
 	return end;
 }
 
-static void read_targets(const struct planner *p, const struct body *b, struct eval_switches *s,
-			 struct eval_switch *of)
+static int read_targets(const struct planner *p, const struct body *b, struct eval_switches *s,
+			struct eval_switch *of)
 {
 	uint64_t end = table_end(s, of->table);
 	int32_t distance;
 	size_t index;
 
 	of->first = s->target_cnt;
-	for (uint64_t at = of->table; at < end && s->target_cnt < SWITCH_TARGETS_MAX; at += 4) {
+	for (uint64_t at = of->table; at < end; at += 4) {
 		if (elf_file__read(p->elf, at, &distance, sizeof(distance)) ||
 		    body__index(b, of->table + (uint64_t)(int64_t)distance, &index))
 			break;
+		if (s->target_cnt == SWITCH_TARGETS_MAX)
+			return -E2BIG;
 		s->targets[s->target_cnt++] = (uint32_t)index;
 		of->cnt++;
 	}
+	return 0;
 }
 
 static bool is_indirect(const struct body *b, size_t jump)
@@ -110,16 +113,21 @@ static bool is_indirect(const struct body *b, size_t jump)
 	return b->insns[jump].flow == FLOW_JUMP && !b->insns[jump].target;
 }
 
-static void find_switches(const struct planner *p, const struct body *b, struct eval_switches *out)
+static int find_switches(const struct planner *p, const struct body *b, struct eval_switches *out)
 {
-	for (size_t i = 0; i < b->insn_cnt && out->cnt < SWITCHES_MAX; i++) {
+	int err = 0;
+
+	for (size_t i = 0; i < b->insn_cnt; i++) {
 		uint64_t table = is_indirect(b, i) ? table_of(p, b, i) : 0;
 
+		if (table && out->cnt == SWITCHES_MAX)
+			return -E2BIG;
 		if (table)
 			out->at[out->cnt++] = (struct eval_switch){ .jump = i, .table = table };
 	}
-	for (size_t i = 0; i < out->cnt; i++)
-		read_targets(p, b, out, &out->at[i]);
+	for (size_t i = 0; i < out->cnt && !err; i++)
+		err = read_targets(p, b, out, &out->at[i]);
+	return err;
 }
 
 static void add_other(struct eval_switches *s, size_t index)
@@ -152,8 +160,9 @@ static int find_others(const struct planner *p, const struct body *b, struct eva
 
 int eval_switches__find(const struct planner *p, const struct body *b, struct eval_switches *out)
 {
-	find_switches(p, b, out);
-	return find_others(p, b, out);
+	int err = find_switches(p, b, out);
+
+	return err ? err : find_others(p, b, out);
 }
 
 void eval_switches__done(struct eval_switches *s)

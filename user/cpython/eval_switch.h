@@ -30,7 +30,7 @@ struct eval_switches {
 	bool *led_to; /* for each instruction: does any of all of these lead to it? owned */
 };
 
-/* eval_switches__find - 0; -ENOMEM. @out: all 0; eval_switches__done() in any case */
+/* eval_switches__find - 0; -ENOMEM; -E2BIG: more of them than we keep. @out: all 0; eval_switches__done() in any case */
 int eval_switches__find(const struct planner *p, const struct body *b, struct eval_switches *out);
 void eval_switches__done(struct eval_switches *s);
 
