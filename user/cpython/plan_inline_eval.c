@@ -352,7 +352,8 @@ static int find(struct eval *v)
 	int err = eval_switches__find(v->p, &v->body, v->switches);
 
 	if (err == -E2BIG)
-		return refuse(v, "has more switches, or cases, than can be followed", v->body.entry);
+		return refuse(v, "has more switches, or cases, than can be followed",
+			      v->body.entry);
 	if (!err)
 		err = find_held(v);
 	if (!err)

@@ -7,6 +7,7 @@
 #ifndef PYEBPF_INLINE_REMOTE_H
 #define PYEBPF_INLINE_REMOTE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,6 +48,8 @@ struct remote {
 	uint32_t stops, longest_us, all_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
 	bool hurried; /* we run before others meanwhile */
+	bool terminal_held; /* and are not stopped by the terminal: */
+	sigset_t signals; /* that we blocked before */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
 	bool other_caller; /* an earlier one was not seen to be out of them */
@@ -217,7 +220,7 @@ bool remote_is_waiting(const struct user_regs_struct *regs);
 #define REMOTE_TRIES 60
 void remote__give_time(unsigned int tries);
 
-/* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU. */
+/* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU and to our standing still. */
 void remote_pause(void);
 void remote_end_stop(struct remote *r, uint64_t us);
 void remote_hurry(struct remote *r, bool on);

@@ -8,6 +8,7 @@
 #include "inline/remote.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,12 +35,29 @@
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
 
+/* Ctrl-Z stops us when the target goes on, not before; all other threads of ours block it. Those who do this stand one in another. */
+static void hold_terminal(struct remote *r, bool on)
+{
+	sigset_t set;
+
+	if (on == r->terminal_held)
+		return;
+	r->terminal_held = on;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTSTP);
+	sigaddset(&set, SIGTTIN);
+	sigaddset(&set, SIGTTOU);
+	pthread_sigmask(on ? SIG_BLOCK : SIG_SETMASK, on ? &set : &r->signals,
+			on ? &r->signals : NULL);
+}
+
 /* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
  * the target gets to where it stops. */
 void remote_hurry(struct remote *r, bool on)
 {
 	struct sched_param fifo = { .sched_priority = 1 }, usual = { 0 };
 
+	hold_terminal(r, on);
 	if (on && !r->hurried)
 		r->hurried = sched_getscheduler(0) == SCHED_OTHER &&
 			     !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
