@@ -27,6 +27,7 @@
 #define WAIT_NS	    4000000ull /* to see somebody who has it */
 #define WAIT_MANY   200000000ull
 #define AGAIN_NS    5000000000ull /* and then for so long no more */
+#define TRIES_MIN   8 /* in any case: where others have the CPUs one can take all of that time */
 #define STOPS_MAX   40 /* that were in vain, some 50 us of one thread each */
 #define UNPROVEN    20 /* of those, since it was not seen that the thread runs what it should */
 #define PAUSE_US    20u
@@ -195,20 +196,23 @@ int remote__stop_holder(struct remote *r)
 {
 	unsigned int cnt = r->lock.in && !r->held && !r->parked && !r->follow ? count_threads(r)
 									      : 0;
-	uint64_t now = now_ns();
-	bool longer = cnt == MANY && now - r->waited_ns > AGAIN_NS;
-	unsigned int stops = 0, unproven = 0;
+	bool longer = cnt == MANY && now_ns() - r->waited_ns > AGAIN_NS;
+	unsigned int tries = 0, stops = 0, unproven = 0;
+	uint64_t since;
 	int err;
 
 	if (cnt < THREADS_MIN)
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);
+	since = now_ns();
 	for (;;) {
 		err = stop_holder(r, &stops);
 		unproven += err == -ENOENT;
 		if ((err != -EAGAIN && err != -ENOENT) || stops == STOPS_MAX ||
-		    unproven == UNPROVEN || now_ns() - now > (longer ? WAIT_MANY : WAIT_NS))
+		    unproven == UNPROVEN)
+			break;
+		if (++tries >= TRIES_MIN && now_ns() - since > (longer ? WAIT_MANY : WAIT_NS))
 			break;
 		/* it may be in a call of C, and come out of that */
 		usleep(PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));

@@ -166,9 +166,7 @@ void proc_pid__close(struct proc_pid *p)
 bool proc_pid__alive(const struct proc_pid *p)
 {
 	struct pollfd poll_fd = { .fd = p->fd, .events = POLLIN };
-	uint64_t ticks;
 
-	if (p->fd < 0 || poll(&poll_fd, 1, 0) != 0)
-		return false;
-	return proc_start_ticks(p->pid, &ticks) == 0 && ticks == p->start_ticks;
+	/* while it lives nobody else has its number; to read its stat takes 60 us where there are 1,000 threads */
+	return p->fd >= 0 && poll(&poll_fd, 1, 0) == 0;
 }
