@@ -95,10 +95,7 @@ int inline__clear_early(struct inline_engine *e, const struct inline_engine *fro
 		calls[cnt++] =
 			(struct remote_call){ SYS_munmap,
 					      { early->pieces[i].start, early->pieces[i].bytes } };
-	for (unsigned int i = 0; i < 2; i++)
-		if (from->memfds[i].ino &&
-		    inline_memfd_at(&e->remote, from->memfds[i].fd) == from->memfds[i].ino)
-			calls[cnt++] = (struct remote_call){ SYS_close, { from->memfds[i].fd } };
+	cnt += inline_close_memfds(&e->remote, from, calls + cnt);
 	return cnt > 1 ? remote__call(&e->remote, calls, cnt, e->base + IL_RESULTS_NEXT, values)
 		       : 0;
 }
@@ -147,7 +144,7 @@ static int give_ring(struct inline_engine *e)
 
 	if (err)
 		return err;
-	ours = inline_open_fd(e->remote.pid, theirs);
+	ours = inline_open_fd(&e->remote, theirs);
 	err = ours < 0 ? ours : inline_map_ring(e, ours);
 	return err ? err : map_ring(e, theirs);
 }

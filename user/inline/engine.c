@@ -184,15 +184,6 @@ static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, in
 	return 0;
 }
 
-int inline_open_fd(pid_t pid, int fd)
-{
-	char path[48];
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
 static int fill_code(const struct inline_engine *e, int fd)
 {
 	if (ftruncate(fd, (off_t)IL_CODE_BYTES) ||
@@ -250,9 +241,25 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 		{ SYS_close, { (uint64_t)ring_fd } },
 	};
 	int64_t values[REMOTE_CALLS_MAX];
+	int err;
 
-	return remote__call(&e->remote, calls, sizeof(calls) / sizeof(*calls),
-			    e->base + IL_RESULTS_NEXT, values);
+	e->remote.ready = inline_check_memfds;
+	e->remote.ready_ctx = e;
+	err = remote__call(&e->remote, calls, sizeof(calls) / sizeof(*calls),
+			   e->base + IL_RESULTS_NEXT, values);
+	e->remote.ready = NULL;
+	return err;
+}
+
+/* Files of the target, which took the numbers between the question and the call. Nothing leads there yet. */
+static int unmap_others(struct inline_engine *e)
+{
+	struct remote_call calls[3];
+	unsigned int cnt = inline_close_memfds(&e->remote, e, calls);
+
+	calls[cnt++] = (struct remote_call){ SYS_munmap, { e->base, e->region_bytes } };
+	e->reserved = remote__finish(&e->remote, calls, cnt, e->base) != 0;
+	return -EBADF;
 }
 
 static int redirect(struct inline_engine *e)
@@ -351,13 +358,6 @@ static int denied(const struct inline_engine *e, int ret, struct err *err)
 			     "policy of the system");
 }
 
-/* For children that are forked before it is closed. */
-static void note_memfd(struct inline_engine *e, unsigned int i, int fd)
-{
-	e->memfds[i].fd = (uint64_t)fd;
-	e->memfds[i].ino = inline_memfd_at(&e->remote, (uint64_t)fd);
-}
-
 static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		   const struct inline_opts *opts, struct err *err)
 {
@@ -387,10 +387,9 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	ret = first_calls(e, empty, &code_fd, &ring_fd);
 	if (ret)
 		return denied(e, ret, err);
-	note_memfd(e, 0, code_fd);
-	note_memfd(e, 1, ring_fd);
-	code = inline_open_fd(e->remote.pid, code_fd);
-	ring = inline_open_fd(e->remote.pid, ring_fd);
+	inline_note_memfds(e, code_fd, ring_fd);
+	code = inline_open_fd(&e->remote, code_fd);
+	ring = inline_open_fd(&e->remote, ring_fd);
 	ret = code < 0 ? code : ring < 0 ? ring : 0;
 	if (!ret)
 		ret = fill_code(e, code);
@@ -398,6 +397,8 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		ret = inline_map_ring(e, ring);
 	if (!ret)
 		ret = second_calls(e, code_fd, ring_fd);
+	if (inline_maps_others(e))
+		ret = unmap_others(e);
 	e->mapped = !ret;
 	if (!ret && !e->lazy)
 		touch(e);

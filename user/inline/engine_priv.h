@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What engine.c lends to adopt.c, and both have of permit.c. */
+/* What engine.c lends to adopt.c, and both have of permit.c and memfds.c. */
 #ifndef PYEBPF_INLINE_ENGINE_PRIV_H
 #define PYEBPF_INLINE_ENGINE_PRIV_H
 
@@ -32,8 +32,22 @@ bool inline_is_elsewhere(pid_t pid, const struct interp *in);
 /* inline_empty_string - its address in a process; 0: none. */
 uint64_t inline_empty_string(const struct maps *maps);
 
-/* inline_open_fd - a descriptor of another process; ours, or a negative errno. */
-int inline_open_fd(pid_t pid, int fd);
+/* inline_open_fd - the memfd that its caller has just made; ours. -EBADF: that is not what it has under this number any more; or another
+ * negative errno. */
+int inline_open_fd(const struct remote *r, int fd);
+
+/* inline_note_memfds - what its caller has just made, by number and inode */
+void inline_note_memfds(struct inline_engine *e, int code, int ring);
+
+/* inline_check_memfds - for remote.ready, @engine: are these the ones that have the numbers? 0 or -EBADF */
+int inline_check_memfds(void *engine);
+
+/* inline_maps_others - is another file mapped where they should be? */
+bool inline_maps_others(const struct inline_engine *e);
+
+/* inline_close_memfds - calls that close those of @e that a process, its own or a child of that, still has open; how many: up to two */
+unsigned int inline_close_memfds(const struct remote *r, const struct inline_engine *e,
+				 struct remote_call *calls);
 
 /* inline_map_ring - our own view of the memory that is shared with the target. 0 or a negative errno. */
 int inline_map_ring(struct inline_engine *e, int fd);

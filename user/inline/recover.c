@@ -116,18 +116,6 @@ static bool made_fd(const uint64_t *words, unsigned int call)
 	       words[IL_RESULT(call)] <= INT32_MAX;
 }
 
-ino_t inline_memfd_at(const struct remote *r, uint64_t fd)
-{
-	char path[48], link[32];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", r->pid, (int)fd);
-	if (readlink(path, link, sizeof(link)) <= 7 || memcmp(link, "/memfd:", 7) != 0 ||
-	    stat(path, &st))
-		return 0;
-	return st.st_ino;
-}
-
 /* The memfds, where the target still has them open. @code, @ring: inodes that are mapped; 0: not yet */
 static unsigned int close_calls(const struct remote *r, const uint64_t *words, ino_t code,
 				ino_t ring, struct remote_call *calls)
@@ -399,13 +387,21 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		err_hint(e, "take them out with that one: pyebpf detach %d", pid);
 		return -PYE_EPLAN;
 	}
-	if ((err == -EPERM || err == -EACCES || err == -EFAULT) && is_ending(pid))
+	if ((err == -EPERM || err == -EACCES || err == -EFAULT || err == -EBADF) && is_ending(pid))
 		err = -ESRCH;
 	if (err == -EPERM || err == -EACCES)
 		return inline_bar(e, pid, "stopped");
 	if (err == -ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d has %s", pid,
 			       is_ending(pid) ? "ended" : "executed another program meanwhile");
+	if (err == -EBADF) {
+		err_set(e, -PYE_ETARGET,
+			"process %d closed what it was just given for the probes, as a program does that becomes "
+			"a daemon",
+			pid);
+		err_hint(e, "try it again");
+		return -PYE_ETARGET;
+	}
 	return err_set(e, -PYE_EPLAN, "process %d could not be changed by the inline engine: %s",
 		       pid, why_unchanged(pid, err, why, sizeof(why)));
 }

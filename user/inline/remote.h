@@ -71,6 +71,9 @@ struct remote {
 	void (*before)(
 		void *ctx); /* called before each time that all are asked to stop; NULL: nothing is */
 	void *before_ctx;
+	/* asked when the thread that makes calls stands still: 0, or a negative errno, and it makes none; NULL: nothing is */
+	int (*ready)(void *ctx);
+	void *ready_ctx;
 	struct follow *follow; /* its threads stay traced; borrowed; NULL: they are let go */
 	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
 	 * without us, and would go on with these: */

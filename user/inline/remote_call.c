@@ -116,6 +116,35 @@ static void restart_by_hand(struct user_regs_struct *regs)
 	regs->rip -= SYSCALL_LEN;
 }
 
+#ifndef PTRACE_GET_RSEQ_CONFIGURATION
+#define PTRACE_GET_RSEQ_CONFIGURATION 0x420f
+#endif
+#define RSEQ_CS 8 /* of struct rseq: the sequence it is in, or 0 */
+
+/*
+ * In a restartable sequence (rseq(2)) it would go on in the middle, on another CPU perhaps: the kernel, which would send it to where
+ * the sequence is begun anew, sees it in our code and forgets about that. So it is sent there now.
+ */
+static void leave_sequence(const struct remote *r, pid_t tid, struct user_regs_struct *regs)
+{
+	struct {
+		uint64_t at;
+		uint32_t size, signature, flags, pad;
+	} own = { 0 };
+	struct {
+		uint32_t version, flags;
+		uint64_t start, bytes, abort;
+	} sequence;
+	uint64_t at = 0;
+
+	if (ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid, sizeof(own), &own) <= 0 || !own.at ||
+	    remote__read(r, own.at + RSEQ_CS, &at, sizeof(at)) || !at ||
+	    remote__read(r, at, &sequence, sizeof(sequence)))
+		return;
+	if (regs->rip - sequence.start < sequence.bytes)
+		regs->rip = sequence.abort;
+}
+
 static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, unsigned int cnt,
 		  uint64_t results)
 {
@@ -138,6 +167,8 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 		laps = BACK_LAPS;
 	}
 	restart_by_hand(&regs);
+	if (!r->parked)
+		leave_sequence(r, tid, &regs);
 	memcpy(words, calls, table_bytes);
 	memcpy(words + 7UL * cnt,
 	       (uint64_t[16]){ regs.r15, regs.r14, regs.r13, regs.r12, regs.r11, regs.r10, regs.r9,
@@ -397,6 +428,8 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 	r->caller = choose_stopped(r);
 	if (!err && !r->caller)
 		err = -EOPNOTSUPP;
+	if (!err && r->ready)
+		err = r->ready(r->ready_ctx);
 	if (!err)
 		err = set_up(r, r->caller, calls, cnt, results);
 	r->calling = true;

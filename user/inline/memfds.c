@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The two memfds that a thread of the target makes, while they have a number there. A thread can have descriptors of its own
+ * (unshare(2)), and any of them can close what it does not know, as a program does that becomes a daemon, and open its own files: under
+ * the numbers that were ours. So nothing is written, mapped or closed by a number alone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "inline/engine_priv.h"
+#include "inline/region.h"
+#include "proc/maps.h"
+
+/* Of the thread that made it, if that has not ended: then most likely of all. False: it is no memfd. */
+static bool memfd_path(const struct remote *r, uint64_t fd, char *path, size_t size)
+{
+	pid_t tid = r->caller && !remote__is_dead(r->pid, r->caller) ? r->caller : r->pid;
+	char link[32];
+
+	snprintf(path, size, "/proc/%d/task/%d/fd/%d", r->pid, tid, (int)fd);
+	return readlink(path, link, sizeof(link)) > 7 && !memcmp(link, "/memfd:", 7);
+}
+
+ino_t inline_memfd_at(const struct remote *r, uint64_t fd)
+{
+	char path[64];
+	struct stat st;
+
+	return memfd_path(r, fd, path, sizeof(path)) && !stat(path, &st) ? st.st_ino : 0;
+}
+
+/* Nobody has written to it, nor will be kept from that. */
+static bool is_new(int fd)
+{
+	struct stat st;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && !(seals & F_SEAL_SEAL) && !fstat(fd, &st) && !st.st_size;
+}
+
+int inline_open_fd(const struct remote *r, int fd)
+{
+	auto_close int ours = -1;
+	char path[64];
+
+	if (!memfd_path(r, (uint64_t)fd, path, sizeof(path)))
+		return -EBADF;
+	ours = open(path, O_RDWR | O_CLOEXEC);
+	if (ours < 0)
+		return -errno;
+	return is_new(ours) ? take_fd(&ours) : -EBADF;
+}
+
+void inline_note_memfds(struct inline_engine *e, int code, int ring)
+{
+	const int fds[] = { code, ring };
+
+	for (int i = 0; i < 2; i++) {
+		e->memfds[i].fd = (uint64_t)fds[i];
+		e->memfds[i].ino = inline_memfd_at(&e->remote, e->memfds[i].fd);
+	}
+}
+
+static bool is_other(const struct maps *maps, uint64_t at, uint64_t ino)
+{
+	const struct mapping *m = maps__find(maps, at);
+
+	return m && m->ino && m->ino != ino;
+}
+
+bool inline_maps_others(const struct inline_engine *e)
+{
+	struct maps maps;
+	bool others;
+
+	if (maps__read(e->remote.pid, &maps))
+		return false;
+	others = is_other(&maps, e->base + IL_CODE, e->memfds[0].ino) ||
+		 is_other(&maps, e->base + IL_SHARED, e->memfds[1].ino) ||
+		 is_other(&maps, e->base + IL_RING + e->ring_bytes, e->memfds[1].ino);
+	maps__done(&maps);
+	return others;
+}
+
+unsigned int inline_close_memfds(const struct remote *r, const struct inline_engine *e,
+				 struct remote_call *calls)
+{
+	unsigned int cnt = 0;
+
+	for (int i = 0; i < 2; i++)
+		if (e->memfds[i].ino && inline_memfd_at(r, e->memfds[i].fd) == e->memfds[i].ino)
+			calls[cnt++] = (struct remote_call){ SYS_close, { e->memfds[i].fd } };
+	return cnt;
+}
+
+int inline_check_memfds(void *engine)
+{
+	const struct inline_engine *e = engine;
+	struct remote_call calls[2];
+
+	return inline_close_memfds(&e->remote, e, calls) == 2 ? 0 : -EBADF;
+}
