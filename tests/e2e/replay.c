@@ -51,14 +51,14 @@ static int on_control(struct player *p, const struct pye_proc_rec *rec)
 static int on_item(void *self, const struct replay_item *item, const void *data)
 {
 	struct player *p = self;
-	const uint32_t *final = data;
+	const struct replay_final *final = data;
 
 	if (item->kind == REPLAY_PROCESS && item->len == sizeof(struct replay_process))
 		return on_process(p, data);
 	if (item->kind == REPLAY_CONTROL && item->len == sizeof(struct pye_proc_rec))
 		return on_control(p, data);
-	if (item->kind == REPLAY_FINAL)
-		assembler__final(p->a, final[0], final[1]);
+	if (item->kind == REPLAY_FINAL && item->len == sizeof(*final))
+		assembler__final(p->a, final->tix, final->seq, final->until_ns);
 	else if (item->kind == REPLAY_LOSSES && item->len == sizeof(p->lost))
 		memcpy(p->lost, data, item->len);
 	else

@@ -362,6 +362,28 @@ def attach_for(pid, out, *options, **kw):
 
 # --- losses, names, children ---
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_loss_that_the_end_cuts_off(name, tmp_path):
+    """It lasted until the end, and not for a moment."""
+    program = ("import os, sys, time\ndef leaf(): return 1\nprint('up', flush=True)\n"
+               "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\nwhile True: leaf()\n")
+    with lib.started(lib.command(name) + ["-c", program, tmp_path / "go"]) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-q", *INLINE, "--ring", "256K", "-o", tmp_path / "t.pyebpf", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the probes")
+            tracer.send_signal(signal.SIGSTOP)
+            (tmp_path / "go").touch()
+            time.sleep(0.3)
+            killed = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            target.kill()
+            target.wait()
+            tracer.send_signal(signal.SIGCONT)
+            assert tracer.wait(30) == 0, lib.text(tracer.stderr.read())
+    trace = lib.Trace(tmp_path / "t.pyebpf")
+    last = trace.gaps[-1]
+    assert last["n"] > 1000 and last["ts_ns"] < killed <= last["until_ns"] <= trace.meta["ts_ns"], (last, trace.meta)
+
+
 @pytest.mark.parametrize("name, threads", [(n, 4) for n in FAMILIES] + [(n, 1) for n in lib.pick("3.8", "3.12", "3.13t")])
 def test_losses_are_exact(name, threads, tmp_path):
     out, capture = tmp_path / "out", tmp_path / "t.pyebpf"

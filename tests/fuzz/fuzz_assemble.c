@@ -202,7 +202,7 @@ static void steps(struct fuzz *f, const uint8_t *data, size_t size)
 		step(f, data[i], data[i + 1]);
 	flush(f);
 	for (uint32_t i = 0; i < THREADS; i++)
-		assembler__final(f->a, i + 1, f->threads[i].seq);
+		assembler__final(f->a, i + 1, f->threads[i].seq, 0);
 }
 
 static void batches(struct fuzz *f, const uint8_t *data, size_t size)

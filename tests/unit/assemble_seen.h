@@ -26,7 +26,7 @@ struct seen_thread {
 	char text[SEEN_TEXT]; /* "call a, call b, return b, gap lost 2" */
 	size_t len;
 	uint32_t *stack, depth;
-	uint64_t last_ns, lost, events;
+	uint64_t last_ns, lost, events, gap_ns; /* gap_ns: how long the last one was */
 	struct trace_thread def;
 	char name[32];
 };
@@ -124,6 +124,7 @@ static inline int on_gap(void *self, const struct trace_gap *g)
 		 (unsigned long long)g->lost);
 	say(t, "gap", text);
 	t->depth = 0;
+	t->gap_ns = g->until_ns - g->ts_ns;
 	t->lost += g->lost;
 	return 0;
 }

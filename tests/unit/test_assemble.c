@@ -281,17 +281,25 @@ static void test_assemble__a_hole_at_the_end(void **state)
 
 	(void)state;
 	make_thread(&as->b, 2, 1, 102, 0);
+	make_thread(&as->b, 3, 1, 103, 0);
 	call(as, 0, 1);
 	make_thread_end(&as->b, 1, 1, 4);
 	make_entry(&as->b, 2, 0, F(2), 2, PYE_ENTRY_CALL);
 	assembly_feed(as);
-	assembler__final(as->a, 2, 11);
-	assembler__final(as->a, 2, 11);
+	make_entry(&as->b, 3, 0, F(3), 2, PYE_ENTRY_CALL);
+	assembly_feed(as);
+	assembler__final(as->a, 2, 11,
+			 as->b.now + 9000); /* until then it went on without being seen */
+	assembler__final(as->a, 2, 11, as->b.now + 9000);
+	assembler__final(as->a, 3, 2, 1); /* it was seen later than that */
 	assembly_finish(as);
 	assert_string_equal(as->threads[1].text, "call a, gap lost 3");
 	assert_string_equal(as->threads[2].text, "call b, gap lost 10");
-	assert_int_equal(as->totals.generated, 15);
-	assert_int_equal(as->totals.lost[LOSS_RING], 13);
+	assert_int_equal(as->threads[2].gap_ns, as->b.now + 9000 - as->threads[2].last_ns);
+	assert_string_equal(as->threads[3].text, "call b, gap lost 1");
+	assert_int_equal(as->threads[3].gap_ns, 0);
+	assert_int_equal(as->totals.generated, 17);
+	assert_int_equal(as->totals.lost[LOSS_RING], 14);
 	assembly_free(as);
 }
 
@@ -306,8 +314,8 @@ static void test_assemble__threads_that_nobody_heard_of(void **state)
 	call(as, 0, 1);
 	make_thread_end(&as->b, 9, 1, 20);
 	assembly_feed(as);
-	assembler__final(as->a, 7, 2);
-	assembler__final(as->a, 8, 1000);
+	assembler__final(as->a, 7, 2, 0);
+	assembler__final(as->a, 8, 1000, 0);
 	assert_int_equal(assembler__oddities(as->a)->malformed, 2);
 	assembly_expect(as, 1023, "call a");
 }

@@ -41,19 +41,19 @@ static int open_again(FILE *f, replay_fn other, void *ctx, struct replay **r)
 static int take_other(void *ctx, const struct replay_item *item, const void *data)
 {
 	struct assembly *as = ctx;
-	uint32_t final[2];
+	struct replay_final final;
 
 	if (item->kind != REPLAY_FINAL || item->len != sizeof(final))
 		return -EPROTO;
-	memcpy(final, data, sizeof(final));
-	assembler__final(as->a, final[0], final[1]);
+	memcpy(&final, data, sizeof(final));
+	assembler__final(as->a, final.tix, final.seq, final.until_ns);
 	return 0;
 }
 
 static void test_replay__the_same_events(void **state)
 {
 	struct assembly *live = assembly_usual(0), *again = assembly_new(0);
-	const uint32_t final[2] = { 1, 7 };
+	const struct replay_final final = { 1, 7, 2000 };
 	struct capture_batch batch;
 	struct replay *r;
 	FILE *f = begin();
@@ -66,8 +66,8 @@ static void test_replay__the_same_events(void **state)
 		live->round = seq + 1;
 		assembly_feed(live);
 	}
-	put(f, REPLAY_FINAL, 0, 0, final, sizeof(final));
-	assembler__final(live->a, 1, 7);
+	put(f, REPLAY_FINAL, 0, 0, &final, sizeof(final));
+	assembler__final(live->a, 1, 7, 2000);
 	assert_int_equal(open_again(f, take_other, again, &r), 0);
 	for (uint32_t seq = 0; seq < 6; seq += 2) {
 		assert_int_equal(replay_ops.next(r, &batch), 1);

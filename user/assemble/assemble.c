@@ -570,12 +570,12 @@ static int on_rename(struct assembler *a, const struct pye_thread_end_rec *rec)
 	return err;
 }
 
-void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq)
+void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq, uint64_t until_ns)
 {
 	struct asm_thread *t = thread_find(a, tix);
 
 	if (t) {
-		thread_end(a, t, seq, t->last_ns);
+		thread_end(a, t, seq, until_ns > t->last_ns ? until_ns : t->last_ns);
 		return;
 	}
 	a->holes += seq;

@@ -105,8 +105,9 @@ int assembler__record(void *a, const void *rec, uint32_t len);
 int assembler__steps(void *ctx, uint32_t tix, uint32_t seq, const struct trace_step *steps,
 		     uint32_t cnt);
 
-/* assembler__final - final sequence number of a thread, when all its records were fed. */
-void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq);
+/* assembler__final - final sequence number of a thread, when all its records were fed. @until_ns: when the recording ended: what is missing
+ * was lost until then; 0: not known */
+void assembler__final(struct assembler *a, uint32_t tix, uint32_t seq, uint64_t until_ns);
 
 /* An open frame that was read from outside. */
 struct assembler_frame {

@@ -23,13 +23,19 @@ enum replay_kind {
 	REPLAY_BATCH = 1, /* as the ring had it */
 	REPLAY_CONTROL = 2, /* struct pye_proc_rec: a fork, an exec, an end */
 	REPLAY_PROCESS = 3, /* struct replay_process */
-	REPLAY_FINAL = 4, /* u32 tix, u32 seq: final number of a thread */
+	REPLAY_FINAL = 4, /* struct replay_final */
 	REPLAY_LOSSES = 5, /* u64 for each enum trace_loss, as the kernel counted */
 };
 
 struct replay_item {
 	uint32_t kind, len;
 	uint32_t ring, round; /* of a batch */
+};
+
+/* For assembler__final() */
+struct replay_final {
+	uint32_t tix, seq;
+	uint64_t until_ns;
 };
 
 /* A process as it was looked at when its recording began. */

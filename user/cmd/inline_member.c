@@ -265,11 +265,16 @@ int inline_member__tend(struct inline_member *m, bool idle)
 	return err;
 }
 
+struct ending {
+	struct assembler *as;
+	uint64_t ns; /* when nothing was recorded any more */
+};
+
 static void take_final(void *ctx, uint32_t tix, uint32_t seq)
 {
-	struct inline_run *r = ctx;
+	const struct ending *e = ctx;
 
-	assembler__final(r->as, tix, seq);
+	assembler__final(e->as, tix, seq, e->ns);
 }
 
 /* No other ring has anything of it: what it left is shown now, before what it may have executed comes. */
@@ -286,7 +291,7 @@ static void end_events(struct inline_member *m, uint64_t now)
 	cap_inline__recount(m->cap);
 	cap_inline__end(m->cap);
 	inline_member__drain(m, 1);
-	cap_inline__finals(m->cap, take_final, r);
+	cap_inline__finals(m->cap, take_final, &(struct ending){ r->as, now });
 	assembler__process_end(r->as, m->pix, now);
 	settle(r);
 	r->lost += cap_inline__lost(m->cap);
@@ -341,7 +346,10 @@ void inline_member__finals(struct inline_member *m, int err)
 	cap_inline__recount(m->cap);
 	if (!err)
 		inline_member__drain(m, 1);
-	cap_inline__finals(m->cap, take_final, m->run);
+	/* what has ended by itself, or was not to be stopped any more, did not have its words put back */
+	cap_inline__finals(
+		m->cap, take_final,
+		&(struct ending){ m->run->as, m->engine->remote.put_back_ns ?: now_ns() });
 }
 
 void inline_member__forget(struct inline_member *m)

@@ -566,12 +566,12 @@ void session__beside(struct session *s, uint64_t cpu_ns)
 
 static void take_final(void *ctx, uint32_t tix, uint32_t seq)
 {
-	const uint32_t final[2] = { tix, seq };
 	struct session *s = ctx;
+	const struct replay_final final = { tix, seq, s->detached_ns };
 
 	session_record(s, &(struct replay_item){ .kind = REPLAY_FINAL, .len = sizeof(final) },
-		       final);
-	assembler__final(s->as, tix, seq);
+		       &final);
+	assembler__final(s->as, tix, seq, final.until_ns);
 }
 
 /* Probes out, rings empty, every thread's final number known: then the counters are exact. */
@@ -583,6 +583,7 @@ static int finish(struct session *s, struct session_result *result)
 	idle_show(s);
 	waiting_show(s);
 	naming_look_all(s, true);
+	s->detached_ns = now_ns();
 	cap_bpf__detach(s->cap);
 	cap_bpf__send_waits(s->cap);
 	targets_release(s);

@@ -68,6 +68,7 @@ struct session {
 	uint64_t names_ns; /* with poll_ms: when threads are looked at next for their names */
 	uint64_t news, news_ns; /* samples: so much was new when, to tell whether more is */
 	uint64_t start_ns;
+	uint64_t detached_ns; /* when the probes were taken out */
 	int64_t start_unix_ns;
 	char comm[64]; /* of the first process recorded */
 	unsigned int interrupts; /* INT, TERM or HUP seen */
