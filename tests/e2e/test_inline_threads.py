@@ -73,6 +73,34 @@ def test_a_thread_in_the_memory_of_the_last_one(name, tmp_path):
     assert want[0] is None or set(threads) == set(want)
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_thread_with_the_number_of_the_last_one(name, tmp_path):
+    """That was seen to end by then, and where it would be forgotten, a second later, the one that has its tid and its memory is in a call."""
+    prog, out, capture = tmp_path / "prog.py", tmp_path / "out", tmp_path / "t.pyebpf"
+    prog.write_text("import _thread, json, os, sys, time\n"
+                    "selves, sleep, start, write = [], time.sleep, _thread.start_new_thread, os.pwrite\n"
+                    "last = os.open('/proc/sys/kernel/ns_last_pid', os.O_WRONLY)\n"
+                    "def call(): pass\n"
+                    "def thread():\n"
+                    "    call()\n"
+                    "    sleep(1.1)\n"
+                    "    call()\n"
+                    "    selves.append(_thread.get_ident())\n"
+                    "for _ in range(2):\n"
+                    "    write(last, b'5000', 0)\n"
+                    "    start(thread, ())\n"
+                    "    sleep(2.2)\n"
+                    "json.dump(selves, open(sys.argv[1], 'w'))\n")
+    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    with lib.started(inside + [lib.BINARY, "trace", *INLINE, "-o", capture, "--"] + lib.command(name) + [prog, out], stderr=-1) as tracer:
+        lib.finish(tracer, 0, 120)
+    seen, selves = lib.Trace(capture), json.loads(out.read_text())
+    seen.whole()
+    got = collections.Counter((e["tid"], e["name"], e["ev"]) for e in seen.of(prog) if e["name"] in ("thread", "call"))
+    assert got == {(5001, "thread", "call"): 2, (5001, "thread", "return"): 2, (5001, "call", "call"): 4, (5001, "call", "return"): 4}, got
+    assert len(set(selves)) == 1 and seen.meta["generated"] == seen.meta["written"]
+
+
 @pytest.mark.parametrize("name", THREADS)
 def test_rings_are_given_on(name, tmp_path):
     """Those that have ended are seen to, in a second: others can have their rings."""

@@ -1320,6 +1320,31 @@ static void test_lanes__a_code_object_that_is_freed(void **state)
 	expect_definition((const void *)(mine.ring + head + 32));
 }
 
+/* Whose thread is known to have ended, who has its number and memory says that it is another one; at any time. */
+static void test_lanes__of_one_that_has_ended(void **state)
+{
+	const struct il_more_rec *r;
+	struct inline_lane mine;
+	uint64_t head;
+
+	(void)state;
+	begin_lanes();
+	enter(NULL);
+	mine = only_lane();
+	assert_int_equal(mine.state->owner, gettid());
+	for (uint64_t how = IL_OWNER_ENDED; how <= IL_OWNER_FREE; how <<= 1) {
+		mine.state->owner |= how;
+		head = mine.shared->head;
+		r = (const void *)(mine.ring + head);
+		enter(NULL);
+		assert_int_equal(mine.shared->head, head + 48);
+		assert_int_equal(r->head.what >> 48, IL_SWITCH);
+		assert_int_equal(r->w3, gettid());
+		assert_int_equal(mine.state->owner, gettid());
+	}
+	assert_int_equal(t.shared->head | t.private->lock, 0);
+}
+
 /* Without one a thread shares the ring; when one is free, it is taken. */
 static void test_lanes__none_is_free(void **state)
 {
@@ -1344,18 +1369,23 @@ static void test_lanes__none_is_free(void **state)
 	assert_int_equal(((const struct il_more_rec *)at(head))->head.what >> 48, IL_SWITCH);
 	assert_int_equal(t.shared->head, head + 48);
 
-	lane.shared->gone = 1005;
-	lane.thread->lost = 1; /* not yet known */
+	lane.state->owner = 1005 | IL_OWNER_ENDED; /* not all of it is read */
 	t.shared->freed = 1;
 	enter(NULL);
 	assert_int_equal(lane.shared->head, 0);
-	lane.thread->lost = 0;
+	lane.state->owner = 1005 | IL_OWNER_FREE;
+	lane.thread->lost = 1; /* not yet known */
 	t.shared->freed = 2;
+	enter(NULL);
+	assert_int_equal(lane.shared->head, 0);
+	lane.thread->lost = 0;
+	t.shared->freed = 3;
 	head = t.shared->head;
 	enter(NULL);
 	assert_int_not_equal(lane.shared->head, 0);
 	assert_int_equal(t.shared->head, head);
-	assert_int_equal(lane.shared->gone | t.private->lock, 0);
+	assert_int_equal(lane.state->owner, gettid());
+	assert_int_equal(t.private->lock, 0);
 }
 
 /* A full one loses its own thread's events, and no other's. */
@@ -1604,6 +1634,7 @@ int main(void)
 		cmocka_unit_test(test_count__times),
 		cmocka_unit_test(test_lanes__one_for_each_thread),
 		cmocka_unit_test(test_lanes__a_code_object_that_is_freed),
+		cmocka_unit_test(test_lanes__of_one_that_has_ended),
 		cmocka_unit_test(test_lanes__none_is_free),
 		cmocka_unit_test(test_lanes__losses),
 		cmocka_unit_test(test_detours__leave_all_as_it_is),

@@ -59,9 +59,17 @@ static int tear_down(void **state)
 	return munmap(t.memory, MEMORY_BYTES);
 }
 
+/* The last one is the ring of those who have none. */
+static struct inline_lane lane_no(uint32_t i)
+{
+	if (i < IL_LANE_CNT)
+		return inline__lane(&t.engine, i);
+	return (struct inline_lane){ .shared = t.engine.shared, .ring = t.engine.ring };
+}
+
 static void *end_of(uint32_t lane)
 {
-	struct inline_lane l = inline__lane(&t.engine, lane);
+	struct inline_lane l = lane_no(lane);
 
 	return (uint8_t *)(uintptr_t)l.ring + (l.shared->head & (RING_BYTES - 1));
 }
@@ -69,14 +77,14 @@ static void *end_of(uint32_t lane)
 static void put(uint32_t lane, uint64_t when, uint64_t what)
 {
 	*(struct il_rec *)end_of(lane) = (struct il_rec){ (t.now + when) << 16, what };
-	inline__lane(&t.engine, lane).shared->head += 16;
+	lane_no(lane).shared->head += 16;
 }
 
 static void put_more(uint32_t lane, uint64_t when, uint64_t more, uint64_t w2, uint64_t w3)
 {
 	*(struct il_more_rec *)end_of(lane) =
 		(struct il_more_rec){ { (t.now + when) << 16, IL_MORE | more << 48 }, w2, w3 };
-	inline__lane(&t.engine, lane).shared->head += 32;
+	lane_no(lane).shared->head += 32;
 }
 
 static void put_def(uint32_t lane, uint64_t when, uint32_t line)
@@ -88,7 +96,7 @@ static void put_def(uint32_t lane, uint64_t when, uint32_t line)
 			      .slot = SLOT,
 			      .line = line,
 			      .total = (sizeof(*d) + 15) & ~15u };
-	inline__lane(&t.engine, lane).shared->head += d->total;
+	lane_no(lane).shared->head += d->total;
 }
 
 static void put_thread(uint32_t lane, uint64_t when)
@@ -249,14 +257,80 @@ static void test_lanes__of_a_thread_that_has_ended(void **state)
 	put_def(0, 2, 10);
 	put(0, 3, CALL(FRAME));
 	*lane.thread = (struct il_thread){ .self = 1, .tid = NOBODY };
+	lane.state->owner = NOBODY;
 	assert_int_equal(read_once(), 1);
 	cap_inline__reap(t.cap);
-	assert_int_equal(lane.shared->gone, 0);
+	assert_int_equal(lane.state->owner, NOBODY | IL_OWNER_ENDED);
+	assert_int_equal(t.engine.shared->freed, 0);
 	usleep(1000);
 	read_once();
 	cap_inline__reap(t.cap);
-	assert_int_equal(lane.shared->gone, NOBODY);
+	assert_int_equal(lane.state->owner, NOBODY | IL_OWNER_FREE);
 	assert_int_equal(t.engine.shared->freed, 1);
+}
+
+/* Its lane is claimed meanwhile: it is not for others, whether all that the first one wrote is read or not. */
+static void test_lanes__of_one_that_is_claimed_anew(void **state)
+{
+	struct inline_lane lane = lane_no(0);
+
+	(void)state;
+	memset(&seen, 0, sizeof(seen));
+	put_more(0, 1, IL_SWITCH, 1, NOBODY);
+	put_def(0, 2, 10);
+	put(0, 3, CALL(FRAME));
+	*lane.thread = (struct il_thread){ .self = 1, .tid = NOBODY };
+	lane.state->owner = NOBODY;
+	assert_int_equal(read_once(), 1);
+	cap_inline__reap(t.cap);
+	lane.state->owner = NOBODY;
+	usleep(1000);
+	read_once();
+	cap_inline__reap(t.cap);
+	assert_int_equal(lane.state->owner, NOBODY);
+	assert_int_equal(t.engine.shared->freed, 0);
+}
+
+/* So many times something is read, and it is seen who has ended. */
+static void look(int times)
+{
+	for (int i = 0; i < times; i++) {
+		assert_true(read_once() >= 0);
+		cap_inline__reap(t.cap);
+		usleep(1000);
+	}
+}
+
+/* A thread with the tid and the pthread_self() of one that has ended, of which the target says nothing: it goes on in the middle of its
+ * calls, and so does one that comes when the first one is forgotten. */
+static void test_lanes__another_one_with_its_number(void **state)
+{
+	for (uint32_t i = 0; i <= IL_LANE_CNT; i += IL_LANE_CNT) {
+		memset(&seen, 0, sizeof(seen));
+		t.ids.thread = 0;
+		put_more(i, 1, IL_SWITCH, 1, NOBODY);
+		put_def(i, 2, 10);
+		put(i, 3, CALL(FRAME));
+		put(i, 4, RETURN(FRAME));
+		look(1);
+		t.now = tsc_now();
+		put(i, 0, CALL(FRAME));
+		usleep(1000);
+		look(1);
+		put(i, 1, RETURN(FRAME));
+		look(1);
+		assert_string_equal(seen.kinds, "dcrcr");
+		assert_int_equal(t.ids.thread, 1);
+		look(2); /* now it is seen that there is nobody */
+		put(i, 2, CALL(FRAME));
+		put(i, 3, RETURN(FRAME));
+		look(1);
+		assert_string_equal(seen.kinds, "dcrcrcr");
+		assert_int_equal(t.ids.thread, 2);
+		assert_int_equal(cap_inline__unmatched(t.cap), 0);
+		tear_down(state);
+		set_up(state);
+	}
 }
 
 static uint64_t any(void)
@@ -308,6 +382,8 @@ int main(void)
 		TEST(test_lanes__clocks),
 		TEST(test_lanes__losses),
 		TEST(test_lanes__of_a_thread_that_has_ended),
+		TEST(test_lanes__of_one_that_is_claimed_anew),
+		TEST(test_lanes__another_one_with_its_number),
 		TEST(test_lanes__any_bytes),
 	};
 

@@ -20,6 +20,7 @@
 #define RING_BYTES ((size_t)65536)
 #define ROUNDS	   500
 #define FRAMES	   32 /* few, so that they meet */
+#define NOBODY	   0x3ffffffe /* no thread has this number */
 
 static struct {
 	uint8_t memory[IL_SHARED_HEAD + 2 * RING_BYTES] __attribute__((aligned(64)));
@@ -816,6 +817,82 @@ static void test_ring__the_same_frame_again(void **state)
 	cap_inline__free(t.cap);
 }
 
+static uint64_t put_now(uint64_t at, uint64_t kind, uint64_t frame)
+{
+	put(at, inline_clock__ticks(&t.cap->clock) << 16);
+	put(at + 8, frame | kind);
+	t.engine.shared->head = at + 16;
+	return at + 16;
+}
+
+/* It has called and returned, and is seen to be gone; the ring's head. */
+static uint64_t begin_with_one_that_has_ended(void)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	begin(13);
+	at = put_more(0, IL_SWITCH, 0, 1, NOBODY);
+	put(0, inline_clock__ticks(&t.cap->clock) << 16);
+	at = put_definition(at, 1);
+	put(32, inline_clock__ticks(&t.cap->clock) << 16);
+	at = put_now(at, 1ull << 48 | IL_CALL, OUTER);
+	at = put_now(at, IL_RETURN, OUTER);
+	assert_int_equal(read_events(seqs, &walks), 2);
+	usleep(1000);
+	cap_inline__reap(t.cap);
+	usleep(1000);
+	return at;
+}
+
+/* A thread gets the tid and the pthread_self() of one that has ended before that is known to be read: its calls go on, and it ends itself. */
+static void test_ring__another_one_with_its_number(void **state)
+{
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	at = begin_with_one_that_has_ended();
+	at = put_now(at, 1ull << 48 | IL_CALL, OUTER);
+	assert_int_equal(read_events(seqs, &walks), 1);
+	cap_inline__reap(t.cap);
+	at = put_now(at, IL_RETURN, OUTER);
+	assert_int_equal(read_events(seqs, &walks), 1);
+	assert_int_equal(seqs[0], 3);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+
+	/* another one's, behind its end */
+	usleep(1000);
+	cap_inline__reap(t.cap);
+	at = put_more(at, IL_SWITCH, 0, 2, (uint64_t)getpid());
+	t.engine.shared->head = at;
+	assert_int_equal(read_all(), 0);
+	assert_int_equal(HASH_COUNT(t.cap->threads), 2);
+	cap_inline__reap(t.cap);
+	assert_int_equal(HASH_COUNT(t.cap->threads), 1);
+	cap_inline__free(t.cap);
+}
+
+/* So does one that has lost all of its events so far, but was there when stacks were read. */
+static void test_ring__another_one_that_lost_its_events(void **state)
+{
+	const struct cap_inline_frame outer = { .frame = OUTER, .code = 1 };
+	uint32_t seqs[8], walks;
+	uint64_t at;
+
+	(void)state;
+	at = begin_with_one_that_has_ended();
+	assert_int_equal(cap_inline__stack(t.cap, 1, NOBODY, &outer, 1), 0);
+	at = put_more(at, IL_SWITCH, 0, 1, NOBODY);
+	t.engine.shared->head = at;
+	assert_int_equal(read_all(), 0);
+	cap_inline__reap(t.cap);
+	put_now(at, IL_RETURN, OUTER);
+	assert_int_equal(read_events(seqs, &walks), 1);
+	assert_int_equal(cap_inline__unmatched(t.cap), 0);
+	cap_inline__free(t.cap);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -843,6 +920,8 @@ int main(void)
 		cmocka_unit_test(test_ring__callers_that_come_later),
 		cmocka_unit_test(test_ring__the_same_frame_again),
 		cmocka_unit_test(test_ring__callers_that_nobody_knows),
+		cmocka_unit_test(test_ring__another_one_with_its_number),
+		cmocka_unit_test(test_ring__another_one_that_lost_its_events),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

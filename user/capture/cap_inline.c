@@ -125,6 +125,7 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 		free(copy);
 		return -ENOMEM;
 	}
+	t->ended_at = 0; /* it is there, though all of its events may be lost */
 	if (c->e->lane_ring && t->read_at && t->read_at <= c->e->remote.stops && !t->need_walk) {
 		free(copy);
 		return 0; /* it lost nothing, and may be in the middle of an event */
@@ -274,19 +275,39 @@ static bool is_read_to(const struct cap_inline *c, uint64_t at)
 	return (c->e->lane_ring ? c->settled : c->tail) >= at;
 }
 
+static bool is_gone(const struct cap_inline *c, const struct track *t)
+{
+	return syscall(SYS_tgkill, c->pid, (pid_t)t->key.tid, 0) && errno == ESRCH;
+}
+
+/* Another one can get its tid and its pthread_self(). It was not there yet when we looked again, so all of its events come
+ * behind that, and its lane is claimed anew. */
+static void look_for_end(struct cap_inline *c, struct track *t)
+{
+	if (!is_gone(c, t))
+		return;
+	t->ended_ns = now_ns();
+	lanes_ended(c, t);
+	if (is_gone(c, t))
+		t->ended_at = c->e->lane_ring ? inline__now(c->e) : c->e->shared->head + 1;
+}
+
 void cap_inline__reap(struct cap_inline *c)
 {
 	struct track *t, *next;
 
 	HASH_ITER(hh, c->threads, t, next)
 	{
-		if (t->ended_at && is_read_to(c, t->ended_at)) {
+		if (!t->announced || t->key.tid > INT32_MAX)
+			continue;
+		if (t->last_ns >= t->ended_ns)
+			t->ended_at = 0; /* another one goes on in its place */
+		if (!t->ended_at) {
+			look_for_end(c, t);
+		} else if (is_read_to(c, t->ended_at)) {
 			track_end(c, t, now_ns());
 			lanes_gone(c, t);
 			track_free(c, t);
-		} else if (!t->ended_at && t->announced && t->key.tid <= INT32_MAX &&
-			   syscall(SYS_tgkill, c->pid, (pid_t)t->key.tid, 0) && errno == ESRCH) {
-			t->ended_at = c->e->lane_ring ? inline__now(c->e) : c->e->shared->head + 1;
 		}
 	}
 }

@@ -23,6 +23,7 @@ struct lane {
 	uint64_t end; /* of this pass; the head, or before */
 	uint64_t next; /* tsc of the record at the tail */
 	struct track *now;
+	uint64_t self, tid; /* of who wrote last, where now is NULL since it has ended */
 	uint32_t *slots;
 	bool touched; /* all of its ring has memory */
 };
@@ -67,11 +68,20 @@ static bool is_own(uint64_t what)
 	return (what & 7) == IL_CALL || (what & 7) == IL_RETURN;
 }
 
+static bool is_switch(uint64_t what)
+{
+	return (what & 7) == IL_MORE && what >> 48 == IL_SWITCH;
+}
+
 static int take(struct cap_inline *c, struct lane *l)
 {
 	uint64_t room = l->head - l->tail, most = l->bytes + IL_SLACK - (l->tail & (l->bytes - 1));
-	uint32_t size = inline_record(c, record_of(l), room < most ? room : most);
+	uint32_t size;
 
+	/* without a lane, who has both of the last one is taken for that one by the target */
+	if (!c->now && l->self && !is_switch(record_of(l)->what))
+		c->now = track_get(c, l->self, l->tid);
+	size = inline_record(c, record_of(l), room < most ? room : most);
 	l->tail += size;
 	return size ? c->failed : -EILSEQ;
 }
@@ -213,27 +223,51 @@ unsigned int lanes_backlog(const struct cap_inline *c)
 void lanes_recounted(struct cap_inline *c)
 {
 	for (uint32_t i = 0; c->lanes && i <= IL_LANE_CNT; i++)
-		if (c->lanes->all[i].at.shared->lost_mode)
+		if (c->lanes->all[i].at.shared->lost_mode) {
 			c->lanes->all[i].now = NULL;
+			c->lanes->all[i].self = 0;
+		}
+}
+
+/* Of its lane, unless somebody has claimed that meanwhile. */
+static bool set_owner(struct cap_inline *c, const struct track *t, uint64_t from, uint64_t to)
+{
+	bool set = false;
+
+	for (uint32_t i = 0; c->lanes && i < IL_LANE_CNT; i++) {
+		const struct inline_lane *at = &c->lanes->all[i].at;
+		uint64_t was = t->key.tid | from;
+
+		if (at->thread->self == t->key.self && at->thread->tid == t->key.tid)
+			set |= __atomic_compare_exchange_n(&at->state->owner, &was, t->key.tid | to,
+							   false, __ATOMIC_RELEASE,
+							   __ATOMIC_RELAXED);
+	}
+	return set;
+}
+
+void lanes_ended(struct cap_inline *c, const struct track *t)
+{
+	set_owner(c, t, 0, IL_OWNER_ENDED);
 }
 
 void lanes_gone(struct cap_inline *c, const struct track *t)
 {
-	for (uint32_t i = 0; c->lanes && i < IL_LANE_CNT; i++) {
-		const struct inline_lane *at = &c->lanes->all[i].at;
-
-		if (at->thread->self != t->key.self || at->thread->tid != t->key.tid)
-			continue;
-		__atomic_store_n(&at->shared->gone, t->key.tid, __ATOMIC_RELEASE);
+	if (set_owner(c, t, IL_OWNER_ENDED, IL_OWNER_FREE))
 		__atomic_fetch_add(&c->e->shared->freed, 1, __ATOMIC_RELEASE);
-	}
 }
 
 void lanes_forget(struct cap_inline *c, const struct track *t)
 {
-	for (uint32_t i = 0; c->lanes && i <= IL_LANE_CNT; i++)
-		if (c->lanes->all[i].now == t)
-			c->lanes->all[i].now = NULL;
+	for (uint32_t i = 0; c->lanes && i <= IL_LANE_CNT; i++) {
+		struct lane *l = &c->lanes->all[i];
+
+		if (l->now != t)
+			continue;
+		l->now = NULL;
+		l->self = t->key.self;
+		l->tid = t->key.tid;
+	}
 }
 
 void lanes_free(struct cap_inline *c)

@@ -32,6 +32,7 @@ struct track {
 	struct parked parked; /* of greenlets that do not run */
 	struct track_stack told; /* of the target, innermost first, as far as it has come */
 	uint64_t ended_at; /* position in the ring, or with lanes tsc, when it was seen to be gone; 0: alive */
+	uint64_t ended_ns; /* then: no event before that is another one's that has its tid by now, and none behind it its own */
 	UT_hash_handle hh;
 };
 
@@ -104,8 +105,9 @@ int lanes_read(struct cap_inline *c);
 unsigned int lanes_backlog(const struct cap_inline *c); /* of the fullest one, 0 to 100 */
 void lanes_recounted(
 	struct cap_inline *c); /* whose events come is to be said anew where some were lost */
-void lanes_gone(struct cap_inline *c,
-		const struct track *t); /* its thread has ended: another one may have its lane */
+/* lanes_ended - its thread has ended; lanes_gone - and all that it wrote is read: another one may have its lane. */
+void lanes_ended(struct cap_inline *c, const struct track *t);
+void lanes_gone(struct cap_inline *c, const struct track *t);
 void lanes_forget(struct cap_inline *c, const struct track *t); /* it is freed */
 void lanes_free(struct cap_inline *c);
 

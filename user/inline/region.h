@@ -60,6 +60,14 @@ struct il_verdict {
 /* bytes of one whose ring has so many */
 #define IL_LANE_BYTES(ring) (IL_LANE_RING + (ring) + IL_SLACK)
 
+/*
+ * Of a lane's owner, by pyebpf: it has ended; then, that all it wrote is read. The first one alone gives the lane to nobody but
+ * another thread with the same tid and pthread_self(), which says by that that it is another one. So nobody can be in the middle of an
+ * event there when others may have the lane.
+ */
+#define IL_OWNER_ENDED (1ull << 32)
+#define IL_OWNER_FREE  (1ull << 33)
+
 /* In the private page, behind the struct: the calls that the target made, {result, six arguments} each; those
  * of the first stop stay there, so that whoever comes later knows what there is to take out. */
 #define IL_RESULTS	 (IL_PRIVATE + 0x800)
@@ -151,7 +159,7 @@ struct il_private {
 	uint64_t thread_mask; /* of their numbers, for their place in `threads` */
 	uint64_t tid_at; /* where a thread has its tid behind pthread_self(); 0: not looked for */
 	uint64_t freed; /* il_shared.freed when a lane was last looked for */
-	uint64_t owner; /* tid of whose lane it is, or of who wrote last; 0: nobody's yet */
+	uint64_t owner; /* tid of whose lane it is, with IL_OWNER_*, or of who wrote last; 0: nobody's yet */
 	/* where stacks are exchanged under the interpreter: outermost frames of those that pyebpf knows, by IL_ROOT(); else 0 */
 	uint64_t roots;
 	uint64_t unseen, below; /* the last such frame; the one below it that events are of */
@@ -198,10 +206,9 @@ struct il_shared {
 	uint64_t quiet; /* by the target: calls that were left out */
 	uint64_t pad0[6];
 	uint64_t tail, deadline; /* by pyebpf; deadline by the stubs' clock */
-	uint64_t gone; /* of a lane: tid of a thread that has ended, if it was that one's */
-	uint64_t freed; /* how often that was said */
+	uint64_t freed; /* how often a lane was said to be free */
 	uint64_t verdict_head; /* of IL_VERDICTS, by pyebpf; it counts on */
-	uint64_t pad1[3];
+	uint64_t pad1[4];
 	uint64_t lost_mode, retire_lost, lost_other, slow, waits; /* by the target, rarely */
 	uint64_t verdict_tail; /* by the target */
 	uint64_t pad2[2];

@@ -548,11 +548,9 @@ PART uint32_t hash_of(uint64_t self)
 /* Its thread has ended, and what it lost is known. */
 PART int is_free(const struct il_private *q, uint64_t self, uint64_t selves)
 {
-	const struct il_shared *h = (const void *)(uintptr_t)q->shared;
-
 	if (!selves)
 		return 1;
-	return (selves == self || __atomic_load_n(&h->gone, __ATOMIC_ACQUIRE) == q->owner) &&
+	return (selves == self || __atomic_load_n(&q->owner, __ATOMIC_ACQUIRE) & IL_OWNER_FREE) &&
 	       !q->lost_mode && !AT(struct il_thread, q->threads).lost;
 }
 
@@ -573,8 +571,7 @@ PART struct il_private *take(struct il_private *p, uint32_t i, uint64_t self, ui
 	q->threads = at + IL_LANE_THREAD;
 	q->thread_mask = 0;
 	q->cache = at + IL_LANE_CACHE;
-	q->owner = tid;
-	((struct il_shared *)(uintptr_t)q->shared)->gone = 0;
+	__atomic_store_n(&q->owner, tid, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->selves[i], self, __ATOMIC_RELEASE);
 	return q;
 }
@@ -617,7 +614,7 @@ PART struct il_private *claim(struct il_private *p, uint64_t self)
 	return take(p, found, self, tid);
 }
 
-/* That of the running thread; 0: it has none. */
+/* That of the running thread, which is not that of one who has ended, and had its tid, too; 0: it has none. */
 PART struct il_private *lane_of(struct il_private *p)
 {
 	const struct il_shared *h = (const void *)(uintptr_t)p->shared;
