@@ -166,6 +166,35 @@ def test_those_that_stand_still_in_a_loss(name, tmp_path):
     assert not wrong, (len(wrong), wrong[:3])
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12"))
+def test_one_that_runs_unseen_in_a_loss(name, tmp_path):
+    """Another thread loses events. This one has lost none, but runs another greenlet than its last event has shown."""
+    cap = tmp_path / "t.pyebpf"
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "calm_greenlets.py"], env=env, stdin=subprocess.PIPE) as target:
+        def go_on(said):
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            assert target.stdout.readline() == said
+        assert target.stdout.readline() == b"ready\n"
+        with lib.attach(target.pid, cap, "--engine", "inline", "--ring", "64K") as tracer:
+            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+            go_on(b"calm\n")
+            time.sleep(0.5) # its events are read, and it waits
+            tracer.send_signal(signal.SIGSTOP)
+            go_on(b"lost\n")
+            tracer.send_signal(signal.SIGCONT)
+            time.sleep(1)
+            go_on(b"done\n")
+            lib.stop(tracer)
+    seen = lib.Trace(cap)
+    assert [g for g in seen.gaps if g["reason"] == "lost"]
+    leaves = [stack for stack in stacks_of_calls(seen) if stack[-1].endswith("_leaf")]
+    assert len(leaves) > 30
+    wrong = [stack for stack in leaves if stack != [stack[-1][:4] + what for what in ("root", "inner", "leaf")]]
+    assert not wrong, (len(wrong), wrong[:3])
+
+
 def check_own(seen, count):
     """Whoever called it in own_greenlets.py."""
     assert seen.lost == 0 and seen.meta["generated"] == seen.meta["written"]

@@ -574,6 +574,39 @@ static void test_ring__a_told_stack_that_was_read(void **state)
 	end_with(at, want, 2);
 }
 
+/* Stacks are read since another thread has lost something; this one has not, but runs another stack by then: that is on top from the
+ * next event on, and what its events have shown goes on where it was. */
+static void test_ring__another_stack_that_was_read(void **state)
+{
+	const uint64_t other = STRANGER + 0x60, leaf = other + 0x60;
+	const uint64_t want[] = { other, OUTER };
+	const struct cap_inline_frame read[] = { { .frame = STRANGER }, { .frame = other } };
+	struct capture_batch batch;
+	uint64_t at;
+
+	(void)state;
+	for (int known = 0; known < 2; known++) {
+		begin(12);
+		at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
+		if (known) { /* it has run before */
+			at = put_record(at, IL_CALL, STRANGER, 0);
+			at = put_record(at, IL_CALL, other, STRANGER);
+		}
+		at = put_record(at, IL_CALL, OUTER, 0);
+		t.engine.shared->head = at;
+		assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
+		assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), read, 2), 0);
+		at = put_record(at, IL_CALL, leaf, other);
+		at = put_record(at, IL_RETURN, leaf, 0);
+		at = put_record(at, IL_CALL, OUTER + 0x60, OUTER);
+		at = put_record(at, IL_RETURN, OUTER + 0x60, 0);
+		at = put_record(at, IL_RETURN, OUTER, 0);
+		at = put_record(at, IL_RETURN, other, 0);
+		at = put_record(at, IL_RETURN, STRANGER, 0);
+		end_with(at, want, 2);
+	}
+}
+
 /* A frame as small as a shim of `__init__`, of another stack: no shim is where that one is, or far from the running stack. */
 static void test_ring__no_shim_but_another_stack(void **state)
 {
@@ -911,6 +944,7 @@ int main(void)
 		cmocka_unit_test(test_ring__a_stack_that_is_told),
 		cmocka_unit_test(test_ring__a_known_stack_goes_on),
 		cmocka_unit_test(test_ring__a_told_stack_that_was_read),
+		cmocka_unit_test(test_ring__another_stack_that_was_read),
 		cmocka_unit_test(test_ring__a_generator_with_the_hash_of_a_caller),
 		cmocka_unit_test(test_ring__no_shim_but_another_stack),
 		cmocka_unit_test(test_ring__a_shim_that_adds_up_to_nothing),

@@ -114,6 +114,17 @@ uint32_t cap_inline__code(struct cap_inline *c, uint64_t address, bool *is_new)
 	return code ? code->id : 0;
 }
 
+/* Has it lost nothing, but runs another stack (a greenlet's) than the last one that its events have shown? */
+static bool is_another(const struct track *t, const struct track_stack *read)
+{
+	if (t->need_walk || !t->stack.cnt)
+		return false;
+	for (uint32_t i = 0; i < read->cnt; i++) /* what is below can be known now */
+		if (read->frames[i].frame == t->stack.frames[0].frame)
+			return false;
+	return true;
+}
+
 int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 		      const struct cap_inline_frame *frames, uint32_t cnt)
 {
@@ -138,11 +149,15 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 		return track_park(t, &stack);
 	}
 	t->read_at = c->e->remote.stops + 1;
-	free(t->stack.frames);
+	if (is_another(t, &stack)) {
+		track_switch(c, t, stack);
+	} else {
+		free(t->stack.frames);
+		t->stack = stack;
+	}
 	t->read_now = true;
 	t->resynced = t->need_walk;
-	t->stack = stack;
-	return 0;
+	return c->failed;
 }
 
 bool cap_inline__is_lossy(const struct cap_inline *c)

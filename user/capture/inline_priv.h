@@ -199,6 +199,9 @@ bool track_is_guest(const struct track_stack *s, uint64_t frame, bool whole);
 /* track_park - one more stack of a thread that does not run now; owned from here on. 0 or -ENOMEM. */
 int track_park(struct track *t, const struct track_stack *stack);
 
+/* track_switch - what was read is not the running stack, which goes aside. @read: owned from here on */
+void track_switch(struct cap_inline *c, struct track *t, struct track_stack read);
+
 /* track_entry and so on - one event of the running thread. @bits: hash of the caller's frame. */
 void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t sub,
 		 uint32_t bits);

@@ -227,6 +227,16 @@ static void run_stack(struct cap_inline *c, struct track *t, struct track_stack 
 	unknown_now(t, PYE_WALK_SWITCH);
 }
 
+void track_switch(struct cap_inline *c, struct track *t, struct track_stack read)
+{
+	struct track_stack *known = read.cnt ? parked_rooted(&t->parked, read.frames[0].frame)
+					     : NULL;
+
+	if (known)
+		free(parked_take(&t->parked, known).frames);
+	run_stack(c, t, read);
+}
+
 /* It does for one of those that are parked, or an empty one. */
 static void swap_stacks(struct cap_inline *c, struct track *t, struct track_stack *other)
 {
