@@ -559,7 +559,7 @@ static void test_ring__a_told_stack_that_was_read(void **state)
 
 	(void)state;
 	begin(12);
-	assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), read, 3), 0);
+	assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), read, 3, false), 0);
 	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
 	at = put_more(at, IL_FRAME, OUTER, IL_FRAME_FIRST | IL_FRAME_LAST, 0);
 	at = put_record(at, IL_CALL, OUTER + 0x60, OUTER);
@@ -595,7 +595,7 @@ static void test_ring__another_stack_that_was_read(void **state)
 		at = put_record(at, IL_CALL, OUTER, 0);
 		t.engine.shared->head = at;
 		assert_int_equal(cap_inline_ops.next(t.cap, &batch), 1);
-		assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), read, 2), 0);
+		assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), read, 2, false), 0);
 		at = put_record(at, IL_CALL, leaf, other);
 		at = put_record(at, IL_RETURN, leaf, 0);
 		at = put_record(at, IL_CALL, OUTER + 0x60, OUTER);
@@ -654,7 +654,7 @@ static void test_ring__an_end_before_the_first_event(void **state)
 
 	(void)state;
 	begin(14);
-	assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), frames, 2), 0);
+	assert_int_equal(cap_inline__stack(t.cap, 1, getpid(), frames, 2, false), 0);
 	at = put_more(0, IL_SWITCH, 0, 1, (uint64_t)getpid());
 	at = put_record(at, IL_CALL, OUTER + 0x200, OUTER);
 	at = put_record(at, IL_RETURN, OUTER + 0x200, 0);
@@ -915,7 +915,7 @@ static void test_ring__another_one_that_lost_its_events(void **state)
 
 	(void)state;
 	at = begin_with_one_that_has_ended();
-	assert_int_equal(cap_inline__stack(t.cap, 1, NOBODY, &outer, 1), 0);
+	assert_int_equal(cap_inline__stack(t.cap, 1, NOBODY, &outer, 1, false), 0);
 	at = put_more(at, IL_SWITCH, 0, 1, NOBODY);
 	t.engine.shared->head = at;
 	assert_int_equal(read_all(), 0);

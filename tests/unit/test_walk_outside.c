@@ -145,6 +145,135 @@ static void test_walk_outside__a_stack_without_its_end(void **state)
 	outside_stacks__done(&s);
 }
 
+/* Of one that has others on top, where all stand still: the frames that a walk shows. */
+static uint32_t frames_held(void)
+{
+	struct outside_stacks s;
+	uint32_t cnt;
+
+	assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &s), 0);
+	assert_int_equal(s.threads[0].status, OUTSIDE_AGREED);
+	cnt = s.threads[0].frame_cnt;
+	assert_int_equal(s.threads[0].frames[0].frame, addr(w->frames[0]));
+	assert_int_equal(s.threads[0].frames[cnt - 1].frame, addr(w->frames[3]));
+	assert_false(s.threads[0].truncated);
+	outside_stacks__done(&s);
+	return cnt;
+}
+
+/* A generator that is linked while something is thrown into what it delegates to. Where it runs it is at the same place only
+ * when a tool is told that it goes on. */
+static void test_walk_outside__linked_generators(void **state)
+{
+	static const unsigned int minors[] = { 12, 13, 14, 15 };
+	struct outside_stacks s;
+	uint8_t code[8] = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(minors) / sizeof(*minors); i++) {
+		const struct pye_pylayout *now = &layout_find(minors[i], false)->py;
+
+		make_world(4);
+		in->layout.resume_ahead = now->resume_ahead;
+		memcpy(in->layout.yield_ops, now->yield_ops, sizeof(now->yield_ops));
+		memcpy(in->layout.resume_ops, now->resume_ops, sizeof(now->resume_ops));
+		code[0] = now->yield_ops[0];
+		code[now->resume_ahead] = now->resume_ops[0];
+		code[now->resume_ahead + 1] = 3;
+		w->frames[1][l->f_owner] = 1;
+		put(w->frames[1], l->f_instr, addr(code));
+		assert_int_equal(frames_held(), 3);
+		assert_int_equal(walk_one(&s).frame_cnt,
+				 4); /* it may have run on since it was linked */
+		outside_stacks__done(&s);
+		put(w->frames[0], 80 - 24, addr(w)); /* it runs */
+		assert_int_equal(frames_held(), 4);
+		put(w->frames[0], 80 - 24, 0);
+		code[now->resume_ahead + 1] = 1; /* it yields */
+		assert_int_equal(frames_held(), 4);
+		code[now->resume_ahead + 1] = 3;
+		w->frames[1][l->f_owner] = 0;
+		assert_int_equal(frames_held(), 4);
+		make_world(4); /* innermost: nothing says so */
+		w->frames[0][l->f_owner] = 1;
+		put(w->frames[0], l->f_instr, addr(code));
+		assert_int_equal(frames_held(), 4);
+		in->layout = *l;
+	}
+}
+
+/* 3.11: C called what is on top of a frame that does not run; else it can be in an instruction with a cache. */
+static void test_walk_outside__idle_frames(void **state)
+{
+	const struct pye_pylayout *now = &layout_find(11, false)->py;
+	uint8_t code[8] = { 0 };
+
+	(void)state;
+	in->layout.f_stack = now->f_stack;
+	in->layout.f_entry = now->f_entry;
+	memcpy(in->layout.idle_ops, now->idle_ops, sizeof(now->idle_ops));
+	memcpy(in->layout.begin_ops, now->begin_ops, sizeof(now->begin_ops));
+	for (uint32_t op = 0; op < 256; op++) {
+		bool idle = memchr(now->idle_ops, (int)op, sizeof(now->idle_ops)) != NULL;
+		bool begins = op && memchr(now->begin_ops, (int)op, sizeof(now->begin_ops));
+
+		make_world(4);
+		code[0] = (uint8_t)op;
+		put(w->frames[1], l->f_instr, addr(code));
+		assert_int_equal(frames_held(), 4);
+		w->frames[0][now->f_entry] = 1;
+		assert_int_equal(frames_held(), idle ? 3 : 4);
+		memset(w->frames[1] + now->f_stack, 0xff, 4);
+		assert_int_equal(frames_held(), begins ? 3 : 4);
+	}
+	in->layout = *l;
+}
+
+/* 3.10: its stack pointer is saved; so it is of a frame that a trace function is called for, which has a line number then. */
+static void test_walk_outside__linked_objects(void **state)
+{
+	const struct pye_pylayout *now = &layout_find(10, false)->py;
+	struct {
+		uint8_t frames[4][512];
+	} *o = calloc(1, sizeof(*o));
+	struct outside_stacks s;
+
+	(void)state;
+	assert_non_null(o);
+	make_world(0);
+	in->layout = *now;
+	put(w->is[0], now->is_threads, addr(w->ts[0]));
+	put(w->ts[0], now->ts_interp, addr(w->is[0]));
+	put(w->ts[0], now->ts_frame, addr(o->frames[0]));
+	for (int i = 0; i < 4; i++) {
+		put(o->frames[i], now->f_code, 0x1000);
+		put(o->frames[i], now->f_previous, i == 3 ? 0 : addr(o->frames[i + 1]));
+		memset(o->frames[i] + now->f_stack, 0xff, 4);
+	}
+	for (int i = 0; i < 3; i++) {
+		memset(o->frames[1] + now->f_stack, i ? 0 : 0xff, 4);
+		o->frames[1][now->f_instr + 4] = i == 2;
+		assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &s), 0);
+		assert_int_equal(s.threads[0].frame_cnt, i == 1 ? 3 : 4);
+		assert_false(s.threads[0].truncated);
+		outside_stacks__done(&s);
+	}
+	/* 3.9 does not link it to its caller */
+	in->layout.flags &= ~PYE_LAYOUT_FRAME_STATE;
+	memset(o->frames, 0, sizeof(o->frames));
+	for (int i = 0; i < 2; i++)
+		put(o->frames[i], now->f_code, 0x1000);
+	put(o->frames[0], now->f_previous, addr(o->frames[1]));
+	put(o->frames[1], now->f_gen, addr(o));
+	put(o->frames[1], now->f_stack, addr(o));
+	assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &s), 0);
+	assert_int_equal(s.threads[0].frame_cnt, 1);
+	assert_true(s.threads[0].truncated);
+	outside_stacks__done(&s);
+	in->layout = *l;
+	free(o);
+}
+
 static void test_walk_outside__no_frames(void **state)
 {
 	struct outside_stacks s;
@@ -457,6 +586,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_walk_outside__a_stack),
 		cmocka_unit_test(test_walk_outside__a_stack_without_its_end),
+		cmocka_unit_test(test_walk_outside__linked_generators),
+		cmocka_unit_test(test_walk_outside__idle_frames),
+		cmocka_unit_test(test_walk_outside__linked_objects),
 		cmocka_unit_test(test_walk_outside__no_frames),
 		cmocka_unit_test(test_walk_outside__cycles_of_frames),
 		cmocka_unit_test(test_walk_outside__broken_frames),

@@ -126,7 +126,7 @@ static bool is_another(const struct track *t, const struct track_stack *read)
 }
 
 int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
-		      const struct cap_inline_frame *frames, uint32_t cnt)
+		      const struct cap_inline_frame *frames, uint32_t cnt, bool cut)
 {
 	struct track *t = track_get(c, self, (uint64_t)tid);
 	struct cap_inline_frame *copy = calloc(cnt + 1, sizeof(*copy));
@@ -143,7 +143,7 @@ int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
 	}
 	if (cnt)
 		memcpy(copy, frames, cnt * sizeof(*copy));
-	stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1 };
+	stack = (struct track_stack){ .frames = copy, .cnt = cnt, .size = cnt + 1, .cut = cut };
 	if (t->read_at == c->e->remote.stops + 1) { /* it has one in another interpreter, too */
 		c->guests = t->stack.guest = stack.guest = true;
 		return track_park(t, &stack);

@@ -84,12 +84,13 @@ static inline uint32_t cap_inline_shim(uint64_t frame)
  * cap_inline__stack - what a thread's stack is, while it is stopped
  * @self:   pthread_self()
  * @frames: outermost first
+ * @cut:    there are more below, which are not known
  *
  * The first time it is what the capture shows already, but with cap_inline__forked(); later it is shown
  * before the thread's next event. 0 or -ENOMEM.
  */
 int cap_inline__stack(struct cap_inline *c, uint64_t self, pid_t tid,
-		      const struct cap_inline_frame *frames, uint32_t cnt);
+		      const struct cap_inline_frame *frames, uint32_t cnt, bool cut);
 
 /* cap_inline__forked - the process has just been forked: what is known of its thread's stack is shown with its
  * first event. */

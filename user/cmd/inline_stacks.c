@@ -92,7 +92,7 @@ static int tell_thread(struct inline_member *m, const struct outside_thread *t)
 		frames[cnt].code = shown[cnt].code = code;
 		cnt++;
 	}
-	err = cap_inline__stack(m->cap, t->thread_id, tid, frames, cnt);
+	err = cap_inline__stack(m->cap, t->thread_id, tid, frames, cnt, t->truncated);
 	if (err || m->attached || m->forked || !cnt)
 		return err;
 	memcpy(comm, m->run->info.comm, sizeof(comm)); /* should it have ended by now */

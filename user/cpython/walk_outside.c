@@ -168,6 +168,76 @@ static size_t frame_size(const struct pye_pylayout *l)
 	return l->f_owner != PYE_NO_FIELD && l->f_owner >= last ? l->f_owner + 1u : last;
 }
 
+#define OWNER_GENERATOR 1
+#define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
+
+/* 3.12 on: so many bytes before a generator's frame is its gi_exc_state.previous_item: NULL but while it runs. */
+#define GEN_HANDLES 24
+
+static bool is_one_of(const uint8_t ops[4], uint8_t op)
+{
+	return op == ops[0] || op == ops[1] || op == ops[2] || op == ops[3];
+}
+
+/* To 3.10. 3.9 does not link it to its caller. */
+static bool is_object_linked(struct reader *r, uint64_t frame, uint64_t previous)
+{
+	const struct pye_pylayout *l = r->l;
+	uint64_t top, gen;
+	int32_t depth, at[2];
+
+	if (!(l->flags & PYE_LAYOUT_FRAME_STATE))
+		return !previous && !read_paged(r, frame + l->f_stack, &top, sizeof(top)) && top &&
+		       !read_paged(r, frame + l->f_gen, &gen, sizeof(gen)) && gen;
+	/* f_lasti; f_lineno, which is not 0 while a trace function is called for it: its stack pointer is saved then, too */
+	return !read_paged(r, frame + l->f_stack, &depth, sizeof(depth)) && depth >= 0 &&
+	       !read_paged(r, frame + l->f_instr, at, sizeof(at)) && !at[1];
+}
+
+/* Is it told that it yields? Then its event has come. */
+static bool is_told_of_yield(struct reader *r, uint64_t frame, uint8_t op)
+{
+	const struct pye_pylayout *l = r->l;
+	int8_t state;
+
+	if (l->f_state == PYE_NO_FIELD)
+		return op == l->yield_ops[0] || op == l->yield_ops[1];
+	return !read_paged(r, frame + (uint64_t)(int16_t)l->f_state, &state, sizeof(state)) &&
+	       state < 0;
+}
+
+/*
+ * Is a frame that has others on top in the chain, and does not run? See frame_is_linked() in bpf/py/frame.bpf.h.
+ * @by_c: 3.11: C called what is on top of it; else what looks like an instruction can be the cache of one
+ */
+static bool is_linked(struct reader *r, uint64_t frame, const uint8_t *data, bool by_c)
+{
+	const struct pye_pylayout *l = r->l;
+	uint64_t instr, handles;
+	int32_t depth;
+	uint8_t op[2];
+
+	if (l->f_owner == PYE_NO_FIELD)
+		return is_object_linked(r, frame, word_at(data, l->f_previous));
+	if (l->idle_ops[0] ? !by_c : data[l->f_owner] != OWNER_GENERATOR)
+		return false;
+	if (read_paged(r, frame + l->f_instr, &instr, sizeof(instr)) ||
+	    read_paged(r, instr, op, sizeof(op)))
+		return false;
+	if (l->idle_ops[0])
+		return !read_paged(r, frame + l->f_stack, &depth, sizeof(depth)) && op[0] &&
+		       is_one_of(depth >= 0 ? l->idle_ops : l->begin_ops, op[0]);
+	if (is_told_of_yield(r, frame, op[0]))
+		return true;
+	/* what follows another instruction can be its cache, with any value */
+	if (l->resume_ahead && ((op[0] != l->yield_ops[0] && op[0] != l->yield_ops[1]) ||
+				read_paged(r, instr + l->resume_ahead, op, sizeof(op))))
+		return false;
+	/* where it is suspended; or it runs, and a tool is told that it goes on */
+	return (op[1] & l->resume_mask & 3) >= 2 && is_one_of(l->resume_ops, op[0]) &&
+	       !read_paged(r, frame - GEN_HANDLES, &handles, sizeof(handles)) && !handles;
+}
+
 /* The innermost frame of a thread; 0 when it runs no Python code. */
 static int first_frame(struct reader *r, uint64_t tstate, uint64_t *frame)
 {
@@ -185,7 +255,7 @@ static int walk_once(struct reader *r, uint64_t tstate, uint32_t most, struct st
 	struct cycle cycle = { 0 };
 	uint8_t data[PYE_FRAME_READ + 64];
 	size_t size = frame_size(l);
-	bool ends = !(l->flags & PYE_LAYOUT_C_ROOT);
+	bool ends = !(l->flags & PYE_LAYOUT_C_ROOT), by_c = false;
 	uint64_t frame;
 	int err;
 
@@ -193,6 +263,7 @@ static int walk_once(struct reader *r, uint64_t tstate, uint32_t most, struct st
 		return -EINVAL;
 	forget_pages(r);
 	s->cnt = 0;
+	s->truncated = false;
 	err = first_frame(r, tstate, &frame);
 	for (; !err && frame; frame = word_at(data, l->f_previous)) {
 		uint64_t code;
@@ -206,14 +277,19 @@ static int walk_once(struct reader *r, uint64_t tstate, uint32_t most, struct st
 		if (err)
 			break;
 		ends = !(l->flags & PYE_LAYOUT_C_ROOT);
-		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= 3) {
+		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= OWNER_ENTRY) {
 			ends = true;
+			continue;
+		}
+		if (r->still && s->cnt && is_linked(r, frame, data, by_c)) {
+			s->truncated |= l->f_owner == PYE_NO_FIELD && !word_at(data, l->f_previous);
 			continue;
 		}
 		if (s->cnt == most) {
 			s->truncated = true;
 			break;
 		}
+		by_c = l->f_entry && data[l->f_entry];
 		code = word_at(data, l->f_code) & ~7ull;
 		err = code ? append(s, frame, code) : -EFAULT;
 	}

@@ -40,7 +40,7 @@ struct outside_thread {
 	uint64_t thread_id; /* pthread_self(): on x86-64 the thread's fs base */
 	pid_t native_id; /* gettid() as the thread sees it; 0 to 3.10, where it is not kept */
 	enum outside_status status;
-	bool truncated; /* deeper than OUTSIDE_FRAMES_MAX: the outermost are missing */
+	bool truncated; /* the outermost are missing: deeper than OUTSIDE_FRAMES_MAX, or 3.9 does not link them */
 	struct outside_frame *frames; /* innermost first; entries from C are left out */
 	uint32_t frame_cnt;
 };
@@ -72,7 +72,8 @@ struct outside_known {
 	void *ctx;
 };
 
-/* walk_outside_held - of a process whose threads we keep from running: one read is enough, in large pieces. As above.
+/* walk_outside_held - of a process whose threads we keep from running: one read is enough, in large pieces. What is linked into a stack and
+ * does not run is left out: a generator that delegates to one that something is thrown into. As above.
  * @known: NULL: nothing
  * @pages: what the last walk has needed, which comes first; then what this one has. NULL: nothing */
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
