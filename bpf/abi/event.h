@@ -121,6 +121,7 @@ struct pye_str_rec {
 /* bits of pye_walk_frame.owner */
 #define PYE_OWNER_MASK	    0x0f
 #define PYE_OWNER_GENERATOR 1
+#define PYE_OWNER_ENTRY	    3 /* this and above: an entry from C, no Python frame */
 #define PYE_OWNER_QUIET	    0x10 /* its exit will not come: PYE_CODE_QUIET */
 
 struct pye_walk_frame {

@@ -294,9 +294,9 @@ __noinline int exit_unknown(u64 frame)
 		return false;
 	}
 	owner = frame_owner(t, l);
-	if (owner >= OWNER_ENTRY || frame_is_hidden(t, l))
+	if (owner >= PYE_OWNER_ENTRY || frame_is_hidden(t, l))
 		return false;
-	if (!frame_previous(t, l) && owner == OWNER_GENERATOR) {
+	if (!frame_previous(t, l) && owner == PYE_OWNER_GENERATOR) {
 		if (!(t->flags & T_KNOWN) || frame != top)
 			return show_thrown(t, l, frame, top);
 		lost(t, CNT_LOST_RING); /* nothing can be shown from an unlinked frame on */

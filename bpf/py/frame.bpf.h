@@ -7,9 +7,6 @@
 
 #include "py/quiet.bpf.h"
 
-#define OWNER_GENERATOR 1
-#define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
-
 /* frame_load - read a frame into t->frame; 0 or an error. */
 static __always_inline long frame_load(struct thread *t, u64 frame)
 {
@@ -106,7 +103,7 @@ static __always_inline bool frame_is_linked(struct thread *t, struct pye_pylayou
 	}
 	if (l->flags & PYE_LAYOUT_FRAME_OBJECT)
 		return frame_word(t, l->f_stack) != 0;
-	if (frame_owner(t, l) != OWNER_GENERATOR)
+	if (frame_owner(t, l) != PYE_OWNER_GENERATOR)
 		return false;
 	if (is_told_of_yield(t, l, frame))
 		return true;

@@ -26,7 +26,6 @@
 
 #define SAMPLE_HALF	    (PYE_SAMPLE_FRAMES / 2)
 #define SAMPLE_ADDR	    0xffffffffffffULL
-#define SAMPLE_OWNER_ENTRY  3 /* this and above: an entry from C */
 #define SAMPLE_STATUS_BOUND 8 /* in the status of a thread state, 3.12 on: its thread runs in it */
 
 /* Working memory, one for each kind of context: one can interrupt the other. */
@@ -254,7 +253,7 @@ static __always_inline long sample_round(void *ctx)
 		return 1;
 	}
 	w->frame = *(u64 *)(data + (l->f_previous & 0xf8)) & SAMPLE_ADDR;
-	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY) {
+	if (l->f_owner != PYE_NO_FIELD && data[l->f_owner & 0xff] >= PYE_OWNER_ENTRY) {
 		/* an entry on top: the slot is written anew */
 		s->rec.frames[s->last & (PYE_SAMPLE_FRAMES - 1)].code |= PYE_FRAME_ENTRY;
 		return 0;
@@ -378,7 +377,7 @@ static __noinline void holder_take(struct sample_scratch *s, const struct pye_py
 			return;
 		if (current_frame(l, tstate) != frame || gil_holder(l, gil) != tstate)
 			continue;
-		if (l->f_owner != PYE_NO_FIELD && s->page[l->f_owner & 0xff] >= SAMPLE_OWNER_ENTRY)
+		if (l->f_owner != PYE_NO_FIELD && s->page[l->f_owner & 0xff] >= PYE_OWNER_ENTRY)
 			return;
 		s->rec.holder.code = *(u64 *)(s->page + (l->f_code & 0xf8)) & SAMPLE_ADDR & ~7ULL;
 		if (l->flags & PYE_LAYOUT_FRAME_OBJECT)

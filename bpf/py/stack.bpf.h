@@ -112,7 +112,7 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 			return FRAME_CUT;
 		}
 		end = 0;
-		if (frame_owner(t, l) < OWNER_ENTRY && !frame_is_hidden(t, l)) {
+		if (frame_owner(t, l) < PYE_OWNER_ENTRY && !frame_is_hidden(t, l)) {
 			if (!frame_is_linked(t, l, frame, sure))
 				return frame;
 			end = FRAME_CUT;

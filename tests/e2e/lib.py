@@ -143,6 +143,20 @@ class Trace:
         kinds = {ev} if isinstance(ev, str) else ev or ENTER
         return collections.Counter(e["name"] for e in self.of(file) if e["ev"] in kinds)
 
+    def stacks(self):
+        """(event, names of the frames) of each call, its own frame last."""
+        stacks = {}
+        for e in self.events:
+            stack = stacks.setdefault(e.get("tid"), [])
+            if e["ev"] == "gap":
+                stack.clear()
+            elif e["ev"] in ENTER | {"open"}:
+                stack.append(e["name"])
+                if e["ev"] != "open":
+                    yield e, list(stack)
+            elif e["ev"] in LEAVE:
+                stack.pop()
+
     def pids(self):
         return {e["pid"] for e in self.events if e["ev"] in ENTER | LEAVE | {"open"}}
 

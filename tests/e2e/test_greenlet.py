@@ -103,21 +103,6 @@ def test_switches(name, tmp_path):
     assert mine and found["deep"] <= {"worker", "deep"} and found["leaf"] <= {"worker", "deep", "go", "dying"}
 
 
-def stacks_of_calls(trace):
-    """The names of the stack of each call, the frame of the call last."""
-    stacks = {}
-    for e in trace.events:
-        stack = stacks.setdefault(e.get("tid"), [])
-        if e["ev"] == "gap":
-            stack.clear()
-        elif e["ev"] in lib.ENTER | {"open"}:
-            stack.append(e["name"])
-            if e["ev"] != "open":
-                yield list(stack)
-        elif e["ev"] in lib.LEAVE:
-            stack.pop()
-
-
 @pytest.mark.parametrize("name", lib.pick(*VERSIONS))
 def test_those_that_stand_still_at_the_attach(name, tmp_path):
     """Their stacks were never seen: they are told when they go on, and each call has the stack that sys.setprofile() sees."""
@@ -138,7 +123,7 @@ def test_those_that_stand_still_at_the_attach(name, tmp_path):
     assert {g["reason"] for g in seen.gaps} == {"switch"}
     want = json.loads(out.read_text())
     assert len(want) > 1000
-    assert [stack for stack in stacks_of_calls(seen) if stack[-1] != "decode"] == want
+    assert [stack for _, stack in seen.stacks() if stack[-1] != "decode"] == want
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
@@ -160,7 +145,7 @@ def test_those_that_stand_still_in_a_loss(name, tmp_path):
             lib.stop(tracer)
     seen = lib.Trace(cap)
     assert seen.lost and [g for g in seen.gaps if g["reason"] == "lost"]
-    leaves = [stack for stack in stacks_of_calls(seen) if stack[-1].startswith("leaf_")]
+    leaves = [stack for _, stack in seen.stacks() if stack[-1].startswith("leaf_")]
     assert len(leaves) > 20000
     wrong = [stack for stack in leaves if stack != [kind + stack[-1][5:] for kind in ("root_", "inner_", "leaf_")]]
     assert not wrong, (len(wrong), wrong[:3])
@@ -189,7 +174,7 @@ def test_one_that_runs_unseen_in_a_loss(name, tmp_path):
             lib.stop(tracer)
     seen = lib.Trace(cap)
     assert [g for g in seen.gaps if g["reason"] == "lost"]
-    leaves = [stack for stack in stacks_of_calls(seen) if stack[-1].endswith("_leaf")]
+    leaves = [stack for _, stack in seen.stacks() if stack[-1].endswith("_leaf")]
     assert len(leaves) > 30
     wrong = [stack for stack in leaves if stack != [stack[-1][:4] + what for what in ("root", "inner", "leaf")]]
     assert not wrong, (len(wrong), wrong[:3])

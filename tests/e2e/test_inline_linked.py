@@ -31,17 +31,10 @@ def stacks_of(name, told):
 
 def calls(trace):
     """By thread: the stack of each call of `leaf` and `after`."""
-    stacks, out = {}, {}
-    for e in trace.events:
-        stack = stacks.setdefault(e.get("tid"), [])
-        if e["ev"] == "gap":
-            stack.clear()
-        elif e["ev"] in lib.ENTER | {"open"}:
-            stack.append(e["name"])
-            if e["ev"] != "open" and e["file"].endswith("linked.py") and e["name"] in ("leaf", "after"):
-                out.setdefault(e["tid"], []).append(tuple(n for n in stack if n not in NOT_OURS))
-        elif e["ev"] in lib.LEAVE:
-            stack.pop()
+    out = {}
+    for e, stack in trace.stacks():
+        if e["file"].endswith("linked.py") and e["name"] in ("leaf", "after"):
+            out.setdefault(e["tid"], []).append(tuple(n for n in stack if n not in NOT_OURS))
     return out
 
 

@@ -129,7 +129,7 @@ static void walk_plainly(struct plain *p, const struct pye_pylayout *l, uint16_t
 		if (l->f_entry && number_at(frame + l->f_entry, 1))
 			out.code |= PYE_FRAME_ENTRY;
 		if (l->f_owner != PYE_NO_FIELD &&
-		    number_at(frame + l->f_owner, 1) >= SAMPLE_OWNER_ENTRY) {
+		    number_at(frame + l->f_owner, 1) >= PYE_OWNER_ENTRY) {
 			if (p->cnt && p->cnt <= PYE_SAMPLE_FRAMES)
 				p->frames[p->cnt - 1].code |= PYE_FRAME_ENTRY;
 		} else {

@@ -187,9 +187,9 @@ static void test_sample__shims_are_no_frames(void **state)
 	(void)state;
 	begin(&layout_3_12);
 	frame = image_frame(&image, codes_made[0], 0, 0);
-	frame = image_frame(&image, codes_made[1], frame, SAMPLE_OWNER_ENTRY);
+	frame = image_frame(&image, codes_made[1], frame, PYE_OWNER_ENTRY);
 	frame = image_frame(&image, codes_made[2], frame, 1);
-	frame = image_frame(&image, codes_made[3], frame, SAMPLE_OWNER_ENTRY + 1);
+	frame = image_frame(&image, codes_made[3], frame, PYE_OWNER_ENTRY + 1);
 	assert_int_equal(walk(tstate(1, 0, SELF, true, frame)), PYE_SAMPLE_OK);
 	assert_int_equal(scratch.rec.cnt, 2);
 	assert_int_equal(scratch.rec.frames[0].code, codes_made[2] | PYE_FRAME_ENTRY);

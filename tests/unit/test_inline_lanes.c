@@ -246,12 +246,11 @@ static void test_lanes__losses(void **state)
 	assert_int_equal(lane.thread->lost, 0);
 }
 
-/* Its lane is for others when its thread has ended, and all that it wrote is read. */
-static void test_lanes__of_a_thread_that_has_ended(void **state)
+/* A call in the first lane, whose thread is seen to be gone by then. */
+static void call_of_one_that_has_ended(void)
 {
-	struct inline_lane lane = inline__lane(&t.engine, 0);
+	struct inline_lane lane = lane_no(0);
 
-	(void)state;
 	memset(&seen, 0, sizeof(seen));
 	put_more(0, 1, IL_SWITCH, 1, NOBODY);
 	put_def(0, 2, 10);
@@ -260,6 +259,15 @@ static void test_lanes__of_a_thread_that_has_ended(void **state)
 	lane.state->owner = NOBODY;
 	assert_int_equal(read_once(), 1);
 	cap_inline__reap(t.cap);
+}
+
+/* Its lane is for others when its thread has ended, and all that it wrote is read. */
+static void test_lanes__of_a_thread_that_has_ended(void **state)
+{
+	struct inline_lane lane = inline__lane(&t.engine, 0);
+
+	(void)state;
+	call_of_one_that_has_ended();
 	assert_int_equal(lane.state->owner, NOBODY | IL_OWNER_ENDED);
 	assert_int_equal(t.engine.shared->freed, 0);
 	usleep(1000);
@@ -275,14 +283,7 @@ static void test_lanes__of_one_that_is_claimed_anew(void **state)
 	struct inline_lane lane = lane_no(0);
 
 	(void)state;
-	memset(&seen, 0, sizeof(seen));
-	put_more(0, 1, IL_SWITCH, 1, NOBODY);
-	put_def(0, 2, 10);
-	put(0, 3, CALL(FRAME));
-	*lane.thread = (struct il_thread){ .self = 1, .tid = NOBODY };
-	lane.state->owner = NOBODY;
-	assert_int_equal(read_once(), 1);
-	cap_inline__reap(t.cap);
+	call_of_one_that_has_ended();
 	lane.state->owner = NOBODY;
 	usleep(1000);
 	read_once();

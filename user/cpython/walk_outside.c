@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "abi/event.h"
 #include "abi/pylayout.h"
 #include "base/cleanup.h"
 #include "cpython/interp.h"
@@ -168,9 +169,6 @@ static size_t frame_size(const struct pye_pylayout *l)
 	return l->f_owner != PYE_NO_FIELD && l->f_owner >= last ? l->f_owner + 1u : last;
 }
 
-#define OWNER_GENERATOR 1
-#define OWNER_ENTRY	3 /* this and above: an entry from C, no Python frame */
-
 /* 3.12 on: so many bytes before a generator's frame is its gi_exc_state.previous_item: NULL but while it runs. */
 #define GEN_HANDLES 24
 
@@ -219,7 +217,7 @@ static bool is_linked(struct reader *r, uint64_t frame, const uint8_t *data, boo
 
 	if (l->f_owner == PYE_NO_FIELD)
 		return is_object_linked(r, frame, word_at(data, l->f_previous));
-	if (l->idle_ops[0] ? !by_c : data[l->f_owner] != OWNER_GENERATOR)
+	if (l->idle_ops[0] ? !by_c : data[l->f_owner] != PYE_OWNER_GENERATOR)
 		return false;
 	if (read_paged(r, frame + l->f_instr, &instr, sizeof(instr)) ||
 	    read_paged(r, instr, op, sizeof(op)))
@@ -277,7 +275,7 @@ static int walk_once(struct reader *r, uint64_t tstate, uint32_t most, struct st
 		if (err)
 			break;
 		ends = !(l->flags & PYE_LAYOUT_C_ROOT);
-		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= OWNER_ENTRY) {
+		if (l->f_owner != PYE_NO_FIELD && data[l->f_owner] >= PYE_OWNER_ENTRY) {
 			ends = true;
 			continue;
 		}

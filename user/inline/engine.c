@@ -222,6 +222,17 @@ int inline_map_ring(struct inline_engine *e, int fd)
 	return 0;
 }
 
+/* Files of the target, which took the numbers between the question and the call. Nothing leads there yet. */
+static int unmap_others(struct inline_engine *e)
+{
+	struct remote_call calls[3];
+	unsigned int cnt = inline_close_memfds(&e->remote, e, calls);
+
+	calls[cnt++] = (struct remote_call){ SYS_munmap, { e->base, e->region_bytes } };
+	e->reserved = remote__finish(&e->remote, calls, cnt, e->base) != 0;
+	return -EBADF;
+}
+
 static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 {
 	const struct remote_call calls[] = {
@@ -248,18 +259,7 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 	err = remote__call(&e->remote, calls, sizeof(calls) / sizeof(*calls),
 			   e->base + IL_RESULTS_NEXT, values);
 	e->remote.ready = NULL;
-	return err;
-}
-
-/* Files of the target, which took the numbers between the question and the call. Nothing leads there yet. */
-static int unmap_others(struct inline_engine *e)
-{
-	struct remote_call calls[3];
-	unsigned int cnt = inline_close_memfds(&e->remote, e, calls);
-
-	calls[cnt++] = (struct remote_call){ SYS_munmap, { e->base, e->region_bytes } };
-	e->reserved = remote__finish(&e->remote, calls, cnt, e->base) != 0;
-	return -EBADF;
+	return inline_maps_others(e) ? unmap_others(e) : err;
 }
 
 static int redirect(struct inline_engine *e)
@@ -397,8 +397,6 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 		ret = inline_map_ring(e, ring);
 	if (!ret)
 		ret = second_calls(e, code_fd, ring_fd);
-	if (inline_maps_others(e))
-		ret = unmap_others(e);
 	e->mapped = !ret;
 	if (!ret && !e->lazy)
 		touch(e);

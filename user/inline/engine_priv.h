@@ -26,6 +26,9 @@ bool inline_is_redirected(const struct remote *r, const struct il_header *h);
 /* inline_memfd_at - the inode of a memfd that the target has open; 0: it is none. */
 ino_t inline_memfd_at(const struct remote *r, uint64_t fd);
 
+/* inline_inode_at - of the file that is mapped there; 0: none is */
+ino_t inline_inode_at(const struct maps *maps, uint64_t at);
+
 /* inline_is_elsewhere - has an interpreter that was found in a living process gone, since that executed something? */
 bool inline_is_elsewhere(pid_t pid, const struct interp *in);
 

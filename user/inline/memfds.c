@@ -67,11 +67,18 @@ void inline_note_memfds(struct inline_engine *e, int code, int ring)
 	}
 }
 
-static bool is_other(const struct maps *maps, uint64_t at, uint64_t ino)
+ino_t inline_inode_at(const struct maps *maps, uint64_t at)
 {
 	const struct mapping *m = maps__find(maps, at);
 
-	return m && m->ino && m->ino != ino;
+	return m ? m->ino : 0;
+}
+
+static bool is_other(const struct maps *maps, uint64_t at, uint64_t ours)
+{
+	ino_t ino = inline_inode_at(maps, at);
+
+	return ino && ino != ours;
 }
 
 bool inline_maps_others(const struct inline_engine *e)

@@ -140,13 +140,6 @@ static bool has_memfds(const struct remote *r, const uint64_t *words)
 	return false;
 }
 
-static ino_t inode_at(const struct maps *maps, uint64_t at)
-{
-	const struct mapping *m = maps__find(maps, at);
-
-	return m ? m->ino : 0;
-}
-
 static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 {
 	uint64_t words[IL_RESULTS_BYTES / 8];
@@ -159,7 +152,8 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 	if (!remote__read(r, base + IL_RESULTS, words, sizeof(words)) &&
 	    words[IL_RESULT(IL_MAKE_PRIVATE)] == base + IL_PRIVATE && has_memfds(r, words) &&
 	    !maps__read(r->pid, &maps)) {
-		ino_t code = inode_at(&maps, base), ring = inode_at(&maps, base + IL_SHARED);
+		ino_t code = inline_inode_at(&maps, base),
+		      ring = inline_inode_at(&maps, base + IL_SHARED);
 
 		cnt = close_calls(r, words, code, ring, calls);
 		maps__done(&maps);

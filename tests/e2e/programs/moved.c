@@ -61,9 +61,8 @@ static void take_turns(struct pair *p, int me)
 	snprintf(code, sizeof(code), "run%ld(%s)", p->number, me ? "0.003" : "0");
 	do {
 		wait_for_turn(p, me);
-		over = !access(
-			file,
-			F_OK); /* asked in our turn, which the other one then gets: it would wait for ever */
+		/* asked in our turn, which the other one then gets: it would wait for ever */
+		over = !access(file, F_OK);
 		run(p, code);
 		give_turn(p, !me);
 	} while (!over);
