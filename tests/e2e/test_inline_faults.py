@@ -461,17 +461,17 @@ libc._exit(0)
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
 def test_a_filter_that_comes_later(name, tmp_path):
-    """A call that it makes for us could end it: it makes none, all words are put back, the stubs stay mapped."""
+    """A call that it makes for us could end it: it makes none, all words are put back, the stubs stay mapped, which is said with -q too."""
     with lib.started(lib.command(name) + ["-c", FILTERED], stdin=subprocess.PIPE) as target:
         assert target.stdout.readline() == b"up\n"
-        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
             lib.until(lambda: redirected(target.pid), "the attach")
             target.stdin.write(b"\n")
             target.stdin.flush()
             assert target.stdout.readline() == b"filtered\n"
             assert "the stubs stay mapped, unused" in lib.stop(tracer)
         assert not redirected(target.pid)
-        code, said = detach(target.pid)
+        code, said = detach("-q", target.pid)
         assert code == 0 and "stay mapped" in said, said
         assert target.communicate(b"\n", timeout=30)[0] == b"fine\n" and target.returncode == 0
 

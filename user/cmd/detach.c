@@ -2,6 +2,7 @@
 /* What an inline engine that was killed has left in a process: out with it. */
 #include <stdio.h>
 
+#include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/run.h"
@@ -56,10 +57,6 @@ static void say(pid_t pid, const struct inline_found *found)
 		"pyebpf: process %d is as it was before; it was stopped %u times, for at most "
 		"%.2f ms\n",
 		pid, found->stops, found->longest_us / 1000.0);
-	if (found->left_mapped)
-		fprintf(stderr,
-			"pyebpf: the stubs stay mapped, unused: no thread could unmap them yet; detach again "
-			"later\n");
 }
 
 static int detach(pid_t given, bool quiet, struct err *e)
@@ -74,6 +71,9 @@ static int detach(pid_t given, bool quiet, struct err *e)
 	proc_pid__close(&pid);
 	if (!err && !quiet)
 		say(given, &found);
+	if (!err && found.left_mapped)
+		log_warn(
+			"the stubs stay mapped, unused: no thread could unmap them yet; detach again later");
 	return err;
 }
 

@@ -91,6 +91,8 @@ void inline_target__say_stops(const struct inline_target *t)
 			"the probes are still in process %d, and do nothing: it could not be stopped, as when "
 			"another tracer is attached; later: pyebpf detach %d",
 			t->pid.given, t->pid.given);
+	else if (t->engine.left_mapped)
+		log_warn("the stubs stay mapped, unused: no thread could unmap them yet");
 	if (t->opts->quiet)
 		return;
 	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",
@@ -100,9 +102,6 @@ void inline_target__say_stops(const struct inline_target *t)
 		fprintf(stderr,
 			"pyebpf: the processor's time stamp counter is not steady: each event took "
 			"the time to read the kernel's clock\n");
-	if (!t->engine.left_in && t->engine.left_mapped)
-		fprintf(stderr,
-			"pyebpf: the stubs stay mapped, unused: no thread could unmap them yet\n");
 }
 
 void inline_target__say_loaded(pid_t pid)
