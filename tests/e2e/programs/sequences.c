@@ -8,7 +8,8 @@
 
 static uint64_t counter;
 
-/* 0: it was begun anew; 1: it has come to its end; 2: so it has, but it was left in between */
+/* 0: it was begun anew; 1: it has come to its end; 2: so it has, but it was left in between: that is asked just before the end, behind
+ * which the kernel can forget about it at any time */
 static __attribute__((noinline)) int one(struct rseq *own, long spin)
 {
 	int ret;
@@ -25,9 +26,10 @@ static __attribute__((noinline)) int one(struct rseq *own, long spin)
 			 "4: dec %%rcx\n"
 			 "jnz 4b\n"
 			 "inc %%rax\n"
+			 "mov %[cs], %%rcx\n"
 			 "mov %%rax, %[counter]\n"
 			 "2: mov $1, %[ret]\n"
-			 "cmpq $0, %[cs]\n"
+			 "test %%rcx, %%rcx\n"
 			 "jne 5f\n"
 			 "mov $2, %[ret]\n"
 			 "jmp 5f\n"
