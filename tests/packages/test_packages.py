@@ -67,7 +67,7 @@ def built_at(folder, target):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "out", "-DCMAKE_BUILD_TYPE=Release", "-DPYEBPF_TESTS=OFF")
-    run("cmake", "--build", folder / "out", "--target", target, umask=0o077)
+    run("cmake", "--build", folder / "out", "--target", target, umask=0o077, env={**os.environ, "CCACHE_DISABLE": "1"})
     return folder / "out"
 
 
