@@ -326,7 +326,7 @@ def worker():
     with lock: done += mine
 threads = [threading.Thread(target=worker) for _ in range(3)]
 for t in threads: t.start()
-for _ in range(12):
+for _ in range(6):
     try: other = interpreters.create("legacy")
     except Exception: other = interpreters.create(isolated=False)
     interpreters.run_string(other, "import sys; sys.monitoring.use_tool_id(2, 't'); sys.monitoring.set_events(2, 2)")
@@ -377,7 +377,7 @@ for i in range(int(sys.argv[1])):
     exec(compile("def q():\\n return a()\\n", "<made>", "exec"), made)
     made["q"]()
 '''
-MADE_CNT = 100000
+MADE_CNT = 100000 if lib.LONG else 40000
 
 
 @pytest.mark.parametrize("name, options", [("3.8", []), ("3.12", ["--time"]), ("3.12", ["--on-full", "wait"]),

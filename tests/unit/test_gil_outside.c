@@ -24,6 +24,7 @@ static struct {
 	struct {
 		uint64_t interval, holder;
 		int32_t locked, pad;
+		uint64_t switches;
 	} gil[2];
 } w;
 static struct proc_mem mem;
@@ -138,6 +139,64 @@ static void test_gil__of_each_interpreter(void **state)
 	assert_int_equal(gil__shared(&mem, in, &gil, &none), 0);
 }
 
+static uint64_t turns_of(struct gil_turns *out)
+{
+	gil__turns(&mem, in, out);
+	return out->gil;
+}
+
+/* How often it has come to another thread. */
+static void test_gil__turns(void **state)
+{
+	static const struct layout *const versions[] = { &layout_3_7, &layout_3_8, &layout_3_9,
+							 &layout_3_10, &layout_3_11 };
+	struct gil_turns turns;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+		make_world(versions[i]);
+		w.gil[0].holder = addr(w.ts[1]);
+		w.gil[0].switches = 7;
+		memcpy(w.runtime + in->layout.rt_gil, &w.gil[0], sizeof(w.gil[0]));
+		assert_int_not_equal(turns_of(&turns), 0);
+		assert_int_equal(turns.gil, addr(w.runtime) + in->layout.rt_gil);
+		assert_int_equal(turns.holder, addr(w.ts[1]));
+		assert_int_equal(turns.switches, 7);
+		w.gil[0].locked = 1;
+		memcpy(w.runtime + in->layout.rt_gil, &w.gil[0], sizeof(w.gil[0]));
+		put(w.runtime, in->layout.rt_tstate_current, addr(w.ts[1]));
+		assert_int_not_equal(turns_of(&turns), 0);
+		put(w.runtime, in->layout.rt_tstate_current,
+		    addr(w.ts[0])); /* another state of the same thread */
+		assert_int_equal(turns_of(&turns), 0);
+	}
+	make_world(&layout_3_14);
+	assert_int_equal(turns_of(&turns), 0); /* it has none yet */
+	w.gil[0].holder = addr(w.ts[0]);
+	w.gil[0].switches = 1ull << 40;
+	put(w.is[0], in->layout.is_gil, addr(&w.gil[0]));
+	assert_int_not_equal(turns_of(&turns), 0);
+	assert_int_equal(turns.holder, addr(w.ts[0]));
+	assert_int_equal(turns.switches, 1ull << 40);
+	w.gil[0].locked = 1;
+	assert_int_equal(turns_of(&turns), 0); /* by another state */
+	set_status(ACTIVE);
+	assert_int_not_equal(turns_of(&turns), 0);
+	put(w.is[0], in->layout.is_next, addr(w.is[1])); /* one that may be about to have its own */
+	assert_int_equal(turns_of(&turns), 0);
+	put(w.is[1], in->layout.is_gil, addr(&w.gil[1]));
+	assert_int_equal(turns_of(&turns), 0);
+	put(w.is[1], in->layout.is_gil, addr(&w.gil[0]));
+	assert_int_not_equal(turns_of(&turns), 0);
+	in->layout.flags |= PYE_LAYOUT_FREE_THREADED; /* it is not in use */
+	assert_int_equal(turns_of(&turns), 0);
+	in->layout = layout_3_6.py; /* whose parts are variables of their own */
+	assert_int_equal(turns_of(&turns), 0);
+	make_world(&layout_3_12);
+	put(w.is[0], in->layout.is_gil, 8);
+	assert_int_equal(turns_of(&turns), 0);
+}
+
 static void test_gil__hostile(void **state)
 {
 	uint64_t gil;
@@ -170,6 +229,7 @@ int main(void)
 		cmocka_unit_test(test_gil__by_the_state_that_runs),
 		cmocka_unit_test(test_gil__by_the_lock),
 		cmocka_unit_test(test_gil__of_each_interpreter),
+		cmocka_unit_test(test_gil__turns),
 		cmocka_unit_test(test_gil__hostile),
 	};
 

@@ -500,6 +500,161 @@ static void test_walk_outside__known_of_another_thread(void **state)
 	outside_stacks__done(&known.stacks);
 }
 
+/* Another thread of the first interpreter, with 3 frames from @frame on. */
+static void add_thread(unsigned int i, uint32_t frame, uint64_t thread_id)
+{
+	put(w->ts[i - 1], l->ts_next, addr(w->ts[i]));
+	put(w->ts[i], l->ts_interp, addr(w->is[0]));
+	put(w->ts[i], l->ts_frame, addr(w->cframe[i]));
+	put(w->ts[i], l->ts_thread_id, thread_id);
+	put(w->cframe[i], l->cframe_frame, addr(w->frames[frame]));
+	for (uint32_t k = frame; k < frame + 3; k++) {
+		put(w->frames[k], l->f_code, 0x1000 + 16 * k);
+		put(w->frames[k], l->f_previous, addr(w->frames[k + 1]));
+	}
+	w->frames[frame + 3][l->f_owner] = 3;
+}
+
+/* Three threads, read ahead; the code of the second frame of each is another one then. */
+static struct outside_known three_ahead(void)
+{
+	static bool is_asleep;
+	struct outside_known known = { .slept = slept, .ctx = &is_asleep };
+
+	make_world(3);
+	add_thread(1, 100, 0x7001);
+	add_thread(2, 200, 0x7002);
+	assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &known.stacks), 0);
+	assert_int_equal(known.stacks.cnt, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		put(w->frames[100 * i + 1], l->f_code, 0x9990);
+	return known;
+}
+
+static void walk_three(struct outside_known *known, uint64_t only, struct outside_stacks *s)
+{
+	known->only = only;
+	assert_int_equal(walk_outside_held(&mem, in, known, NULL, s), 0);
+	assert_false(s->truncated);
+	outside_stacks__done(&known->stacks);
+}
+
+/* Is this one as it is now, or as it was ahead? */
+static void check_thread(const struct outside_thread *t, unsigned int i, bool now)
+{
+	assert_int_equal(t->tstate, addr(w->ts[i]));
+	assert_int_equal(t->status, OUTSIDE_AGREED);
+	assert_int_equal(t->known, !now);
+	assert_int_equal(t->frame_cnt, 3);
+	assert_int_equal(t->frames[0].code, 0x1000 + 1600 * i);
+	assert_int_equal(t->frames[1].code, now ? 0x9990 : 0x1010 + 1600 * i);
+}
+
+/* Only one has run since: nothing is read of the others. */
+static void test_walk_outside__one_has_run(void **state)
+{
+	struct outside_known known;
+	struct outside_stacks s;
+
+	(void)state;
+	for (unsigned int only = 0; only < 4; only++) { /* 3: of none of them, as it has ended */
+		known = three_ahead();
+		walk_three(&known, only < 3 ? addr(w->ts[only]) : 0xdead0, &s);
+		assert_int_equal(s.cnt, 3);
+		for (unsigned int i = 0; i < 3; i++)
+			check_thread(&s.threads[i], i, i == only);
+		outside_stacks__done(&s);
+	}
+	known = three_ahead();
+	walk_three(&known, 0, &s); /* all may have */
+	for (unsigned int i = 0; i < 3; i++)
+		check_thread(&s.threads[i], i, true);
+	outside_stacks__done(&s);
+	known = three_ahead();
+	put(w->ts[2], l->ts_thread_id,
+	    0x7000); /* it has another state by now, which was somebody else's */
+	known.stacks.threads[2].thread_id = 0x7000;
+	walk_three(&known, addr(w->ts[0]), &s);
+	check_thread(&s.threads[0], 0, true);
+	check_thread(&s.threads[1], 1, false);
+	check_thread(&s.threads[2], 2, true);
+	outside_stacks__done(&s);
+}
+
+/* It can have made other states, and ended. */
+static void test_walk_outside__the_one_has_changed_the_list(void **state)
+{
+	struct outside_known known;
+	struct outside_stacks s;
+
+	(void)state;
+	known = three_ahead();
+	put(w->ts[0], l->ts_next, addr(w->ts[2])); /* the second is no more */
+	walk_three(&known, addr(w->ts[1]), &s);
+	assert_int_equal(s.cnt, 2);
+	check_thread(&s.threads[0], 0, false);
+	check_thread(&s.threads[1], 2, false);
+	outside_stacks__done(&s);
+
+	known = three_ahead();
+	put(w->is[0], l->is_threads, addr(w->ts[1])); /* the first */
+	walk_three(&known, addr(w->ts[0]), &s);
+	assert_int_equal(s.cnt, 2);
+	check_thread(&s.threads[0], 1, false);
+	check_thread(&s.threads[1], 2, false);
+	outside_stacks__done(&s);
+
+	make_world(3);
+	add_thread(1, 100, 0x7001);
+	known = (struct outside_known){ .slept = slept };
+	assert_int_equal(walk_outside_held(&mem, in, NULL, NULL, &known.stacks), 0);
+	add_thread(2, 200, 0x7002); /* a new one comes first */
+	put(w->ts[1], l->ts_next, 0);
+	put(w->ts[2], l->ts_next, addr(w->ts[0]));
+	put(w->is[0], l->is_threads, addr(w->ts[2]));
+	put(w->frames[101], l->f_code, 0x9990);
+	walk_three(&known, addr(w->ts[1]), &s);
+	assert_int_equal(s.cnt, 3);
+	assert_false(s.threads[0].known);
+	assert_int_equal(s.threads[0].frames[1].code, 0x1000 + 16 * 201);
+	check_thread(&s.threads[1], 0, false);
+	check_thread(&s.threads[2], 1, true);
+	outside_stacks__done(&s);
+
+	known = three_ahead();
+	put(w->ts[0], l->ts_thread_id, 0x7009); /* its memory is another one's by now */
+	walk_three(&known, addr(w->ts[2]), &s);
+	check_thread(&s.threads[0], 0, true);
+	check_thread(&s.threads[1], 1, false);
+	check_thread(&s.threads[2], 2, true);
+	outside_stacks__done(&s);
+}
+
+/* Of the list nothing is believed. */
+static void test_walk_outside__unchanged_and_hostile(void **state)
+{
+	struct outside_known known = three_ahead();
+	struct outside_stacks s;
+
+	(void)state;
+	put(w->ts[2], l->ts_next, addr(w->ts[0]));
+	known.only = 0xdead0;
+	assert_int_equal(walk_outside_held(&mem, in, &known, NULL, &s), 0);
+	assert_true(s.truncated && s.cnt < 100);
+	check_thread(&s.threads[2], 2, false);
+	outside_stacks__done(&s);
+	outside_stacks__done(&known.stacks);
+
+	known = three_ahead();
+	put(w->ts[2], l->ts_next, 8);
+	known.only = 0xdead0;
+	assert_int_equal(walk_outside_held(&mem, in, &known, NULL, &s), 0);
+	assert_true(s.truncated);
+	assert_int_equal(s.cnt, 3);
+	outside_stacks__done(&s);
+	outside_stacks__done(&known.stacks);
+}
+
 /* The stack of the only thread, by a walk that begins with what the last one needed. */
 static void walk_by_pages(struct outside_pages *pages, uint32_t depth, uint32_t changed)
 {
@@ -598,6 +753,9 @@ int main(void)
 		cmocka_unit_test(test_walk_outside__all_together_are_bounded),
 		cmocka_unit_test(test_walk_outside__what_was_known),
 		cmocka_unit_test(test_walk_outside__known_of_another_thread),
+		cmocka_unit_test(test_walk_outside__one_has_run),
+		cmocka_unit_test(test_walk_outside__the_one_has_changed_the_list),
+		cmocka_unit_test(test_walk_outside__unchanged_and_hostile),
 		cmocka_unit_test(test_walk_outside__pages_that_were_needed),
 		cmocka_unit_test(test_walk_outside__pages_that_are_gone),
 		cmocka_unit_test(test_walk_outside__pages_without_end),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The stacks of a process of an inline run, as they are while nobody runs Python code. Those of threads that sleep are read
- * before that: 50 threads with 900 frames each take 10 ms to read, and hardly one of them runs.
+ * The stacks of a process of an inline run, as they are while nobody runs Python code. They are read before that, too: where the lock
+ * has not come to another thread since, those of all others are as they were; else those of threads that have slept. 50 threads with
+ * 900 frames each take 10 ms to read, and hardly one of them runs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -130,7 +131,8 @@ static bool was_changed(const struct inline_engine *e, const struct outside_stac
 static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 			   struct code_names *names)
 {
-	t->native_id = tid_of(m->engine, t->thread_id);
+	if (!t->known)
+		t->native_id = tid_of(m->engine, t->thread_id);
 	for (uint32_t i = t->native_id ? t->frame_cnt : 0; i-- > 0;)
 		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
 			define(m, t->frames[i].code, names);
@@ -156,11 +158,18 @@ static bool any_deep(const struct outside_stacks *stacks)
 	return false;
 }
 
+/* Of all threads, which run on. False: there is nothing to be won by it. */
 static bool read_ahead(struct inline_member *m)
 {
-	outside_stacks__done(&m->ahead.stacks);
-	return !walk_outside_held(&m->mem, m->in, NULL, NULL, &m->ahead.stacks) &&
-	       any_deep(&m->ahead.stacks);
+	struct outside_stacks *s = &m->ahead.stacks;
+
+	outside_stacks__done(s);
+	if (walk_outside_held(&m->mem, m->in, NULL, NULL, s) || s->truncated)
+		m->turns.gil = 0;
+	for (size_t i = 0; m->turns.gil && i < s->cnt; i++)
+		s->threads[i].native_id =
+			remote__tid_of(&m->engine->remote, s->threads[i].thread_id);
+	return m->turns.gil || any_deep(s);
 }
 
 /* As when they stand still: what has to be read then is known, and there is memory for it. */
@@ -168,6 +177,7 @@ static void rehearse(struct inline_member *m)
 {
 	struct outside_stacks stacks = { 0 };
 
+	m->ahead.only = 0; /* another one may run until then */
 	if (!walk_outside_held(&m->mem, m->in, &m->ahead, &m->pages, &stacks))
 		outside_stacks__done(&stacks);
 	outside_pages__prepare(&m->pages);
@@ -182,12 +192,26 @@ void inline_stacks__ahead(void *ctx)
 	m->ahead.slept = slept;
 	m->ahead.ctx = m;
 	asleep__done(&m->asleep);
-	if (!m->ahead_left || !read_ahead(m))
+	gil__turns(&m->mem, m->in, &m->turns);
+	if ((!m->ahead_left && !m->turns.gil) || !read_ahead(m))
 		m->ahead_left = 0;
-	else if (!asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
+	else if (any_deep(&m->ahead.stacks) && !asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
 		read_ahead(m);
 	m->ahead_left -= m->ahead_left != 0;
 	rehearse(m);
+}
+
+/* The state of the only thread that has run Python code since the stacks were read ahead; 0: others may have. */
+static uint64_t only_one(const struct inline_member *m)
+{
+	const struct gil_turns *before = &m->turns;
+	struct gil_turns now;
+
+	gil__turns(&m->mem, m->in, &now);
+	return now.gil == before->gil && now.switches == before->switches &&
+			       now.holder == before->holder
+		       ? now.holder
+		       : 0;
 }
 
 int inline_stacks__take(void *ctx, struct inline_engine *e)
@@ -200,7 +224,9 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	outside_stacks__done(&m->stacks);
 	if (!names)
 		return -ENOMEM;
+	m->ahead.only = only_one(m);
 	err = walk_outside_held(&m->mem, m->in, &m->ahead, &m->pages, &stacks);
+	m->turns.gil = 0;
 	outside_stacks__done(&m->ahead.stacks);
 	asleep__done(&m->asleep);
 	if (err)

@@ -9,6 +9,7 @@
 #include "cmd/inline_others.h"
 #include "cmd/inline_target.h"
 #include "cmd/session_inline.h"
+#include "cpython/gil_outside.h"
 #include "cpython/outside_pages.h"
 #include "cpython/walk_outside.h"
 #include "inline/asleep.h"
@@ -37,8 +38,9 @@ struct inline_member {
 	uint64_t usual_evaluator; /* as interp__other_evaluator() has it */
 	bool read; /* to its end, in this round */
 	unsigned int torn;
-	struct asleep asleep; /* threads that slept before the stop */
-	struct outside_known ahead; /* their stacks */
+	struct gil_turns turns; /* before a stop, before the stacks were read; gil 0: not known */
+	struct asleep asleep; /* threads that slept then */
+	struct outside_known ahead; /* the stacks */
 	struct outside_pages pages; /* where the stacks of all lie */
 	unsigned int ahead_left; /* stops before which they are read yet */
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
@@ -106,7 +108,7 @@ void inline_member__attached(struct inline_member *m);
 void inline_member__opts(struct inline_member *m, struct inline_opts *out);
 
 #define INLINE_STACKS_AHEAD 10 /* of the tries to keep all threads from Python code */
-/* inline_stacks__ahead - before a stop: what those that sleep are at. For struct remote. */
+/* inline_stacks__ahead - before a stop: what those that will not run are at. For struct remote. */
 void inline_stacks__ahead(void *ctx);
 
 /* inline_stacks__take - nobody runs Python code: the stacks of all threads, as they are. What is told of them waits until they go on. 0; -EAGAIN: not

@@ -10,10 +10,11 @@
 #define STATUS_ACTIVE	 (1u << 4) /* of a thread state, 3.12 on: it is the one that runs */
 
 /* Of the lock: u32 enabled (free-threaded builds only), u64 interval, pointer to the last holder, int
- * locked. */
+ * locked, u64 how often it has come to another thread. */
 struct gil_head {
 	uint64_t interval, holder;
 	int32_t locked, pad;
+	uint64_t switches;
 };
 
 /* Of the variable that points to the state of the thread with the lock, to 3.11; else 0. */
@@ -86,4 +87,23 @@ bool gil__is_held_by(const struct proc_mem *mem, const struct interp *in, uint64
 	return l->ts_status != PYE_NO_FIELD &&
 	       !proc_mem__read(mem, tstate + l->ts_status, &status, sizeof(status)) &&
 	       status & STATUS_ACTIVE;
+}
+
+void gil__turns(const struct proc_mem *mem, const struct interp *in, struct gil_turns *out)
+{
+	const struct pye_pylayout *l = &in->layout;
+	struct gil_head head;
+	unsigned int none;
+	uint64_t gil;
+
+	*out = (struct gil_turns){ 0 };
+	if (l->flags & PYE_LAYOUT_FREE_THREADED ||
+	    (l->rt_gil == PYE_NO_FIELD && l->is_gil == PYE_NO_FIELD) ||
+	    gil__shared(mem, in, &gil, &none) <= 0 || none ||
+	    proc_mem__read(mem, gil, &head, sizeof(head)))
+		return;
+	/* a thread can go on with another state, which does not count as a turn */
+	if (head.locked && !gil__is_held_by(mem, in, gil, head.holder))
+		return;
+	*out = (struct gil_turns){ gil, head.holder, head.switches };
 }

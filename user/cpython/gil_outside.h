@@ -36,4 +36,14 @@ int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *g
 bool gil__is_held_by(const struct proc_mem *mem, const struct interp *in, uint64_t gil,
 		     uint64_t tstate);
 
+/* How often a lock has come to another thread than the last one so far, and which thread state has it, or had it last: a thread that is
+ * not of this state has run no Python code as long as both are the same. */
+struct gil_turns {
+	uint64_t gil, holder, switches;
+};
+
+/* gil__turns - of the lock of all interpreters. gil 0: there is none, or more than one, it is not known (3.6), or a thread has it by a state
+ * that it has come to by PyThreadState_Swap() */
+void gil__turns(const struct proc_mem *mem, const struct interp *in, struct gil_turns *out);
+
 #endif

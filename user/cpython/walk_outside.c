@@ -38,9 +38,10 @@ struct reader {
 	uint32_t budget; /* frames */
 	bool all;
 	bool still; /* one read is enough */
-	const struct outside_known *known; /* NULL: nothing */
+	struct outside_known *known; /* NULL: nothing */
 	struct outside_pages *ready; /* NULL: none */
 	size_t next_known;
+	uint64_t only_thread; /* of known->only */
 	uint32_t tries; /* else: threads to look at until one stands still */
 	struct page pages[PAGE_CNT];
 };
@@ -363,13 +364,13 @@ static int walk_thread(struct reader *r, struct outside_thread *t)
 }
 
 /* What was read of it before; both lists are in the order of the interpreter's. NULL: nothing. */
-static const struct outside_thread *find_known(struct reader *r, const struct outside_thread *t)
+static struct outside_thread *find_known(struct reader *r, const struct outside_thread *t)
 {
 	const struct outside_stacks *before = &r->known->stacks;
 
 	for (size_t i = 0; i < before->cnt; i++) {
 		size_t at = (r->next_known + i) % before->cnt;
-		const struct outside_thread *b = &before->threads[at];
+		struct outside_thread *b = &before->threads[at];
 
 		if (b->tstate != t->tstate)
 			continue;
@@ -425,9 +426,62 @@ static int append_thread(struct outside_stacks *out, size_t *room, struct outsid
 	return 0;
 }
 
+/* The thread that has run can have several states. */
+static uint64_t only_thread(const struct outside_known *known)
+{
+	for (size_t i = 0; i < known->stacks.cnt; i++)
+		if (known->stacks.threads[i].tstate == known->only)
+			return known->stacks.threads[i].thread_id;
+	return 0;
+}
+
+static bool has_not_run(const struct reader *r, const struct outside_thread *b, uint64_t is)
+{
+	return !b->known && b->interp == is && b->status == OUTSIDE_AGREED &&
+	       b->tstate != r->known->only && b->thread_id != r->only_thread &&
+	       b->frame_cnt <= r->budget;
+}
+
+/* From this state on all up to one of the thread that has run: only that one can have made or taken out any. @next: behind them.
+ * 0: none; 1; or -ENOMEM. */
+static int take_unchanged(struct reader *r, const struct outside_thread *t,
+			  struct outside_stacks *out, size_t *room, uint64_t *next)
+{
+	struct outside_thread *b = r->known && r->known->only ? find_known(r, t) : NULL;
+	const struct outside_thread *first = b, *end;
+	int err = 0;
+
+	if (!b)
+		return 0;
+	end = r->known->stacks.threads + r->known->stacks.cnt;
+	for (; !err && b < end && out->cnt < OUTSIDE_THREADS_MAX && has_not_run(r, b, t->interp);
+	     b++) {
+		struct outside_thread taken = *b;
+
+		taken.known = b->known = true;
+		b->frames = NULL;
+		b->frame_cnt = 0;
+		r->budget -= taken.frame_cnt;
+		err = append_thread(out, room, &taken);
+	}
+	if (b == first || err)
+		return err;
+	r->next_known = (size_t)(b - r->known->stacks.threads);
+	return read_paged(r, b[-1].tstate + r->l->ts_next, next, sizeof(*next)) ? -EFAULT : 1;
+}
+
 static bool has_enough(const struct reader *r, const struct outside_stacks *out)
 {
 	return !r->all && (out->cnt || !r->tries);
+}
+
+/* A thread by itself. */
+static int add_thread(struct reader *r, struct outside_thread *t, struct outside_stacks *out,
+		      size_t *room)
+{
+	int err = take_known(r, t) ? 0 : walk_thread(r, t);
+
+	return !err && (r->all || t->frame_cnt) ? append_thread(out, room, t) : err;
 }
 
 static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks *out, size_t *room)
@@ -447,10 +501,10 @@ static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks
 			out->truncated = true; /* torn, a cycle, or too many */
 			break;
 		}
-		if (!take_known(r, &t))
-			err = walk_thread(r, &t);
-		if (!err && (r->all || t.frame_cnt))
-			err = append_thread(out, room, &t);
+		err = take_unchanged(r, &t, out, room, &next);
+		if (!err)
+			err = add_thread(r, &t, out, room);
+		err = err < 0 ? err : 0;
 		r->tries -= !r->all;
 		if (has_enough(r, out))
 			return err;
@@ -520,7 +574,7 @@ int walk_outside(const struct proc_mem *mem, const struct interp *in, struct out
 }
 
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
-		      const struct outside_known *known, struct outside_pages *pages,
+		      struct outside_known *known, struct outside_pages *pages,
 		      struct outside_stacks *out)
 {
 	struct reader *r = new_reader(mem, in, OUTSIDE_FRAMES_ALL);
@@ -528,9 +582,10 @@ int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
 	if (r) {
 		r->still = true;
 		r->known = known;
-		r->ready = pages;
+		r->only_thread = known && known->only ? only_thread(known) : 0;
+		r->ready = known && known->only ? NULL : pages; /* few of them */
 	}
-	if (pages)
+	if (r && r->ready)
 		outside_pages__read(pages, mem);
 	return walk(r, in->interpreters, out);
 }

@@ -41,6 +41,7 @@ struct outside_thread {
 	pid_t native_id; /* gettid() as the thread sees it; 0 to 3.10, where it is not kept */
 	enum outside_status status;
 	bool truncated; /* the outermost are missing: deeper than OUTSIDE_FRAMES_MAX, or 3.9 does not link them */
+	bool known; /* nothing of it was read but before the stop */
 	struct outside_frame *frames; /* innermost first; entries from C are left out */
 	uint32_t frame_cnt;
 };
@@ -64,10 +65,14 @@ struct outside_stacks {
  */
 int walk_outside(const struct proc_mem *mem, const struct interp *in, struct outside_stacks *out);
 
-/* What was read before the threads were stopped, by walk_outside_held(), too: it holds for those that slept all the while, where
- * the innermost frames are the same, and counts for stacks of OUTSIDE_KNOWN_MIN frames and more. */
+/*
+ * What was read before the threads were stopped, by walk_outside_held(), too. It holds for all threads but one, where only that one has
+ * run Python code since: their states are not even looked at, and their frames are taken out of here. Else for those that slept
+ * all the while, where the innermost frames are the same; that counts for stacks of OUTSIDE_KNOWN_MIN frames and more.
+ */
 struct outside_known {
 	struct outside_stacks stacks;
+	uint64_t only; /* the state of the one; 0: others may have run */
 	bool (*slept)(void *ctx, uint64_t thread_id);
 	void *ctx;
 };
@@ -77,7 +82,7 @@ struct outside_known {
  * @known: NULL: nothing
  * @pages: what the last walk has needed, which comes first; then what this one has. NULL: nothing */
 int walk_outside_held(const struct proc_mem *mem, const struct interp *in,
-		      const struct outside_known *known, struct outside_pages *pages,
+		      struct outside_known *known, struct outside_pages *pages,
 		      struct outside_stacks *out);
 
 /**

@@ -22,29 +22,26 @@
 #include "proc/self_tid.h"
 #include "proc/threads.h"
 
-#define THREADS_MIN 16u /* fewer stand still within a millisecond */
-#define MANY	    100u /* as many need more than 4 */
-#define WAIT_NS	    4000000ull /* to see somebody who has it */
-#define WAIT_MANY   200000000ull
-#define AGAIN_NS    5000000000ull /* and then for so long no more */
-#define TRIES_MIN   8 /* in any case: where others have the CPUs one can take all of that time */
-#define STOPS_MAX   40 /* that were in vain, some 50 us of one thread each */
-#define UNPROVEN    20 /* of those, since it was not seen that the thread runs what it should */
-#define PAUSE_US    20u
-#define PAUSE_SHIFT 7u
-#define STACK_WORDS 1024u /* that are looked through */
+#define THREADS_MIN   16u /* fewer stand still within a millisecond */
+#define WAIT_NS	      200000000ull /* to see somebody who has it */
+#define AGAIN_NS      5000000000ull /* and then for so long only */
+#define WAIT_AGAIN_NS 4000000ull
+#define TRIES_MIN     8 /* in any case: where others have the CPUs one can take all of that time */
+#define STOPS_MAX     60 /* that were in vain, some 50 us of one thread each */
+#define PAUSE_US      20u
+#define PAUSE_SHIFT   7u
+#define STACK_WORDS   1024u /* that are looked through */
 
 static const uint16_t tid_places[] = { GLIBC_TID, MUSL_TID };
 
-/* MANY: or more */
-static unsigned int count_threads(const struct remote *r)
+static bool has_many_threads(const struct remote *r)
 {
 	auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
 	unsigned int cnt = 0;
 
-	while (cnt < MANY && threads__next(threads))
+	while (cnt < THREADS_MIN && threads__next(threads))
 		cnt++;
-	return cnt;
+	return cnt == THREADS_MIN;
 }
 
 static pid_t tid_at(const struct remote *r, uint64_t self, uint16_t place)
@@ -194,14 +191,12 @@ static int stop_holder(struct remote *r, unsigned int *stops)
 
 int remote__stop_holder(struct remote *r)
 {
-	unsigned int cnt = r->lock.in && !r->held && !r->parked && !r->follow ? count_threads(r)
-									      : 0;
-	bool longer = cnt == MANY && now_ns() - r->waited_ns > AGAIN_NS;
+	bool longer = now_ns() - r->waited_ns > AGAIN_NS;
 	unsigned int tries = 0, stops = 0, unproven = 0;
 	uint64_t since;
 	int err;
 
-	if (cnt < THREADS_MIN)
+	if (!r->lock.in || r->held || r->parked || r->follow || !has_many_threads(r))
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);
@@ -209,10 +204,9 @@ int remote__stop_holder(struct remote *r)
 	for (;;) {
 		err = stop_holder(r, &stops);
 		unproven += err == -ENOENT;
-		if ((err != -EAGAIN && err != -ENOENT) || stops == STOPS_MAX ||
-		    unproven == UNPROVEN)
+		if ((err != -EAGAIN && err != -ENOENT) || stops == STOPS_MAX)
 			break;
-		if (++tries >= TRIES_MIN && now_ns() - since > (longer ? WAIT_MANY : WAIT_NS))
+		if (++tries >= TRIES_MIN && now_ns() - since > (longer ? WAIT_NS : WAIT_AGAIN_NS))
 			break;
 		/* it may be in a call of C, and come out of that */
 		usleep(PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));
