@@ -226,9 +226,6 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 		return -ENOMEM;
 	m->ahead.only = only_one(m);
 	err = walk_outside_held(&m->mem, m->in, &m->ahead, &m->pages, &stacks);
-	m->turns.gil = 0;
-	outside_stacks__done(&m->ahead.stacks);
-	asleep__done(&m->asleep);
 	if (err)
 		return err == -EFAULT ? 0 : err; /* it has not started */
 	if ((is_torn(m, &stacks) || was_changed(e, &stacks)) && m->torn++ < REMOTE_TRIES) {
@@ -251,6 +248,9 @@ int inline_stacks__tell(struct inline_member *m)
 		if (m->stacks.threads[i].native_id)
 			err = tell_thread(m, &m->stacks.threads[i]);
 	outside_stacks__done(&m->stacks);
+	outside_stacks__done(
+		&m->ahead.stacks); /* here, as it takes a millisecond with hundreds of threads */
 	outside_pages__done(&m->pages);
+	asleep__done(&m->asleep);
 	return err;
 }

@@ -28,6 +28,7 @@
 struct page {
 	uint64_t addr;
 	size_t size; /* 0: empty */
+	uint8_t noted; /* of a single page: its pieces that were asked for, a bit each */
 	uint8_t data[BLOCK_BYTES];
 };
 
@@ -64,13 +65,15 @@ static void forget_pages(struct reader *r)
 		r->pages[i].size = 0;
 }
 
-/* The page at @addr, and what comes along. */
+/* The page with @addr, and what comes along. */
 static int fill(const struct reader *r, struct page *page, uint64_t addr)
 {
 	ssize_t n = 0;
 	int err;
 
+	addr &= ~(PROC_PAGE_BYTES - 1ull);
 	page->size = 0;
+	page->noted = 0;
 	page->addr = addr & ~(BLOCK_BYTES - 1ull);
 	if (r->still && !r->ready) /* which has one page at a time */
 		n = proc_mem__read_held(r->mem, page->addr, page->data, BLOCK_BYTES);
@@ -84,24 +87,36 @@ static int fill(const struct reader *r, struct page *page, uint64_t addr)
 	return err;
 }
 
-static int get_page(struct reader *r, uint64_t addr, const uint8_t **out)
+/* Of the pages that were not known to be needed: so that the next walk gets this piece with all others. */
+static void note_piece(struct reader *r, struct page *page, uint64_t addr)
 {
-	struct page *page;
+	uint8_t bit = (uint8_t)(1u << ((addr - page->addr) / PROC_PIECE_BYTES));
+
+	if (r->ready && !(page->noted & bit))
+		outside_pages__need(r->ready, addr);
+	page->noted |= bit;
+}
+
+/* The piece of a page at @addr. */
+static int get_piece(struct reader *r, uint64_t addr, const uint8_t **out)
+{
+	struct page *page = NULL;
 	int err;
 
 	*out = r->ready ? outside_pages__find(r->ready, addr) : NULL;
-	for (uint32_t i = 0; !*out && i < PAGE_CNT; i++)
-		if (addr - r->pages[i].addr < r->pages[i].size)
-			*out = r->pages[i].data + (addr - r->pages[i].addr);
 	if (*out)
 		return 0;
-	page = &r->pages[r->next];
-	err = fill(r, page, addr);
-	if (err)
-		return err;
-	if (r->ready)
-		outside_pages__need(r->ready, addr);
-	r->next = (r->next + 1) % PAGE_CNT;
+	for (uint32_t i = 0; !page && i < PAGE_CNT; i++)
+		if (addr - r->pages[i].addr < r->pages[i].size)
+			page = &r->pages[i];
+	if (!page) {
+		page = &r->pages[r->next];
+		err = fill(r, page, addr);
+		if (err)
+			return err;
+		r->next = (r->next + 1) % PAGE_CNT;
+	}
+	note_piece(r, page, addr);
 	*out = page->data + (addr - page->addr);
 	return 0;
 }
@@ -111,14 +126,14 @@ static int read_paged(struct reader *r, uint64_t addr, void *buf, size_t size)
 	uint8_t *to = buf;
 
 	while (size) {
-		size_t in_page = (size_t)(addr % PROC_PAGE_BYTES);
-		size_t n = PROC_PAGE_BYTES - in_page < size ? PROC_PAGE_BYTES - in_page : size;
-		const uint8_t *page;
-		int err = get_page(r, addr - in_page, &page);
+		size_t in_piece = (size_t)(addr % PROC_PIECE_BYTES);
+		size_t n = PROC_PIECE_BYTES - in_piece < size ? PROC_PIECE_BYTES - in_piece : size;
+		const uint8_t *piece;
+		int err = get_piece(r, addr - in_piece, &piece);
 
 		if (err)
 			return err;
-		memcpy(to, page + in_page, n);
+		memcpy(to, piece + in_piece, n);
 		to += n;
 		addr += n;
 		size -= n;

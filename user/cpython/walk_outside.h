@@ -17,7 +17,7 @@
 #define OUTSIDE_FRAMES_ALL  (1u << 20) /* of all threads together, both reads counted */
 #define OUTSIDE_THREADS_MAX 65536u
 #define OUTSIDE_KNOWN_MIN \
-	128u /* frames: below that to ask whether it slept takes as long as to read them */
+	64u /* frames: below that to ask whether it slept takes as long as to read them */
 
 struct interp;
 struct outside_pages;

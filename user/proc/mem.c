@@ -79,16 +79,22 @@ ssize_t proc_mem__read_held(const struct proc_mem *m, uint64_t addr, void *buf, 
 	return n > 0 ? n : proc_mem__read_some(m, addr, buf, size);
 }
 
-size_t proc_mem__pages_held(const struct proc_mem *m, const uint64_t *addrs, size_t cnt, void *buf)
+size_t proc_mem__pieces_held(const struct proc_mem *m, const uint64_t *addrs, size_t cnt, void *buf)
 {
-	struct iovec here = { .iov_base = buf, .iov_len = cnt * PROC_PAGE_BYTES };
-	struct iovec there[PROC_PAGES];
+	struct iovec here = { .iov_base = buf, .iov_len = cnt * PROC_PIECE_BYTES };
+	struct iovec there[PROC_PIECES];
+	size_t used = 0;
 	ssize_t n;
 
-	for (size_t i = 0; i < cnt; i++)
-		there[i] = (struct iovec){ (void *)(uintptr_t)addrs[i], PROC_PAGE_BYTES };
-	n = process_vm_readv(m->pid, &here, 1, there, cnt, 0);
-	return n > 0 ? (size_t)n / PROC_PAGE_BYTES : 0;
+	for (size_t i = 0; i < cnt; i++) {
+		if (i && addrs[i] == addrs[i - 1] + PROC_PIECE_BYTES)
+			there[used - 1].iov_len += PROC_PIECE_BYTES;
+		else
+			there[used++] =
+				(struct iovec){ (void *)(uintptr_t)addrs[i], PROC_PIECE_BYTES };
+	}
+	n = process_vm_readv(m->pid, &here, 1, there, used, 0);
+	return n > 0 ? (size_t)n / PROC_PIECE_BYTES : 0;
 }
 
 int proc_mem__read(const struct proc_mem *m, uint64_t addr, void *buf, size_t size)

@@ -45,10 +45,12 @@ ssize_t proc_mem__read_some(const struct proc_mem *m, uint64_t addr, void *buf, 
  */
 ssize_t proc_mem__read_held(const struct proc_mem *m, uint64_t addr, void *buf, size_t size);
 
-/* proc_mem__pages_held - @cnt pages, up to PROC_PAGES of them, by one call: how many of the first ones were read */
-#define PROC_PAGES	256u
-#define PROC_PAGE_BYTES 4096u
-size_t proc_mem__pages_held(const struct proc_mem *m, const uint64_t *addrs, size_t cnt, void *buf);
+/* proc_mem__pieces_held - @cnt pieces of pages, up to PROC_PIECES of them, by one call: how many of the first ones were read */
+#define PROC_PAGE_BYTES	 4096u
+#define PROC_PIECES	 1024u
+#define PROC_PIECE_BYTES 512u
+size_t proc_mem__pieces_held(const struct proc_mem *m, const uint64_t *addrs, size_t cnt,
+			     void *buf);
 
 /* proc_mem__word - a pointer or another 8 bytes; as proc_mem__read(). */
 int proc_mem__word(const struct proc_mem *m, uint64_t addr, uint64_t *out);
