@@ -73,7 +73,7 @@ static int tell_thread(struct inline_member *m, const struct outside_thread *t)
 {
 	auto_free struct cap_inline_frame *frames = calloc(t->frame_cnt + 1, sizeof(*frames));
 	auto_free struct assembler_frame *shown = calloc(t->frame_cnt + 1, sizeof(*shown));
-	pid_t tid = t->native_id;
+	pid_t tid = t->tid;
 	uint32_t cnt = 0;
 	char comm[sizeof(m->run->info.comm)];
 	int err;
@@ -127,13 +127,32 @@ static bool was_changed(const struct inline_engine *e, const struct outside_stac
 	return e->remote.rest_runs && stacks->truncated;
 }
 
+/* What was found ahead, of the same thread: its state says which it is, from 3.11 on. @next: where it should be in the list. */
+static pid_t tid_ahead(const struct inline_member *m, const struct outside_thread *t, size_t *next)
+{
+	const struct outside_stacks *s = &m->ahead.stacks;
+
+	for (size_t i = 0; t->native_id && i < s->cnt; i++) {
+		size_t at = (*next + i) % s->cnt;
+		const struct outside_thread *b = &s->threads[at];
+
+		if (b->tstate != t->tstate)
+			continue;
+		*next = at + 1;
+		return b->thread_id == t->thread_id && b->native_id == t->native_id ? b->tid : 0;
+	}
+	return 0;
+}
+
 /* Of a thread that runs; of others, which have not begun, or have ended, nothing is told. */
 static void look_at_thread(struct inline_member *m, struct outside_thread *t,
-			   struct code_names *names)
+			   struct code_names *names, size_t *next)
 {
 	if (!t->known)
-		t->native_id = tid_of(m->engine, t->thread_id);
-	for (uint32_t i = t->native_id ? t->frame_cnt : 0; i-- > 0;)
+		t->tid = tid_ahead(m, t, next);
+	if (!t->known && !t->tid)
+		t->tid = tid_of(m->engine, t->thread_id);
+	for (uint32_t i = t->tid ? t->frame_cnt : 0; i-- > 0;)
 		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
 			define(m, t->frames[i].code, names);
 }
@@ -167,8 +186,7 @@ static bool read_ahead(struct inline_member *m)
 	if (walk_outside_held(&m->mem, m->in, NULL, NULL, s) || s->truncated)
 		m->turns.gil = 0;
 	for (size_t i = 0; m->turns.gil && i < s->cnt; i++)
-		s->threads[i].native_id =
-			remote__tid_of(&m->engine->remote, s->threads[i].thread_id);
+		s->threads[i].tid = remote__tid_of(&m->engine->remote, s->threads[i].thread_id);
 	return m->turns.gil || any_deep(s);
 }
 
@@ -219,6 +237,7 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	auto_free struct code_names *names = malloc(sizeof(*names));
 	struct inline_member *m = ctx;
 	struct outside_stacks stacks;
+	size_t next = 0;
 	int err;
 
 	outside_stacks__done(&m->stacks);
@@ -234,7 +253,7 @@ int inline_stacks__take(void *ctx, struct inline_engine *e)
 	}
 	m->torn = 0;
 	for (size_t i = 0; i < stacks.cnt; i++)
-		look_at_thread(m, &stacks.threads[i], names);
+		look_at_thread(m, &stacks.threads[i], names, &next);
 	m->stacks = stacks;
 	m->stood_ns = now_ns();
 	return 0;
@@ -245,7 +264,7 @@ int inline_stacks__tell(struct inline_member *m)
 	int err = 0;
 
 	for (size_t i = 0; !err && i < m->stacks.cnt; i++)
-		if (m->stacks.threads[i].native_id)
+		if (m->stacks.threads[i].tid)
 			err = tell_thread(m, &m->stacks.threads[i]);
 	outside_stacks__done(&m->stacks);
 	outside_stacks__done(

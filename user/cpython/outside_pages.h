@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pieces of the pages of another process's memory that a walk of its stacks has needed, so that the next one gets all of them by a few
- * calls, while the threads stand still: one takes a third of a microsecond then, and ten times as much alone. What lies in the
- * caches of no CPU comes slowly: a whole page takes some 4 us.
+ * calls, while the threads stand still: one takes less than a microsecond then, several times as much alone, and a whole page, which
+ * lies in no CPU's cache, some 4 us.
  */
 #ifndef PYEBPF_CPYTHON_OUTSIDE_PAGES_H
 #define PYEBPF_CPYTHON_OUTSIDE_PAGES_H

@@ -39,6 +39,7 @@ struct outside_thread {
 	uint64_t interp, tstate; /* addresses of its PyInterpreterState and PyThreadState */
 	uint64_t thread_id; /* pthread_self(): on x86-64 the thread's fs base */
 	pid_t native_id; /* gettid() as the thread sees it; 0 to 3.10, where it is not kept */
+	pid_t tid; /* for whoever has read it, who may know it by another number: 0 */
 	enum outside_status status;
 	bool truncated; /* the outermost are missing: deeper than OUTSIDE_FRAMES_MAX, or 3.9 does not link them */
 	bool known; /* nothing of it was read but before the stop */
