@@ -29,7 +29,8 @@ def build_with(compiler):
     if not shutil.which(compiler):
         pytest.skip(compiler + " is not installed")
     build = pythons.BUILD / ("bpf-" + compiler)
-    configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DPYEBPF_BPF_CLANG=" + compiler]
+    configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DPYEBPF_BPF_CLANG=" + compiler,
+                 "-DPYEBPF_WERROR=ON"]  # as in the preset dev: all but the programs is in the cache of scripts/test
     compile_it = ["cmake", "--build", build, "--target", "pyebpf", "bpf_load"]
     for command in (configure, compile_it):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -73,6 +73,11 @@ def pick(*wanted):
     return [n for n in families() if family(n) in wanted]
 
 
+def some():
+    """Of each shape of the interpreter: for what depends on little more than how a frame and a code object are read."""
+    return pick("3.6", "3.9", "3.11", "3.12", "3.13t", "3.15")
+
+
 def command(name):
     return pythons.found()[name]
 

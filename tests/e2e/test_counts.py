@@ -53,7 +53,7 @@ def test_counted_in_threads(name, tmp_path):
 
 
 @pytest.mark.parametrize("what, n", [("mixed", 1000)])
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name", lib.some())
 def test_counted(name, what, n, tmp_path):
     check_counted(name, what, n * (20 if lib.LONG else 1), tmp_path)
 
@@ -135,7 +135,7 @@ def check_calls(name, program, tmp_path, *args, kinds="call", **kw):
     return seen
 
 
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name", lib.some())
 def test_recursion_limit(name, tmp_path):
     seen = check_calls(name, "recursion_errors.py", tmp_path)
     mine = seen.of(lib.PROGRAMS / "recursion_errors.py")
@@ -145,7 +145,7 @@ def test_recursion_limit(name, tmp_path):
     assert calls == ends
 
 
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name", lib.some())
 def test_hooks_switched_on_and_off(name, tmp_path):
     check_calls(name, "hooks.py", tmp_path)
 
@@ -172,7 +172,7 @@ def test_thousands_of_threads(name, tmp_path):
     assert seen.count(lib.PROGRAMS / "many_threads.py", "return")["work"] == n
 
 
-@pytest.mark.parametrize("name", lib.families())
+@pytest.mark.parametrize("name", lib.some())
 def test_subinterpreters(name, tmp_path):
     seen, done = lib.run_program(name, "subinterpreters.py", tmp_path)
     runs = int(done.stdout.split()[-1])
@@ -187,7 +187,7 @@ def test_subinterpreters(name, tmp_path):
     assert seen.count(lib.PROGRAMS / "subinterpreters.py", "return")["after"] == runs // 2
 
 
-@pytest.mark.parametrize("name, daemons", [(n, 0) for n in lib.families()] + [(n, 2) for n in lib.pick("3.8", "3.12", "3.14")])
+@pytest.mark.parametrize("name, daemons", [(n, 0) for n in lib.some()] + [(n, 2) for n in lib.pick("3.8", "3.12", "3.14")])
 def test_shutdown(name, daemons, tmp_path):
     out = tmp_path / "lines"
     prog = lib.PROGRAMS / "shutdown.py"

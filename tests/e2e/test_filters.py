@@ -17,7 +17,6 @@ import lib
 pytestmark = lib.needs_root
 FOLDER = lib.PROGRAMS / "filtered"
 APP, SHAPES, INNER = (str(FOLDER / n) for n in ("app.py", "shapes.py", "pkg/inner.py"))
-SOME = lib.pick("3.6", "3.9", "3.11", "3.12", "3.13t", "3.15")
 OURS = re.compile(re.escape(str(FOLDER)) + "|/made/")
 
 
@@ -64,7 +63,7 @@ BY_CODE = [
 ]
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_code_is_chosen_by_module_and_file(name, tmp_path):
     whole, _ = traced(name, tmp_path)
     whole.whole()
@@ -98,7 +97,7 @@ def matching(counts, pattern):
     return sum(n for name, n in counts.items() if re.fullmatch(pattern, name))
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_threads_are_chosen_by_the_name_they_have(name, tmp_path):
     """Also those that are renamed: what a thread did under another name is a gap."""
     seen, done = lib.traced(lib.command(name) + [NAMED], tmp_path, "--thread", "pool-?*")
@@ -119,7 +118,7 @@ def ticks_of(seen):
     return seen.count(CHOSEN)["tick"]
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_threads_are_chosen_by_the_names_that_the_program_gives(name, tmp_path):
     """From their first call on, also those that live for an instant; renamed by themselves or others, to the very call."""
     for pattern, wanted in ((["pool-*"], "pool-.+"), (["MainThread"], "MainThread"))[:None if name in lib.pick("3.8", "3.13") else 1]:
@@ -154,7 +153,7 @@ def test_names_of_threads_of_all_sorts(pattern, names, tmp_path):
     assert ticks_of(seen.whole()) == sum(counts[n] for n in names) > 0, counts
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_depth(name, tmp_path):
     whole, _ = traced(name, tmp_path)
     seen, done = traced(name, tmp_path, "--max-depth", "7")
@@ -188,7 +187,7 @@ def durations(seen):
     return out
 
 
-@pytest.mark.parametrize("name, engine", [(n, "auto") for n in SOME] + [(n, "inline") for n in lib.pick("3.8", "3.12", "3.13t")])
+@pytest.mark.parametrize("name, engine", [(n, "auto") for n in lib.some()] + [(n, "inline") for n in lib.pick("3.8", "3.12", "3.13t")])
 def test_short_calls_are_folded_and_counted(name, engine, tmp_path):
     options = ["--engine", engine, "--include", "named.py"]
     plain, _ = lib.traced(lib.command(name) + [NAMED], tmp_path, *options)
@@ -210,7 +209,7 @@ def qualified(name):
     return lib.pythons.version(name) >= (3, 11)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_root(name, tmp_path):
     """While handle() is on the stack everything is recorded, with handle() below; else nothing."""
     seen, done = lib.traced(lib.command(name) + [TIMED, tmp_path / "out"], tmp_path, "--root", "timed:handle")
@@ -262,7 +261,7 @@ def latency(name, tmp, function, *options):
     return json.loads(table), json.loads((tmp / "out").read_text())
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_latency(name, tmp_path):
     got, truth = latency(name, tmp_path, "timed.py:handle:%d" % truth_line("def handle"))
     assert got["lost"] == got["open"] == got["began_before"] == got["yields"] == 0 and got["functions"] == 1
@@ -321,7 +320,7 @@ def test_latency_on_a_terminal_is_drawn_in_place(tmp_path):
     assert not list(tmp_path.glob("pyebpf*"))
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", lib.some())
 def test_the_inline_engine_leaves_out_the_same(name, tmp_path):
     """Calls of code that is left out leave its ring out, too, if nothing else happens in them; all else is left out behind that."""
     inline = ("--engine", "inline", "--on-full", "wait", "-v")

@@ -71,7 +71,7 @@ def kept(trace, files):
     return out
 
 
-@pytest.mark.parametrize("name", lib.pick(*VERSIONS))
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12", "3.13t", "3.15"))
 def test_what_is_left_out_in_greenlets(name, tmp_path):
     """Stacks change in the middle of calls that leave no record."""
     env = dict(os.environ, PYTHONPATH=with_greenlet(name))

@@ -353,7 +353,7 @@ def test_thread_states_that_two_threads_run(name, tmp_path):
     with lib.started([tmp_path / "moved", library, 10, tmp_path / "end"], env=dict(os.environ, PYTHONHOME=str(prefix))) as target:
         assert target.stdout.readline() == b"up\n"
         time.sleep(0.5)
-        for _ in range(200 if lib.LONG else 30):
+        for _ in range(200 if lib.LONG else 20):
             done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms", "--on-full", "wait")
             assert done.returncode == 0, lib.text(done.stderr)
         assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "300ms", "--on-full", "wait").returncode == 0
