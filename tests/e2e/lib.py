@@ -66,6 +66,11 @@ def exact_programs(name, share):
     return found if LONG else found[(families().index(name) + share) % 2::2]
 
 
+def shown_by_build(programs):
+    """Those of the workloads of tests/accept in which what differs by the build of an interpreter shows."""
+    return [p for p in programs if p.name in ("exceptions.py", "generators.py", "threads.py")]
+
+
 def pick(*wanted):
     """The interpreters of these families that are there; all families in the long form."""
     if LONG:

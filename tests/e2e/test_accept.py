@@ -48,7 +48,7 @@ def some(interpreter, engine, programs):
     """In the short form: what differs by the build, or by the engine, shows in these."""
     if engine == "auto" and interpreter.name in lib.families() or lib.LONG:
         return programs
-    return [program for program in programs if program.name in ("exceptions.py", "generators.py", "threads.py")]
+    return lib.shown_by_build(programs)
 
 
 def check(script, pyebpf, interpreter, engines, *programs):

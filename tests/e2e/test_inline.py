@@ -55,8 +55,8 @@ def test_exact(name, tmp_path):
     missing = NOT_FOR.get(lib.family(name), set())
     if lib.LONG or name in FAMILIES:
         programs += lib.exact_programs(name, 1)
-    else:  # what differs by the build shows in these
-        programs = [p for p in programs if p.name in ("exceptions.py", "generators.py", "threads.py")]
+    else:
+        programs = lib.shown_by_build(programs)
     assert len(programs) >= (10 if name in FAMILIES else 3)
     for prog in programs:
         if prog.name in missing:

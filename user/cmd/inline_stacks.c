@@ -127,21 +127,13 @@ static bool was_changed(const struct inline_engine *e, const struct outside_stac
 	return e->remote.rest_runs && stacks->truncated;
 }
 
-/* What was found ahead, of the same thread: its state says which it is, from 3.11 on. @next: where it should be in the list. */
+/* What was found ahead, of the same thread: its state says which it is, from 3.11 on. */
 static pid_t tid_ahead(const struct inline_member *m, const struct outside_thread *t, size_t *next)
 {
-	const struct outside_stacks *s = &m->ahead.stacks;
+	const struct outside_thread *b =
+		t->native_id ? outside_stacks__find(&m->ahead.stacks, t->tstate, next) : NULL;
 
-	for (size_t i = 0; t->native_id && i < s->cnt; i++) {
-		size_t at = (*next + i) % s->cnt;
-		const struct outside_thread *b = &s->threads[at];
-
-		if (b->tstate != t->tstate)
-			continue;
-		*next = at + 1;
-		return b->thread_id == t->thread_id && b->native_id == t->native_id ? b->tid : 0;
-	}
-	return 0;
+	return b && b->thread_id == t->thread_id && b->native_id == t->native_id ? b->tid : 0;
 }
 
 /* Of a thread that runs; of others, which have not begun, or have ended, nothing is told. */
@@ -185,9 +177,16 @@ static bool read_ahead(struct inline_member *m)
 	outside_stacks__done(s);
 	if (walk_outside_held(&m->mem, m->in, NULL, NULL, s) || s->truncated)
 		m->turns.gil = 0;
+	return m->turns.gil || any_deep(s);
+}
+
+/* Whose they are; where the lock's turns are not known all is asked in the stop. */
+static void find_tids(struct inline_member *m)
+{
+	struct outside_stacks *s = &m->ahead.stacks;
+
 	for (size_t i = 0; m->turns.gil && i < s->cnt; i++)
 		s->threads[i].tid = remote__tid_of(&m->engine->remote, s->threads[i].thread_id);
-	return m->turns.gil || any_deep(s);
 }
 
 /* As when they stand still: what has to be read then is known, and there is memory for it. */
@@ -216,6 +215,7 @@ void inline_stacks__ahead(void *ctx)
 	else if (any_deep(&m->ahead.stacks) && !asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
 		read_ahead(m);
 	m->ahead_left -= m->ahead_left != 0;
+	find_tids(m);
 	rehearse(m);
 }
 

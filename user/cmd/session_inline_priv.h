@@ -42,7 +42,8 @@ struct inline_member {
 	struct asleep asleep; /* threads that slept then */
 	struct outside_known ahead; /* the stacks */
 	struct outside_pages pages; /* where the stacks of all lie */
-	unsigned int ahead_left; /* stops before which they are read yet */
+	unsigned int
+		ahead_left; /* stops before which they are read yet, where the turns are not known */
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
 	uint64_t stood_ns;
 	uint64_t naming_ns; /* when threads are looked at next for their names */

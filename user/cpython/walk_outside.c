@@ -28,7 +28,7 @@
 struct page {
 	uint64_t addr;
 	size_t size; /* 0: empty */
-	uint8_t noted; /* of a single page: its pieces that were asked for, a bit each */
+	uint32_t noted; /* its pieces that were asked for, a bit each; where the next walk is to have them */
 	uint8_t data[BLOCK_BYTES];
 };
 
@@ -90,10 +90,11 @@ static int fill(const struct reader *r, struct page *page, uint64_t addr)
 /* Of the pages that were not known to be needed: so that the next walk gets this piece with all others. */
 static void note_piece(struct reader *r, struct page *page, uint64_t addr)
 {
-	uint8_t bit = (uint8_t)(1u << ((addr - page->addr) / PROC_PIECE_BYTES));
+	uint32_t bit = 1u << ((addr - page->addr) / PROC_PIECE_BYTES);
 
-	if (r->ready && !(page->noted & bit))
-		outside_pages__need(r->ready, addr);
+	if (!r->ready || page->noted & bit)
+		return;
+	outside_pages__need(r->ready, addr);
 	page->noted |= bit;
 }
 
@@ -378,24 +379,30 @@ static int walk_thread(struct reader *r, struct outside_thread *t)
 	return err;
 }
 
-/* What was read of it before; both lists are in the order of the interpreter's. NULL: nothing. */
-static struct outside_thread *find_known(struct reader *r, const struct outside_thread *t)
+struct outside_thread *outside_stacks__find(const struct outside_stacks *s, uint64_t tstate,
+					    size_t *next)
 {
-	const struct outside_stacks *before = &r->known->stacks;
+	for (size_t i = 0; i < s->cnt; i++) {
+		size_t at = (*next + i) % s->cnt;
 
-	for (size_t i = 0; i < before->cnt; i++) {
-		size_t at = (r->next_known + i) % before->cnt;
-		struct outside_thread *b = &before->threads[at];
-
-		if (b->tstate != t->tstate)
+		if (s->threads[at].tstate != tstate)
 			continue;
-		r->next_known = at + 1;
-		return b->thread_id == t->thread_id && b->interp == t->interp &&
-				       b->status == OUTSIDE_AGREED
-			       ? b
-			       : NULL;
+		*next = at + 1;
+		return &s->threads[at];
 	}
 	return NULL;
+}
+
+/* What was read of it before. NULL: nothing. */
+static struct outside_thread *find_known(struct reader *r, const struct outside_thread *t)
+{
+	struct outside_thread *b =
+		outside_stacks__find(&r->known->stacks, t->tstate, &r->next_known);
+
+	return b && b->thread_id == t->thread_id && b->interp == t->interp &&
+			       b->status == OUTSIDE_AGREED
+		       ? b
+		       : NULL;
 }
 
 /* Does it have the frames that it had before? False, too, where nothing is won by that, or it cannot be said. */
@@ -458,7 +465,7 @@ static bool has_not_run(const struct reader *r, const struct outside_thread *b, 
 }
 
 /* From this state on all up to one of the thread that has run: only that one can have made or taken out any. @next: behind them.
- * 0: none; 1; or -ENOMEM. */
+ * 0: none; 1; or an error. */
 static int take_unchanged(struct reader *r, const struct outside_thread *t,
 			  struct outside_stacks *out, size_t *room, uint64_t *next)
 {
@@ -482,7 +489,8 @@ static int take_unchanged(struct reader *r, const struct outside_thread *t,
 	if (b == first || err)
 		return err;
 	r->next_known = (size_t)(b - r->known->stacks.threads);
-	return read_paged(r, b[-1].tstate + r->l->ts_next, next, sizeof(*next)) ? -EFAULT : 1;
+	err = read_paged(r, b[-1].tstate + r->l->ts_next, next, sizeof(*next));
+	return err ? err : 1;
 }
 
 static bool has_enough(const struct reader *r, const struct outside_stacks *out)

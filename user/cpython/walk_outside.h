@@ -96,6 +96,11 @@ int walk_outside_one(const struct proc_mem *mem, const struct interp *in,
 		     struct outside_stacks *out);
 void outside_stacks__done(struct outside_stacks *s);
 
+/* outside_stacks__find - the thread of a state; NULL: none. @next: where it should be, if it is asked in the order of the list; 0 at
+ * first, then as it was left */
+struct outside_thread *outside_stacks__find(const struct outside_stacks *s, uint64_t tstate,
+					    size_t *next);
+
 /* Both were read, of the same thread, with the same frames: it stood still between the two. */
 bool outside_thread__same(const struct outside_thread *a, const struct outside_thread *b);
 
