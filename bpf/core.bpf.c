@@ -49,9 +49,10 @@ __u32 forget_pid; /* for forget_stacks */
 __u32 pidns_level; /* of cfg_pidns_inum; 0: the first one, or not known yet */
 __u32 pidns_first; /* pyebpf is in the first namespace. Not constant: so every load verifies the same */
 
-/* The number at one level, if the namespace there is ours. */
-static __always_inline u32 number_at(struct pid *pid, u32 level)
+/* The number at one level, if the namespace there is ours. Not static, nor what asks: they are verified once each. */
+__noinline u32 number_at(u64 addr, u32 level)
 {
+	struct pid *pid = (struct pid *)addr;
 	struct upid number;
 
 	if (bpf_core_read(&number, sizeof(number), &pid->numbers[level]))
@@ -59,17 +60,16 @@ static __always_inline u32 number_at(struct pid *pid, u32 level)
 	return BPF_CORE_READ(number.ns, ns.inum) == cfg_pidns_inum ? number.nr : 0;
 }
 
-/* In a namespace of its own pyebpf learns from the first process in it how deep that lies. Not static:
- * it is verified once. */
+/* In a namespace of its own pyebpf learns from the first process in it how deep that lies. */
 __noinline u32 pid_number(u64 addr)
 {
 	struct pid *pid = (struct pid *)addr;
 	u32 level = pid ? BPF_CORE_READ(pid, level) : 0, nr;
 
 	if (pidns_level)
-		return pidns_level <= level ? number_at(pid, pidns_level) : 0;
+		return pidns_level <= level ? number_at(addr, pidns_level) : 0;
 	for (u32 i = 0; pid && i <= PIDNS_DEPTH && i <= level; i++) {
-		nr = number_at(pid, level - i);
+		nr = number_at(addr, level - i);
 		if (!nr)
 			continue;
 		pidns_level = level - i;

@@ -89,6 +89,27 @@ static __always_inline struct thread *self(struct pye_pylayout **l)
 
 #define SKIP_FRAMES 16
 
+enum frame_kind {
+	FRAME_RUNS,
+	FRAME_SKIPPED,
+	FRAME_LINKED,
+	FRAME_UNREADABLE
+};
+
+/* Reads a frame into t->frame and says what it is; @sure as for frame_real(), in whose rounds the verifier would go
+ * through all of it 16 times. */
+__noinline u32 frame_look(u64 frame, u32 sure)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+
+	if (!t || frame_load(t, frame))
+		return FRAME_UNREADABLE;
+	if (frame_owner(t, l) >= PYE_OWNER_ENTRY || frame_is_hidden(t, l))
+		return FRAME_SKIPPED;
+	return frame_is_linked(t, l, frame, sure) ? FRAME_LINKED : FRAME_RUNS;
+}
+
 /*
  * frame_real - the frame itself, or the next one below it that is a running Python frame: entries from
  * C, the interpreter's own shims and linked generators are skipped. It is left in t->frame.
@@ -105,18 +126,18 @@ __noinline u64 frame_real(u64 frame, u32 sure)
 	if (!t)
 		return 0;
 	for (int i = 0; i < SKIP_FRAMES; i++) {
+		u32 kind;
+
 		if (!frame)
 			return end;
-		if (frame_load(t, frame)) {
+		kind = frame_look(frame, sure);
+		if (kind == FRAME_RUNS)
+			return frame;
+		if (kind == FRAME_UNREADABLE) {
 			count(CNT_WALK_FAULT);
 			return FRAME_CUT;
 		}
-		end = 0;
-		if (frame_owner(t, l) < PYE_OWNER_ENTRY && !frame_is_hidden(t, l)) {
-			if (!frame_is_linked(t, l, frame, sure))
-				return frame;
-			end = FRAME_CUT;
-		}
+		end = kind == FRAME_LINKED ? FRAME_CUT : 0;
 		sure = 0;
 		frame = frame_previous(t, l);
 	}
@@ -263,6 +284,30 @@ __noinline int walk_all(u64 frame, u32 reason)
 			  0, reason);
 }
 
+/* Pushes the i-th, from above, of n frames that walk_near() has found, and adds it to what is sent unless that has
+ * @failed. Return: whether it has. */
+__noinline u32 near_take(u32 i, u32 n, u32 failed)
+{
+	struct pye_pylayout *l;
+	struct thread *t = self(&l);
+	u32 id = 0;
+	u64 at;
+
+	if (!t)
+		return 1;
+	at = t->walk[i & (NEAR_FRAMES - 1)].frame;
+	if (failed && cfg_filter && !frame_load(t, at))
+		id = quiet_id(t, l);
+	if (!failed && (frame_load(t, at) || walk_add(t, l, at, &id)))
+		failed = 1;
+	slot_set(t, t->pos + n - 1 - i, slot_of(at, id));
+	if (cfg_filter & PYE_FILTER_ROOT && id & PYE_CODE_CHOSEN)
+		t->root_n = i + 1;
+	if (!(cfg_filter & PYE_FILTER_ROOT) && is_quiet(t, slot_of(0, id), depth_of(t) + n - i))
+		t->walk_n--; /* not lost */
+	return failed;
+}
+
 /*
  * walk_near - frames between `frame` (included) and the tracked top, when the top lies at most
  * NEAR_FRAMES below: they were entered without an event (thrown into). They are pushed, and sent unless
@@ -275,8 +320,7 @@ __noinline int walk_near(u64 frame)
 	struct pye_pylayout *l;
 	struct thread *t = self(&l);
 	u64 running, at = frame;
-	u32 n = 0, id;
-	bool failed;
+	u32 n = 0, failed;
 
 	if (!t)
 		return NOT_NEAR;
@@ -302,25 +346,13 @@ __noinline int walk_near(u64 frame)
 	if (at != running)
 		return NOT_NEAR;
 	count(CNT_WALKS);
-	failed = t->flags & T_NEED_WALK;
+	failed = !!(t->flags & T_NEED_WALK);
 	t->walk_cnt = t->root_n = 0;
-	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++) {
-		at = t->walk[i].frame;
-		id = 0;
-		if (failed && cfg_filter && !frame_load(t, at))
-			id = quiet_id(t, l);
-		if (!failed && (frame_load(t, at) || walk_add(t, l, at, &id)))
-			failed = true;
-		slot_set(t, t->pos + n - 1 - i, slot_of(at, id));
-		if (cfg_filter & PYE_FILTER_ROOT && id & PYE_CODE_CHOSEN)
-			t->root_n = i + 1;
-		if (!(cfg_filter & PYE_FILTER_ROOT) &&
-		    is_quiet(t, slot_of(0, id), depth_of(t) + n - i))
-			t->walk_n--; /* not lost */
-	}
+	for (u32 i = 0; i < NEAR_FRAMES && i < n; i++)
+		failed = near_take(i, n, failed);
 	if (!failed && walk_flush(t, PYE_WALK_FIRST | PYE_WALK_ANCHORED, SLOT_FRAME(stack_top(t)),
 				  PYE_WALK_THROWN))
-		failed = true;
+		failed = 1;
 	if (cfg_filter & PYE_FILTER_ROOT && !t->root_at) {
 		t->walk_n = t->root_n;
 		t->root_at = t->root_n ? depth_of(t) + n + 1 - t->root_n : 0;
