@@ -6,6 +6,7 @@ The program is $PYEBPF, or pyebpf in $PYEBPF_BUILD, or build/pyebpf. The interpr
 scripts/pythons. `--quick` leaves out what is marked slow and all but a few interpreters."""
 import collections
 import contextlib
+import gc
 import json
 import os
 import pathlib
@@ -24,6 +25,7 @@ BUILD = pathlib.Path(os.environ.get("PYEBPF_BUILD", ROOT / "build")).resolve()
 PYEBPF = pathlib.Path(os.environ.get("PYEBPF", BUILD / "pyebpf")).resolve()
 # One per shape of the probe plan: exits of the evaluator, USDT notes, inlined calls, tail calls.
 QUICK = {"3.9-bullseye", "3.11-debian", "3.13t", "3.15-sid"}
+gc.set_threshold(100_000)  # events are read as a million small dicts, none of them garbage
 TIMEOUT_S = 120
 TEST_S = 400  # the longest takes 60 s on an idle machine
 

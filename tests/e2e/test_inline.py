@@ -437,7 +437,7 @@ def test_waiting_for_who_reads_the_output(tmp_path):
                       "--"] + lib.command(ONE) + ["-I", "-S", prog], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tracer:
         first = tracer.stdout.readline()
         lib.time.sleep(3)
-        lines = [json.loads(line) for line in [first, *tracer.stdout]]
+        lines = lib.objects(first + tracer.stdout.read())
         assert tracer.wait(60) == 0, lib.text(tracer.stderr.read())
     instructions = [line for line in lines if "seq" in line]
     assert [line["seq"] for line in instructions] == list(range(instructions[0]["seq"], instructions[0]["seq"] + len(instructions)))
@@ -793,7 +793,7 @@ def test_gils_that_come_later(name, options, tmp_path):
     done = lib.sh([lib.BINARY, "trace", "-o", capture, *INLINE, "--on-full", "wait", *options, "--"] + lib.command(name) + [prog])
     assert done.returncode == 0, lib.text(done.stderr)
     if "--opcodes" in options:
-        events = [json.loads(line) for line in capture.read_text("utf-8").splitlines()]
+        events = lib.objects(capture.read_bytes())
         calls = collections.Counter(e["func"] for e in events if e.get("base") == "RESUME")
     else:
         calls = collections.Counter(e["name"] for e in lib.Trace(capture).whole().events if e["ev"] == "call")

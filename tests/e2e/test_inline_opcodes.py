@@ -30,7 +30,7 @@ def opcodes(out, which, *cmd, full="wait", form=(), target=("--",)):
 
 def lines_of(path):
     """Events in their sequence, and the line at the end."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = lib.objects(path.read_bytes())
     meta = lines.pop()["meta"]
     assert not any("meta" in line for line in lines) and [e["seq"] for e in sorted(lines, key=lambda e: e["seq"])] == list(range(len(lines)))
     return sorted(lines, key=lambda e: e["seq"]), meta

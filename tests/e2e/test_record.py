@@ -19,7 +19,7 @@ PROGRAMS = lib.PROGRAMS / "sampled"
 
 class Samples:
     def __init__(self, capture):
-        lines = [json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()]
+        lines = lib.objects(lib.convert(capture))
         assert lines and lines[-1]["ev"] == "meta"
         self.meta = lines.pop()
         self.all = [e for e in lines if e["ev"] == "sample"]
@@ -141,7 +141,7 @@ def test_a_deep_stack_that_has_waited_since_before(name, tmp_path):
         time.sleep(0.2)  # by now it waits
         done = lib.sh([lib.BINARY, "record", "-p", process.pid, "-d", "500ms", "-o", capture])
         assert done.returncode == 0, lib.text(done.stderr)
-    samples = [json.loads(line) for line in lib.convert(capture).splitlines()]
+    samples = lib.objects(lib.convert(capture))
     deep = [s["stack"] for s in samples if s["ev"] == "sample" and len(s["stack"]) > 1000]
     assert deep
     for stack in deep:

@@ -18,7 +18,7 @@ PROGRAMS = lib.PROGRAMS / "sampled"
 
 
 def samples_in(capture):
-    lines = [json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()]
+    lines = lib.objects(lib.convert(capture))
     assert lines[-1]["generated"] == lines[-1]["written"] + sum(lines[-1]["dropped"].values())
     return [e for e in lines if e["ev"] == "sample"]
 

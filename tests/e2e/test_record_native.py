@@ -20,7 +20,7 @@ def samples(name, tmp_path, *options, command=()):
     capture = tmp_path / "s.pyebpf"
     done = lib.sh([lib.BINARY, "record", *options, "-o", capture, "--", *lib.command(name), *command])
     assert done.returncode == 0, lib.text(done.stderr)
-    lines = [json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()]
+    lines = lib.objects(lib.convert(capture))
     found = [e for e in lines if e["ev"] == "sample"]
     assert lines[-1]["written"] == len(found)
     return found, lib.text(done.stderr)

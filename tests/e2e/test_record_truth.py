@@ -18,7 +18,7 @@ def record(name, program, tmp_path, *options, args=()):
     capture = tmp_path / "s.pyebpf"
     done = lib.sh([lib.BINARY, "record", *options, "-o", capture, "--", *lib.command(name), PROGRAMS / program, *args])
     assert done.returncode == 0, lib.text(done.stderr)
-    lines = [json.loads(line) for line in lib.convert(capture).decode("utf-8").splitlines()]
+    lines = lib.objects(lib.convert(capture))
     meta, samples = lines[-1], [e for e in lines if e["ev"] == "sample"]
     assert meta["generated"] == meta["written"] + sum(meta["dropped"].values())
     return samples, meta, lib.text(done.stdout).splitlines(), capture
