@@ -339,7 +339,7 @@ def test_short_stops_of_a_thousand(name, tmp_path):
     assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(1000)])
 
 
-@pytest.mark.parametrize("name", [name for name in lib.pick("3.8", "3.12", "3.13") if name.startswith("pyenv")])
+@pytest.mark.parametrize("name", [name for name in lib.pick("3.12") if name.startswith("pyenv")])
 def test_thread_states_that_two_threads_run(name, tmp_path):
     """A thread state names the thread that has made it, which may be waiting while another one runs it: that one is no holder of a lock.
     Its stack still has the addresses of frames that run now. (Where it was taken for that, the target crashed after 12 to 16 rounds.)"""

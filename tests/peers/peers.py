@@ -47,8 +47,10 @@ class Peer:
     def compile(self, work, binary, log):
         if self.noop:
             module_copy(self, work, log)
-        subprocess.run([go(), "build", "-trimpath", *self.flags, "-ldflags=" + self.link, "-o", binary, self.package], cwd=work,
-                       env=go_env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True, timeout=BUILD_TIMEOUT_S)
+        # what the linker leaves out need not be made: a fifth of the compiler's time
+        subprocess.run([go(), "build", "-trimpath", *self.flags, "-gcflags=all=-dwarf=0", "-ldflags=" + self.link, "-o", binary,
+                        self.package], cwd=work, env=go_env(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True,
+                       timeout=BUILD_TIMEOUT_S)
 
 
 class Script:

@@ -235,7 +235,30 @@ static void put_twins(uint64_t frame)
 	put_event(IL_CALL, frame + 64, frame);
 }
 
-/* A call or a return as a program does it, or now and then anything that there is. */
+/* The frame is one that waits, and goes on or is about to begin: what is next is called by it. */
+static void put_going_on(uint64_t frame)
+{
+	const struct il_more_rec r = { { t.head << 16, frame | IL_MORE | (uint64_t)IL_FRAME << 48 },
+				       IL_FRAME_KNOWN | (pick(2) ? IL_FRAME_BEGINS : 0),
+				       0 };
+
+	put(&r, sizeof(r));
+}
+
+/* A generator yields and its trace function runs, now or later. */
+static void put_told_of_yield(uint64_t frame)
+{
+	put_event(IL_YIELD, frame, 0);
+	for (uint32_t i = pick(2); i--;) {
+		put_event(IL_CALL, OUTER - 64, 0);
+		put_event(IL_RETURN, OUTER - 64, 0);
+	}
+	put_going_on(frame);
+	put_event(IL_CALL, frame + 64, frame);
+	put_event(IL_RETURN, frame + 64, 0);
+}
+
+/* A call or a return as a program does it, also of generators, or now and then anything that there is. */
 static void put_anything(uint64_t *stack, uint32_t *depth, uint32_t wild)
 {
 	static const uint64_t kinds[] = { IL_CALL, IL_RESUME, IL_RETURN, IL_YIELD, IL_CAUGHT };
@@ -247,13 +270,17 @@ static void put_anything(uint64_t *stack, uint32_t *depth, uint32_t wild)
 		put_closing(any_frame(), 1 + pick(2));
 	} else if (!pick(wild) && !pick(4)) {
 		put_twins(any_frame());
+	} else if (!pick(wild) && !pick(4)) {
+		put_going_on(any_frame());
+	} else if (!pick(wild) && *depth) {
+		put_told_of_yield(stack[--*depth]);
 	} else if (!pick(wild)) {
 		put_event(kinds[pick(5)], any_frame(), pick(2) ? any_frame() : 0);
 	} else if (*depth < 40 && (!*depth || pick(2))) {
-		put_event(IL_CALL, above, *depth ? stack[*depth - 1] : 0);
+		put_event(pick(3) ? IL_CALL : IL_RESUME, above, *depth ? stack[*depth - 1] : 0);
 		stack[(*depth)++] = above;
 	} else {
-		put_event(IL_RETURN, stack[--*depth], 0);
+		put_event(pick(3) ? IL_RETURN : IL_YIELD, stack[--*depth], 0);
 	}
 }
 
@@ -268,6 +295,7 @@ static void test_taker__sees_the_same_of_anything(void **unused)
 		uint32_t depth = 0, wild = 1 + round * round / 8;
 
 		begin();
+		t.in.layout = layout_find(round & 1 ? 11 : 13, false)->py;
 		memset(&batches, 0, sizeof(batches));
 		memset(&one_by_one, 0, sizeof(one_by_one));
 		while (t.head < RING_BYTES / 2)

@@ -240,9 +240,7 @@ void cap_inline__recount(struct cap_inline *c)
 	/* a code object that was freed meanwhile may have another one's address by now */
 	if (retired)
 		codes_free(c);
-	if (c->any_suspended)
-		memset(c->suspended, 0, sizeof(c->suspended)); /* 4 MB that may be untouched */
-	c->any_suspended = false;
+	suspended_clear(&c->suspended);
 	c->now = NULL;
 	lanes_recounted(c);
 }

@@ -11,6 +11,7 @@
 #include "base/likely.h"
 #include "capture/cap_inline.h"
 #include "capture/inline_parked.h"
+#include "capture/inline_suspended.h"
 
 struct track {
 	struct {
@@ -34,16 +35,6 @@ struct track {
 	uint64_t ended_at; /* position in the ring, or with lanes tsc, when it was seen to be gone; 0: alive */
 	uint64_t ended_ns; /* then: no event before that is another one's that has its tid by now, and none behind it its own */
 	UT_hash_handle hh;
-};
-
-/* So many frames have one hash: of 10,000 generators that wait, rarely more. */
-#define SUSPENDED_WAYS 4
-
-/* A generator's frame that has yielded. */
-struct suspended {
-	uint64_t frame; /* 0: none */
-	uint32_t code;
-	uint32_t seq; /* of its thread's next event */
 };
 
 struct code_of {
@@ -84,9 +75,7 @@ struct cap_inline {
 	uint32_t common[IL_CACHE_CNT];
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
-	/* by il_frame_hash() */
-	struct suspended suspended[65536][SUSPENDED_WAYS];
-	bool any_suspended;
+	struct suspended_table suspended;
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */

@@ -111,36 +111,54 @@ static bool is_plain(const struct cap_inline *c, const struct track *t)
 	       (!t->parked.cnt || c->e->switches);
 }
 
+_Static_assert(IL_CALL == 0 && IL_RESUME == 1 && IL_RETURN == 2 && IL_YIELD == 3 &&
+		       TRACE_CALL + 1 == TRACE_RESUME && TRACE_RETURN + 1 == TRACE_YIELD,
+	       "the low bit tells generators");
+
 /* What changes with each event. */
 struct run {
 	struct track_stack stack;
 	uint64_t tsc, last_ns;
 };
 
-/* One event; false: it is another one. Calls and returns take the same way, for no processor guesses which comes next. */
-static inline bool step(struct cap_inline *c, struct run *run, const struct il_rec *r,
+/* A frame yields, and is the top one; or it goes on. */
+static inline void suspend_or_not(struct cap_inline *c, const struct cap_inline_frame *top,
+				  uint64_t frame, bool yields, uint32_t seq)
+{
+	if (yields)
+		suspended_add(&c->suspended, &(struct suspended){ frame, top->code, seq + 1 });
+	else
+		suspended_forget(&c->suspended, frame);
+}
+
+/* One event, @seq is its number; false: it is another one. Calls and returns take the same way, for no processor guesses which comes
+ * next. */
+static inline bool step(struct cap_inline *c, struct run *run, const struct il_rec *r, uint32_t seq,
 			struct trace_step *out)
 {
 	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull, ts;
 	struct track_stack *s = &run->stack;
 	const struct cap_inline_frame *top = &s->frames[s->cnt - 1];
-	bool calls = ((what & 7) == IL_CALL) & (frame != top->frame) & (frame != 0) &
-		     (top->closing == 0) & (il_frame_hash(top->frame) == (time & 0xffff)) &
-		     (s->cnt < s->size);
-	bool returns = ((what & 7) == IL_RETURN) & (frame == top->frame);
-	uint32_t code = calls ? c->slots[what >> 48] : 0;
+	/* calls and returns are even, what generators do is the odd one beside them */
+	bool enters = ((what & 6) == IL_CALL) & (frame != top->frame) & (frame != 0) &
+		      (top->closing == 0) & (il_frame_hash(top->frame) == (time & 0xffff)) &
+		      (s->cnt < s->size);
+	bool leaves = ((what & 6) == IL_RETURN) & (frame == top->frame);
+	uint32_t code = enters ? c->slots[what >> 48] : 0;
 
-	if (!(calls | returns))
+	if (!(enters | leaves))
 		return false;
-	/* one that returns is overwritten, which nobody sees */
-	s->frames[s->cnt - returns] = (struct cap_inline_frame){ .frame = frame, .code = code };
-	s->cnt += 1u - 2u * returns;
+	if (what & 1)
+		suspend_or_not(c, top, frame, leaves, seq);
+	/* one that leaves is overwritten, which nobody sees */
+	s->frames[s->cnt - leaves] = (struct cap_inline_frame){ .frame = frame, .code = code };
+	s->cnt += 1u - 2u * leaves;
 	ts = inline_time(c, &run->tsc, time);
 	run->last_ns = ts < run->last_ns ? run->last_ns : ts; /* the clock was adjusted */
 	out->ts_ns = run->last_ns;
 	out->frame = frame;
 	out->func = code;
-	out->kind = returns ? TRACE_RETURN : TRACE_CALL;
+	out->kind = (uint8_t)((leaves ? TRACE_RETURN : TRACE_CALL) + (what & 1));
 	return true;
 }
 
@@ -157,7 +175,8 @@ void inline_take_usual(struct cap_inline *c, uint64_t end)
 		uint32_t cnt = 0;
 
 		while (out + cnt < last && tail < end && run.stack.cnt &&
-		       step(c, &run, (const void *)(ring + (tail & mask)), out + cnt)) {
+		       step(c, &run, (const void *)(ring + (tail & mask)), t->seq + cnt,
+			    out + cnt)) {
 			tail += sizeof(struct il_rec);
 			cnt++;
 		}

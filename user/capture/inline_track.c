@@ -407,48 +407,6 @@ static bool may_be_suspended(const struct cap_inline *c, const struct track *t, 
 	       (!t->parked.cnt && (thrown || track_is_behind(frame, track_top(&t->stack))));
 }
 
-static struct suspended *find_suspended(struct cap_inline *c, uint64_t frame)
-{
-	struct suspended *all = c->suspended[il_frame_hash(frame)];
-
-	for (int i = 0; frame && i < SUSPENDED_WAYS; i++)
-		if (all[i].frame == frame)
-			return &all[i];
-	return NULL;
-}
-
-static bool is_any_suspended(const struct cap_inline *c, uint32_t bits)
-{
-	for (int i = 0; bits && i < SUSPENDED_WAYS; i++)
-		if (c->suspended[bits][i].frame)
-			return true;
-	return false;
-}
-
-/* It runs, or is over. */
-static void forget_suspended(struct cap_inline *c, uint64_t frame)
-{
-	struct suspended *f = find_suspended(c, frame);
-
-	if (f)
-		f->frame = 0;
-}
-
-/* One that was freed can have had its address. Where there is no place, one is forgotten that may have been freed long ago. */
-static void add_suspended(struct cap_inline *c, const struct suspended *now)
-{
-	struct suspended *all = c->suspended[il_frame_hash(now->frame)];
-	int i = 0;
-
-	forget_suspended(c, now->frame);
-	while (i < SUSPENDED_WAYS && all[i].frame)
-		i++;
-	if (i == SUSPENDED_WAYS)
-		memmove(&all[0], &all[1], --i * sizeof(all[0]));
-	all[i] = *now;
-	c->any_suspended = true;
-}
-
 /* All of its frames that are known have ended. */
 static bool is_nothing_known(const struct track_stack *s)
 {
@@ -465,7 +423,7 @@ RARELY void look_for_caller(struct cap_inline *c, struct track *t, uint64_t fram
 		return;
 	if (bits && take_caller(c, t, bits, frame))
 		return;
-	if (is_any_suspended(c, bits))
+	if (suspended_any(&c->suspended, bits))
 		return; /* linked to the caller, not running */
 	if (bits && go_down_to(c, t, bits, false))
 		return;
@@ -500,7 +458,8 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
  */
 static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 {
-	struct suspended *f = c->e->in->layout.minor == 11 ? find_suspended(c, frame) : NULL;
+	struct suspended *f = c->e->in->layout.minor == 11 ? suspended_find(&c->suspended, frame)
+							   : NULL;
 
 	if (!f)
 		return false;
@@ -513,7 +472,7 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 /* 3.11: a generator that yields calls its trace function then; that is its thread's next event. */
 static bool is_told_of_yield(struct cap_inline *c, uint64_t frame)
 {
-	const struct suspended *f = find_suspended(c, frame);
+	const struct suspended *f = suspended_find(&c->suspended, frame);
 
 	return f && f->seq == c->now->seq;
 }
@@ -538,7 +497,7 @@ void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 {
 	if (!is_unseen(c->now, bits))
 		find_caller(c, c->now, frame, bits, true);
-	forget_suspended(c, frame);
+	suspended_forget(&c->suspended, frame);
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
 }
 
@@ -564,7 +523,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	if (track_top(&t->stack) == frame && !is_entered_anew(c, t, code))
 		return;
 	if (sub == PYE_ENTRY_RESUME)
-		forget_suspended(c, frame);
+		suspended_forget(&c->suspended, frame);
 	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits, false);
 	else if (!is_told_of_yield(c, t->unseen))
@@ -607,8 +566,9 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 		return;
 	}
 	if (sub == PYE_EXIT_YIELD)
-		add_suspended(c, &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
-						      t->seq + 1 });
+		suspended_add(&c->suspended,
+			      &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
+						   t->seq + 1 });
 	leave(c, t, ts, frame, sub);
 }
 
@@ -641,7 +601,7 @@ void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 	struct track_stack *s = &c->now->stack;
 	uint32_t runs = running_cnt(s);
 
-	forget_suspended(c, frame);
+	suspended_forget(&c->suspended, frame);
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, il_frame_hash(track_top(s)));
 	if (c->failed || !s->cnt)
 		return;
@@ -710,7 +670,7 @@ void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t f
 
 	if (flags & IL_FRAME_KNOWN) {
 		if (flags & IL_FRAME_BEGINS)
-			forget_suspended(c, frame);
+			suspended_forget(&c->suspended, frame);
 		go_on(c, t, frame);
 		return;
 	}
