@@ -210,7 +210,7 @@ static void recount(struct cap_inline *c, struct il_thread *slot)
 	if (!slot->lost)
 		return;
 	if (c->taker)
-		c->taker->lost(c->taker->ctx, slot->lost);
+		c->taker->lost(c->taker->ctx, IL_LOST_CNT(slot->lost));
 	t = track_get(c, slot->self, slot->tid);
 	if (!t)
 		return;

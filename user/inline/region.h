@@ -214,11 +214,13 @@ struct il_shared {
 	uint64_t pad2[2];
 };
 
-/* A thread's losses since its stack was last known; timed: an instruction's end is waited for. */
+/* A thread's losses since its stack was last known, with IL_LOST_FRAMES; timed: an instruction's end is waited for. */
 struct il_thread {
 	uint64_t self, tid, lost, timed;
 };
-
+#define IL_LOST_FRAMES \
+	(1ull << 63) /* --opcodes: what shows the stack, too, which is no event then */
+#define IL_LOST_CNT(lost) ((lost) & ~IL_LOST_FRAMES)
 /* A word that was replaced. At the beginning of the code, so that whoever finds the stubs can undo it. */
 struct il_patch {
 	uint64_t at, old, new; /* run-time address; values in the low `size` bytes */

@@ -484,11 +484,22 @@ PART uint32_t events_of(uint32_t kind)
 	}
 }
 
-PART void lose(struct il_shared *h, struct il_thread *t, uint32_t kind)
+PART int has_opcodes(const struct il_private *p)
 {
+	return p->slack > IL_SLACK;
+}
+
+PART void lose(const struct il_private *p, struct il_shared *h, struct il_thread *t, uint32_t kind)
+{
+	uint32_t cnt = events_of(kind);
+
 	if (kind == INLINE_DEALLOC)
 		h->retire_lost = 1;
-	for (uint32_t cnt = events_of(kind); cnt; cnt--)
+	if (cnt && has_opcodes(p) && (kind & 0xff) != INLINE_OPCODE) {
+		note_lost_frames(t);
+		return;
+	}
+	for (; cnt; cnt--)
 		count_lost(t);
 }
 
@@ -500,7 +511,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	int room;
 
 	p->head = h->head;
-	full_at = p->slack > IL_SLACK && !has_room(p) ? now(p) : 0;
+	full_at = has_opcodes(p) && !has_room(p) ? now(p) : 0;
 	if (!p->lane_ring)
 		h->slow++; /* else every event is one */
 	if (may_be_another(p, object, kind))
@@ -524,7 +535,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 	}
 	if (!room) {
 		if (!is_over(h))
-			lose(h, t, kind);
+			lose(p, h, t, kind);
 		return;
 	}
 	put_event(p, t, object, arg, kind);

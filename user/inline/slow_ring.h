@@ -16,7 +16,7 @@ PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 	tid = (uint64_t)call0(NR_gettid);
 	t = (struct il_thread *)(uintptr_t)p->threads + (tid & p->thread_mask);
 	if (t->tid != tid) {
-		h->lost_other += t->lost;
+		h->lost_other += IL_LOST_CNT(t->lost);
 		t->lost = 0;
 	}
 	t->tid = tid;
@@ -30,6 +30,11 @@ PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 PART void count_lost(struct il_thread *t)
 {
 	__asm__ volatile("incq %0" : "+m"(t->lost));
+}
+
+PART void note_lost_frames(struct il_thread *t)
+{
+	__asm__ volatile("btsq $63, %0" : "+m"(t->lost));
 }
 
 /* pyebpf has taken the stubs out, and reads no more: what has no room is none of its events. */
