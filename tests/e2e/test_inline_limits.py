@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of pyebpf itself, and surroundings that are not as usual, with the inline engine: what is said is true, and nothing stays behind."""
+import contextlib
 import os
+import pathlib
+import random
 import re
 import resource
 import shutil
@@ -215,3 +218,79 @@ def test_what_goes_on_behind_a_command(tmp_path):
         os.close(keeps)
     os.close(end)
     assert re.search(r"1 process that it started goes on, untraced from here on, as process \d+ has ended", said), said
+
+
+# --- a freezer ---
+
+@contextlib.contextmanager
+def freezer():
+    """freeze(bool) of a cgroup of version 2, and what puts a process there."""
+    mounted = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if " - cgroup2 " in line]
+    if not mounted:
+        pytest.skip("cgroups of version 2 are not mounted")
+    folder = pathlib.Path(mounted[0]) / ("pyebpf-test-%d" % os.getpid())
+    folder.mkdir()
+
+    def freeze(yes):
+        (folder / "cgroup.freeze").write_text(str(int(yes)))
+        lib.until(lambda: "frozen %d" % yes in (folder / "cgroup.events").read_text(), "the freezer")
+
+    def removed():
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+            return True
+    try:
+        yield freeze, {"preexec_fn": lambda: (folder / "cgroup.procs").write_text("0")}
+    finally:
+        (folder / "cgroup.freeze").write_text("0")
+        lib.until(removed, "an empty cgroup")
+
+
+def is_clean(pid, before):
+    time.sleep(0.2)  # what it was given to do it does now
+    return of_files(pid) == before and not memfd_links(pid)
+
+
+@pytest.mark.parametrize("code", [CALLS, BUSY], ids=["sleeps", "runs"])
+@pytest.mark.parametrize("name", lib.pick("3.9", "3.12"))
+def test_a_target_that_is_frozen(name, code, tmp_path):
+    """Refused; or, frozen since, left as it is, with the stubs unused: it is not waited for, and does nothing for us when it goes on."""
+    with freezer() as (freeze, there), lib.started(lib.command(name) + ["-c", code], **there) as target:
+        assert target.stdout.readline() == b"up\n"
+        before = of_files(target.pid)
+        freeze(True)
+        done = lib.trace([*INLINE, "-d", "50ms", "-p", target.pid], tmp_path / "t.pyebpf")
+        assert done.returncode == 5 and b"it is frozen" in done.stderr, lib.text(done.stderr)
+        freeze(False)
+        assert is_clean(target.pid, before)
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: memfd_links(target.pid) or "memfd" in pathlib.Path("/proc/%d/maps" % target.pid).read_text(), "the attach")
+            time.sleep(0.3)
+            freeze(True)
+            tracer.send_signal(lib.signal.SIGINT)
+            began = time.monotonic()
+            assert tracer.wait(60) == 0
+            assert time.monotonic() - began < 8, "calls that are on their way are waited for ten seconds"
+            assert b"the stubs stay mapped, unused" in tracer.stderr.read()
+        code, said = detach(target.pid)
+        assert code == 0 and "the stubs stay mapped" in said or code == 5 and "it is frozen" in said, said
+        freeze(False)
+        assert detach(target.pid)[0] == 0 and is_clean(target.pid, before) and target.poll() is None
+
+
+def test_a_freezer_at_any_moment(tmp_path):
+    rng = random.Random(7)
+    with freezer() as (freeze, there), lib.started(lib.command(ONE) + ["-c", CALLS], **there) as target:
+        assert target.stdout.readline() == b"up\n"
+        before = of_files(target.pid)
+        for _ in range(100 if lib.LONG else 12):
+            with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "20ms", "-p", target.pid],
+                             stderr=-1) as tracer:
+                while tracer.poll() is None:
+                    freeze(True)
+                    time.sleep(rng.random() * 0.02)
+                    freeze(False)
+                    time.sleep(rng.random() * 0.02)
+                said = lib.text(tracer.stderr.read())
+            assert tracer.returncode == 0 or (tracer.returncode == 5 and "it is frozen" in said), said
+            assert detach(target.pid)[0] == 0 and is_clean(target.pid, before) and target.poll() is None

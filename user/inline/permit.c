@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/where.h"
 #include "inline/engine_priv.h"
+#include "inline/remote.h"
 #include "proc/file.h"
 #include "proc/info.h"
 #include "proc/maps.h"
@@ -58,6 +59,8 @@ const char *inline_unfit(pid_t pid, bool held)
 	held |= tracer == getpid(); /* it is followed */
 	if (!held && (info.state == 'T' || info.state == 't'))
 		return "it is stopped";
+	if (remote__is_frozen(pid, pid, 0))
+		return "it is frozen (by the freezer of its cgroup)";
 	if (!held && tracer > 0)
 		return "another tracer is attached to it";
 	if (filter < 0)

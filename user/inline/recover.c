@@ -197,7 +197,9 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		usleep(200 + 10 * (unsigned int)i);
 		err = remote__stop_python(r);
 	}
-	if (err == -EOPNOTSUPP || (err == -ETIMEDOUT && remote__blocked_one(r->pid))) {
+	if (err == -EOPNOTSUPP ||
+	    (err == -ETIMEDOUT && (remote__blocked_one(r->pid) ||
+				   remote__is_frozen(r->pid, r->pid, REMOTE_FREEZES_MS)))) {
 		inside = true; /* all words are put back */
 		err = 0;
 	}
@@ -352,6 +354,8 @@ static const char *why_unchanged(pid_t pid, int err, char *buf, size_t size)
 	if (err == -EOPNOTSUPP)
 		return "none of its threads may make system calls for it (a filter), or it is stopped "
 		       "(SIGSTOP)";
+	if (err == -ETIMEDOUT && remote__is_frozen(pid, pid, REMOTE_FREEZES_MS))
+		return "it is frozen (by the freezer of its cgroup)";
 	if (err == -ETIMEDOUT && !tid)
 		return "not all of its threads stood still within a second";
 	if (!tid)

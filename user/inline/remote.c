@@ -178,6 +178,30 @@ char remote__state(pid_t pid, pid_t tid)
 	return state && state[1] == ' ' ? state[2] : '?';
 }
 
+/* It is said to sleep; where it does so tells. */
+static bool is_frozen(pid_t pid, pid_t tid)
+{
+	char path[64], where[64] = "";
+	auto_fclose FILE *f = NULL;
+
+	if (remote__state(pid, tid) != 'S')
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/wchan", pid, tid);
+	f = fopen(path, "re");
+	return f && fgets(where, sizeof(where), f) &&
+	       (!strcmp(where, "do_freezer_trap") || !strcmp(where, "get_signal"));
+}
+
+bool remote__is_frozen(pid_t pid, pid_t tid, unsigned int ms)
+{
+	while (!is_frozen(pid, tid)) {
+		if (!ms--)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
 bool remote__is_dead(pid_t pid, pid_t tid)
 {
 	char state = remote__state(pid, tid);

@@ -101,6 +101,10 @@ bool remote__is_dead(pid_t pid, pid_t tid);
 
 /* remote__state - as proc(5) has it; 'X': it is gone */
 char remote__state(pid_t pid, pid_t tid);
+/* remote__is_frozen - by the freezer of version 2: until it goes on it makes no calls. (That of version 1 is an uninterruptible sleep.)
+ * @ms: so long for one that was let go just now, which comes to it first */
+bool remote__is_frozen(pid_t pid, pid_t tid, unsigned int ms);
+#define REMOTE_FREEZES_MS 20
 /* remote__blocked_one - a thread in an uninterruptible sleep, which stops when it wakes up: NFS, a disk, vfork(), a freezer. 0: none */
 pid_t remote__blocked_one(pid_t pid);
 

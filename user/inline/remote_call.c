@@ -25,6 +25,7 @@
 
 #define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
 #define LEFT_NS	    1000000000ull /* until it is looked at where the thread is */
+#define THAW_NS	    1000000000ull /* so long a freezer is waited for */
 #define RED_ZONE    128
 #define SYSCALL_LEN 2
 #define PARK_SHIFT \
@@ -224,6 +225,28 @@ static bool stop_spinning(struct remote *r)
 	return false;
 }
 
+/* One that did not begin with its calls makes none: a freezer can have come before them. */
+static void take_back(struct remote *r)
+{
+	if (r->parked || r->held || r->follow || !r->caller)
+		return;
+	if (!remote_stop_thread(r, r->caller) && r->threads[0].pc == r->scratch &&
+	    !ptrace(PTRACE_SETREGS, r->caller, 0, &r->back)) {
+		ptrace(PTRACE_SETSIGMASK, r->caller, SET_BYTES, &r->back_mask);
+		r->waits = false;
+	}
+	remote__resume(r);
+}
+
+/* @ns: so long the calls are waited for. */
+static bool give_up(struct remote *r, uint64_t ns)
+{
+	if (ns <= CALL_NS && (ns <= THAW_NS || !remote__is_frozen(r->pid, r->caller, 0)))
+		return false;
+	take_back(r);
+	return true;
+}
+
 /* It waits in its call again, as if there had been no others. Else it comes there by itself, or did so. */
 static void put_back(struct remote *r)
 {
@@ -275,7 +298,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 	do {
 		remote_pause();
 		ns = now_ns() - start;
-		if (ns > CALL_NS)
+		if (give_up(r, ns))
 			return -ETIMEDOUT;
 		if (r->follow && !follow__serve(r->follow, r->caller))
 			return -ESRCH;
@@ -388,11 +411,27 @@ static int why_nobody(const struct remote *r)
 	return remote__is_dead(r->pid, r->pid) ? -ESRCH : -EOPNOTSUPP;
 }
 
+/* A process that is frozen makes its calls when it is not any more, which may be never. */
+static int wait_thawed(const struct remote *r)
+{
+	uint64_t deadline = now_ns() + THAW_NS;
+
+	while (remote__is_frozen(r->pid, r->pid, 0)) {
+		if (now_ns() > deadline)
+			return -ETIMEDOUT;
+		usleep(1000);
+	}
+	return 0;
+}
+
 /* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
 static int stop_outside(struct remote *r)
 {
+	int thawed = wait_thawed(r);
 	pid_t tid = choose_caller(r);
 
+	if (thawed)
+		return thawed;
 	for (unsigned int i = 0; i < OUTSIDE_TRIES; i++) {
 		int err = tid ? remote__stop_one(r, tid) : why_nobody(r);
 
@@ -568,11 +607,11 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 		   uint64_t gone)
 {
 	uint8_t byte;
-	uint64_t us, deadline = now_ns() + CALL_NS;
+	uint64_t us, start = now_ns();
 	int err = begin_calls(r, calls, cnt, 0, &us);
 
 	while (!err && !remote__read(r, gone, &byte, 1)) {
-		if (now_ns() > deadline)
+		if (give_up(r, now_ns() - start))
 			err = -ETIMEDOUT;
 		else if (r->follow && !follow__serve(r->follow, r->caller))
 			err = -ESRCH;
