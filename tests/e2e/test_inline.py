@@ -386,7 +386,7 @@ def test_a_loss_that_the_end_cuts_off(name, tmp_path):
     assert last["n"] > 1000 and last["ts_ns"] < killed <= last["until_ns"] <= trace.meta["ts_ns"], (last, trace.meta)
 
 
-@pytest.mark.parametrize("name, threads", [(n, 4) for n in FAMILIES] + [(n, 1) for n in lib.pick("3.8", "3.12", "3.13t")])
+@pytest.mark.parametrize("name, threads", [(n, 4) for n in (FAMILIES if lib.LONG else lib.some())] + [(n, 1) for n in lib.pick("3.8", "3.12", "3.13t")])
 def test_losses_are_exact(name, threads, tmp_path):
     out, capture = tmp_path / "out", tmp_path / "t.pyebpf"
     with lib.started([lib.BINARY, "trace", *INLINE, "--ring", "256K", "-o", capture, "--"] + lib.command(name)
@@ -783,8 +783,8 @@ print(done)
 '''
 
 
-@pytest.mark.parametrize("options", [(), ("--exclude", "gils"), ("--opcodes", "RESUME")], ids=" ".join)
-@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)])
+@pytest.mark.parametrize("name, options", [(n, ()) for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)] +
+                         [(n, options) for n in lib.pick("3.12", "3.14") for options in (("--exclude", "gils"), ("--opcodes", "RESUME"))])
 def test_gils_that_come_later(name, options, tmp_path):
     """Two interpreters beside the main one run at the same time, and go again: all events are there."""
     capture = tmp_path / ("t.ndjson" if "--opcodes" in options else "t.pyebpf")

@@ -669,8 +669,8 @@ def test_several_gils(name, options, tmp_path):
     assert (got["own_leaf"], got["own_each"], got["own_made"]) == (3 * 23000, 3 * 300, 3 * 300)
 
 
-@pytest.mark.parametrize("options", [(), ("--time",)], ids=" ".join)
-@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)])
+@pytest.mark.parametrize("name, options", [(n, ("--time",)) for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)] +
+                         [(n, ()) for n in lib.pick("3.12", "3.14")])
 def test_gils_that_come_later(name, options, tmp_path):
     """The state of the thread that had the main one's lock last can be gone then."""
     path = tmp_path / "t.pstats"

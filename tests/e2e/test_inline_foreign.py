@@ -73,8 +73,7 @@ print(left, again.value, flush=True)
 """
 
 
-@pytest.mark.parametrize("threads", [2, 20])
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name, threads", [(n, 2) for n in SOME] + [(n, 20) for n in lib.pick("3.8", "3.12")])
 def test_threads_with_descriptors_of_their_own(name, threads, tmp_path):
     """unshare(CLONE_FILES): the number that one of them got is another file's in another one's table."""
     with lib.started(lib.command(name) + ["-c", OWN_TABLES, tmp_path, threads], stdin=-1) as target:

@@ -220,6 +220,20 @@ def test_what_goes_on_behind_a_command(tmp_path):
     assert re.search(r"1 process that it started goes on, untraced from here on, as process \d+ has ended", said), said
 
 
+@pytest.mark.parametrize("options", [[], ["-s"]], ids=["one", "with children"])
+def test_too_few_descriptors(options, tmp_path):
+    """Wherever they run out, that is the reason."""
+    refused = 0
+    with lib.started(lib.command(ONE) + ["-c", CALLS]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for n in range(5, 30):
+            done = lib.trace(["--force", *INLINE, *options, "-d", "20ms", "-p", target.pid], tmp_path / "t.pyebpf",
+                             preexec_fn=limited(resource.RLIMIT_NOFILE, n))
+            assert done.returncode == 0 or b"Too many open files" in done.stderr, (n, lib.text(done.stderr))
+            refused += done.returncode != 0
+        assert refused and done.returncode == 0 and target.poll() is None
+
+
 # --- a freezer ---
 
 @contextlib.contextmanager

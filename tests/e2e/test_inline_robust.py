@@ -96,7 +96,7 @@ def of_files(pid):
 
 # --- in and out, again and again ---
 
-@pytest.mark.parametrize("name, rounds", [(n, 10) for n in SOME] + [(n, 3) for n in lib.builds()])
+@pytest.mark.parametrize("name, rounds", [(n, 10 if lib.LONG else 5) for n in SOME] + [(n, 3) for n in lib.builds()])
 def test_rounds_under_load(name, rounds, tmp_path):
     """Threads, exceptions, generators, new and dying code objects; the program checks all its results."""
     with busy(name, tmp_path) as target:

@@ -76,17 +76,18 @@ class Script:
 
 
 KUBE = "k8s.io/component-base/version."
+# First what most tests ask for: on a slow machine not all of them are there in time.
 PEERS = {
+    "kubeconform": Peer("tools", "github.com/yannh/kubeconform/cmd/kubeconform"),
+    "kustomize": Peer("tools", "sigs.k8s.io/kustomize/kustomize/v5"),
     "pyrodouble": Peer("pyrodouble"),
-    "otelcol": Peer("otelcol"),
-    "parca": Peer("parca", "github.com/parca-dev/parca/cmd/parca"),
     # API server, controller manager, scheduler, kubelet and kubectl, by the first argument
     "kubeall": Peer("kubeall", versions=[KUBE + "gitVersion=v1.34.4", KUBE + "gitMajor=1", KUBE + "gitMinor=34"]),
     # a module of its own: its k8s.io must not mix with that of kubeall
     "helm": Peer("helm", "helm.sh/helm/v3/cmd/helm"),
-    "kubeconform": Peer("tools", "github.com/yannh/kubeconform/cmd/kubeconform"),
-    "kustomize": Peer("tools", "sigs.k8s.io/kustomize/kustomize/v5"),
     "netpol": Peer("netpol"),
+    "otelcol": Peer("otelcol"),
+    "parca": Peer("parca", "github.com/parca-dev/parca/cmd/parca"),
     "grafana-panel": Script("grafana", "panel.jsx"),
     # It raises RLIMIT_MEMLOCK, which root may not everywhere, and kernels since 5.11 do not need.
     "otel-ebpf-profiler": Peer("otel-ebpf-profiler", "go.opentelemetry.io/ebpf-profiler", ["-mod=mod", "-tags=osusergo,netgo"],

@@ -27,7 +27,7 @@
 #include "base/where.h"
 
 #define NOBODY	    65534
-#define STATUS_BARE 99 /* the child could not give up everything, so it did not look */
+#define STATUS_BARE 128 /* and what errno says: the child could not give up everything, so it did not look */
 
 enum {
 	FILE_FD = 0,
@@ -321,8 +321,9 @@ static int judge(ssize_t len, size_t size, const struct ending *end,
 			       "looking into it failed: the sandboxed reader crashed "
 			       "(signal %d)",
 			       sig);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_BARE)
-		return err_set(e, -PYE_EKERNEL, "a sandbox to look into it could not be made");
+	if (WIFEXITED(status) && WEXITSTATUS(status) >= STATUS_BARE)
+		return err_set(e, -PYE_EKERNEL, "a sandbox to look into it could not be made: %s",
+			       strerror(WEXITSTATUS(status) - STATUS_BARE));
 	if (len != (ssize_t)size || status)
 		return err_set(e, -PYE_EPLAN, "the sandboxed reader's answer makes no sense");
 	return 0;
@@ -342,8 +343,11 @@ int sandbox_run(sandbox_fn fn, int fd, const void *arg, void *out, size_t size,
 	answer = ends[0];
 	pid = fork();
 	if (!pid) {
-		if (die_with(parent) || confine(fd, ends[1], parent, limits))
-			_exit(STATUS_BARE);
+		err = die_with(parent);
+		if (!err)
+			err = confine(fd, ends[1], parent, limits);
+		if (err)
+			_exit(STATUS_BARE | (-err & (STATUS_BARE - 1)));
 		child(fn, arg, out, size);
 	}
 	err = -errno;

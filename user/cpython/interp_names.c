@@ -72,6 +72,9 @@ int interp_refuse_unopened(pid_t pid, int open_err, struct err *e)
 			caps_advise(e, missing);
 		return -PYE_EPRIV;
 	}
+	if (open_err == -EMFILE || open_err == -ENFILE || open_err == -ENOMEM)
+		return err_set(e, open_err, "the files that PID %d maps cannot be opened: %s", pid,
+			       err_str(open_err));
 	err_set(e, 0,
 		"the files that PID %d maps are not there any more, so nothing can be said of it",
 		pid);

@@ -225,10 +225,10 @@ int inline_map_ring(struct inline_engine *e, int fd)
 /* Files of the target, which took the numbers between the question and the call. Nothing leads there yet. */
 static int unmap_others(struct inline_engine *e)
 {
-	struct remote_call calls[3];
-	unsigned int cnt = inline_close_memfds(&e->remote, e, calls);
+	/* first what is waited for: a call that fails, as of what was just closed, is the last one */
+	struct remote_call calls[3] = { { SYS_munmap, { e->base, e->region_bytes } } };
+	unsigned int cnt = 1 + inline_close_memfds(&e->remote, e, calls + 1);
 
-	calls[cnt++] = (struct remote_call){ SYS_munmap, { e->base, e->region_bytes } };
 	e->reserved = remote__finish(&e->remote, calls, cnt, e->base) != 0;
 	return -EBADF;
 }

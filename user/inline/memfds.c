@@ -52,8 +52,8 @@ int inline_open_fd(const struct remote *r, int fd)
 	if (!memfd_path(r, (uint64_t)fd, path, sizeof(path)))
 		return -EBADF;
 	ours = open(path, O_RDWR | O_CLOEXEC);
-	if (ours < 0)
-		return -errno;
+	if (ours < 0) /* it was there a moment ago */
+		return errno == ENOENT ? -EBADF : -errno;
 	return is_new(ours) ? take_fd(&ours) : -EBADF;
 }
 

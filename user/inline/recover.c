@@ -143,8 +143,9 @@ static bool has_memfds(const struct remote *r, const uint64_t *words)
 static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 {
 	uint64_t words[IL_RESULTS_BYTES / 8];
-	struct remote_call calls[3];
-	unsigned int cnt = 0;
+	/* first what is waited for: a call that fails, as of what was just closed, is the last one */
+	struct remote_call calls[3] = { { SYS_munmap, { base, h->region_bytes } } };
+	unsigned int cnt = 1;
 	struct maps maps;
 
 	/* of an attach that was killed in the middle of its second stop. Somebody stands still for it: the maps, which can be many,
@@ -155,10 +156,9 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 		ino_t code = inline_inode_at(&maps, base),
 		      ring = inline_inode_at(&maps, base + IL_SHARED);
 
-		cnt = close_calls(r, words, code, ring, calls);
+		cnt += close_calls(r, words, code, ring, calls + 1);
 		maps__done(&maps);
 	}
-	calls[cnt++] = (struct remote_call){ SYS_munmap, { base, h->region_bytes } };
 	return remote__finish(r, calls, cnt, base);
 }
 
@@ -275,14 +275,15 @@ static bool is_reservation(const struct remote *r, const struct maps *maps, cons
 	       words[IL_ARGUMENT(IL_RESERVE_CODE, 0)] == m->start - IL_PRIVATE;
 }
 
-/* The pieces that are there, and two memfds; the page with the results last. */
+/* The pieces that are there, the page with the results last; and two memfds, whose end is not waited for: a call that fails, as of
+ * what was just closed, is the last one. */
 static int unreserve(struct remote *r, const struct maps *maps, const uint64_t *words)
 {
 	static const uint8_t pieces[] = { IL_RESERVE_CODE, IL_RESERVE_REST, IL_MAKE_PRIVATE };
 	const struct mapping *code =
 		maps__find(maps, words[IL_ARGUMENT(IL_WIPE_ON_FORK, IL_SCRATCH_ARGUMENT)]);
 	struct remote_call calls[REMOTE_CALLS_MAX];
-	unsigned int cnt = close_calls(r, words, 0, 0, calls);
+	unsigned int cnt = 0;
 
 	if (!code || !(code->flags & MAPPING_EXEC))
 		return 0;
@@ -294,6 +295,7 @@ static int unreserve(struct remote *r, const struct maps *maps, const uint64_t *
 				(struct remote_call){ SYS_munmap,
 						      { at, words[IL_ARGUMENT(pieces[i], 1)] } };
 	}
+	cnt += close_calls(r, words, 0, 0, calls + cnt);
 	r->scratch = words[IL_ARGUMENT(IL_WIPE_ON_FORK, IL_SCRATCH_ARGUMENT)];
 	return remote__finish(r, calls, cnt, words[IL_RESULT(IL_MAKE_PRIVATE)]);
 }

@@ -218,9 +218,9 @@ struct il_shared {
 struct il_thread {
 	uint64_t self, tid, lost, timed;
 };
-#define IL_LOST_FRAMES \
-	(1ull << 63) /* --opcodes: what shows the stack, too, which is no event then */
+#define IL_LOST_FRAMES	  (1ull << 63) /* --opcodes: and what shows the stack, which is none */
 #define IL_LOST_CNT(lost) ((lost) & ~IL_LOST_FRAMES)
+
 /* A word that was replaced. At the beginning of the code, so that whoever finds the stubs can undo it. */
 struct il_patch {
 	uint64_t at, old, new; /* run-time address; values in the low `size` bytes */

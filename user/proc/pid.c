@@ -45,6 +45,8 @@ int proc_pid_shown(int fd, pid_t given)
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	f = fopen(path, "re");
+	if (!f && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return -errno;
 	if (!f)
 		return pid_by_namespace(fd, given);
 	while (fgets(line, sizeof(line), f)) {
@@ -127,6 +129,10 @@ static int refuse_shown(pid_t given, int err, struct err *e)
 		return err_set(
 			e, -PYE_EPRIV,
 			"/proc belongs to another pid namespace, which may not be looked at");
+	case -EMFILE:
+	case -ENFILE:
+	case -ENOMEM:
+		return err_set(e, err, "cannot look at process %d: %s", given, err_str(err));
 	default:
 		err_set(e, 0, "/proc is not mounted, or belongs to another pid namespace");
 	}
