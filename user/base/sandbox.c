@@ -26,8 +26,9 @@
 #include "base/clock.h"
 #include "base/where.h"
 
-#define NOBODY	    65534
-#define STATUS_BARE 128 /* and what errno says: the child could not give up everything, so it did not look */
+#define NOBODY 65534
+/* and what errno says: the child could not give up everything, so it did not look */
+#define STATUS_BARE 128
 
 enum {
 	FILE_FD = 0,
