@@ -14,6 +14,7 @@ import pytest
 
 import lib
 import pythons
+import selected
 from limits import as_nobody
 from test_inline_faults import detach
 from test_inline_robust import INLINE, memfd_links, of_files
@@ -239,25 +240,16 @@ def test_too_few_descriptors(options, tmp_path):
 @contextlib.contextmanager
 def freezer():
     """freeze(bool) of a cgroup of version 2, and what puts a process there."""
-    mounted = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if " - cgroup2 " in line]
-    if not mounted:
+    if " - cgroup2 " not in pathlib.Path("/proc/self/mountinfo").read_text():
         pytest.skip("cgroups of version 2 are not mounted")
-    folder = pathlib.Path(mounted[0]) / ("pyebpf-test-%d" % os.getpid())
-    folder.mkdir()
-
-    def freeze(yes):
-        (folder / "cgroup.freeze").write_text(str(int(yes)))
-        lib.until(lambda: "frozen %d" % yes in (folder / "cgroup.events").read_text(), "the freezer")
-
-    def removed():
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-            return True
-    try:
-        yield freeze, {"preexec_fn": lambda: (folder / "cgroup.procs").write_text("0")}
-    finally:
-        (folder / "cgroup.freeze").write_text("0")
-        lib.until(removed, "an empty cgroup")
+    with selected.cgroup("pyebpf-test-%d" % os.getpid()) as folder:
+        def freeze(yes):
+            (folder / "cgroup.freeze").write_text(str(int(yes)))
+            lib.until(lambda: "frozen %d" % yes in (folder / "cgroup.events").read_text(), "the freezer")
+        try:
+            yield freeze, selected.started_in(folder)
+        finally:
+            (folder / "cgroup.freeze").write_text("0")
 
 
 def is_clean(pid, before):

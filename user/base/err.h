@@ -59,6 +59,12 @@ static inline bool err_is_full(int number)
 	return number == ENOSPC || number == EDQUOT || number == EROFS;
 }
 
+/* err_is_shortage - does it say that there is no descriptor, or no memory, left? It tells nothing of what was to be opened. */
+static inline bool err_is_shortage(int number)
+{
+	return number == EMFILE || number == ENFILE || number == ENOMEM;
+}
+
 /* err_str - text of a negative error number, errno or PYE_E*. Never NULL, static. */
 const char *err_str(int code);
 

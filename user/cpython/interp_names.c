@@ -72,7 +72,7 @@ int interp_refuse_unopened(pid_t pid, int open_err, struct err *e)
 			caps_advise(e, missing);
 		return -PYE_EPRIV;
 	}
-	if (open_err == -EMFILE || open_err == -ENFILE || open_err == -ENOMEM)
+	if (err_is_shortage(-open_err))
 		return err_set(e, open_err, "the files that PID %d maps cannot be opened: %s", pid,
 			       err_str(open_err));
 	err_set(e, 0,

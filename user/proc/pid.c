@@ -45,7 +45,7 @@ int proc_pid_shown(int fd, pid_t given)
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	f = fopen(path, "re");
-	if (!f && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+	if (!f && err_is_shortage(errno))
 		return -errno;
 	if (!f)
 		return pid_by_namespace(fd, given);
@@ -117,6 +117,8 @@ static int refuse_open(pid_t given, int err, struct err *e)
 
 static int refuse_shown(pid_t given, int err, struct err *e)
 {
+	if (err_is_shortage(-err))
+		return err_set(e, err, "cannot look at process %d: %s", given, err_str(err));
 	switch (err) {
 	case -ESRCH:
 		return err_set(e, -PYE_ETARGET, "process %d has ended", given);
@@ -129,10 +131,6 @@ static int refuse_shown(pid_t given, int err, struct err *e)
 		return err_set(
 			e, -PYE_EPRIV,
 			"/proc belongs to another pid namespace, which may not be looked at");
-	case -EMFILE:
-	case -ENFILE:
-	case -ENOMEM:
-		return err_set(e, err, "cannot look at process %d: %s", given, err_str(err));
 	default:
 		err_set(e, 0, "/proc is not mounted, or belongs to another pid namespace");
 	}
