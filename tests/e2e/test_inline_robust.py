@@ -339,6 +339,30 @@ def test_short_stops_of_a_thousand(name, tmp_path):
     assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(1000)])
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_short_stops_of_sleepers(name, tmp_path):
+    """Where nobody has the interpreter's lock all are kept where they wait, not stopped at once; that is not seen by them."""
+    program = MANY.split("print")[0] + (
+        "import signal\n"
+        "waits = [signal.sigtimedwait, lambda s, t: (signal.setitimer(signal.ITIMER_REAL, t), signal.pause())]\n"
+        "signal.signal(signal.SIGALRM, lambda *a: None)\n"
+        "print('up', flush=True)\n"
+        "while True:\n"
+        "    for wait in waits:\n"
+        "        began = time.monotonic()\n"
+        "        wait([signal.SIGUSR1], 0.4)\n"
+        "        assert time.monotonic() - began >= 0.39\n")
+    with lib.started(lib.command(name) + ["-c", program]) as target:
+        assert target.stdout.readline() == b"up\n"
+        check_short_stops(target.pid, tmp_path / "t.pyebpf")
+        assert target.poll() is None
+        tids = os.listdir("/proc/%d/task" % target.pid)
+        assert len(tids) == 301 and {lib.status_field(int(tid), "TracerPid") for tid in tids} == {"0"}
+    depths = collections.Counter(e["tid"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "open" and e["name"] == "sleep")
+    assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
+
+
 @pytest.mark.parametrize("name", [name for name in lib.pick("3.12") if name.startswith("pyenv")])
 def test_thread_states_that_two_threads_run(name, tmp_path):
     """A thread state names the thread that has made it, which may be waiting while another one runs it: that one is no holder of a lock.

@@ -156,7 +156,8 @@ static bool slept(void *ctx, uint64_t thread_id)
 	const struct remote_thread *t = thread_of(m->engine, thread_id);
 
 	if (t)
-		return asleep__is_still(&m->asleep, t);
+		return t->kept ? asleep__has_not_run(&m->asleep, t->tid)
+			       : asleep__is_still(&m->asleep, t);
 	return (r->rest_runs || !r->cnt) &&
 	       asleep__has_not_run(&m->asleep, remote__tid_of(r, thread_id));
 }

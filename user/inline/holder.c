@@ -17,12 +17,11 @@
 #include "base/clock.h"
 #include "cpython/gil_outside.h"
 #include "cpython/interp.h"
-#include "inline/remote.h"
+#include "inline/remote_priv.h"
 #include "proc/mem.h"
 #include "proc/self_tid.h"
 #include "proc/threads.h"
 
-#define THREADS_MIN   16u /* fewer stand still within a millisecond */
 #define WAIT_NS	      200000000ull /* to see somebody who has it */
 #define AGAIN_NS      5000000000ull /* and then for so long only */
 #define WAIT_AGAIN_NS 4000000ull
@@ -33,16 +32,6 @@
 #define STACK_WORDS   1024u /* that are looked through */
 
 static const uint16_t tid_places[] = { GLIBC_TID, MUSL_TID };
-
-static bool has_many_threads(const struct remote *r)
-{
-	auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
-	unsigned int cnt = 0;
-
-	while (cnt < THREADS_MIN && threads__next(threads))
-		cnt++;
-	return cnt == THREADS_MIN;
-}
 
 static pid_t tid_at(const struct remote *r, uint64_t self, uint16_t place)
 {
@@ -196,7 +185,7 @@ int remote__stop_holder(struct remote *r)
 	uint64_t since;
 	int err;
 
-	if (!r->lock.in || r->held || r->parked || r->follow || !has_many_threads(r))
+	if (!r->lock.in || r->held || r->parked || r->follow || !remote_has_many(r))
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The memory of another process, and what its threads are at. */
-#include "inline/remote.h"
+#include "inline/remote_priv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,6 @@
 
 #define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
 #define TOUCH_MAX    512 /* places at once */
-#define STACK_BYTES  (64u << 10) /* that is looked through */
 #define USER_CS	     0x33
 #define USER_SS	     0x2b
 
@@ -209,12 +208,28 @@ bool remote__is_dead(pid_t pid, pid_t tid)
 	return state == 'Z' || state == 'X';
 }
 
-/* 16 registers, the program counter, the flags, the segments: what a signal has put on the stack. */
-static bool is_signal_frame(const uint64_t *pc, uint64_t start, uint64_t bytes)
+/* In one piece: all stand still, and with many threads the calls are what takes the time. */
+const uint64_t *remote_stack(const struct remote *r, const struct remote_thread *t, uint64_t *room,
+			     size_t *cnt)
 {
-	if ((pc[2] & 0xffff) != USER_CS || pc[2] >> 48 != USER_SS)
-		return false;
-	for (int i = -16; i <= 0; i++)
+	ssize_t got;
+
+	*cnt = t->stack_words;
+	if (t->stack)
+		return t->stack;
+	got = remote__read_some(r, t->sp & ~7ull, room, REMOTE_STACK_BYTES);
+	*cnt = got > 0 ? (size_t)got / 8 : 0;
+	return room;
+}
+
+bool remote_is_signal_frame(const uint64_t *pc)
+{
+	return (pc[2] & 0xffff) == USER_CS && pc[2] >> 48 == USER_SS;
+}
+
+static bool leads_inside(const uint64_t *pc, uint64_t start, uint64_t bytes)
+{
+	for (int i = -REMOTE_FRAME_REGS; i <= 0; i++)
 		if (pc[i] - start < bytes)
 			return true;
 	return false;
@@ -223,15 +238,15 @@ static bool is_signal_frame(const uint64_t *pc, uint64_t start, uint64_t bytes)
 bool remote__is_inside(const struct remote *r, const struct remote_thread *t, uint64_t start,
 		       uint64_t bytes)
 {
-	uint64_t words[STACK_BYTES / 8];
-	ssize_t got;
+	uint64_t room[REMOTE_STACK_BYTES / 8];
+	const uint64_t *words;
+	size_t cnt;
 
 	if (t->pc - start < bytes)
 		return true;
-	/* in one piece: all stand still, and with many threads the calls are what takes the time */
-	got = remote__read_some(r, t->sp & ~7ull, words, sizeof(words));
-	for (ssize_t i = 16; i + 2 < got / 8; i++)
-		if (is_signal_frame(words + i, start, bytes))
+	words = remote_stack(r, t, room, &cnt);
+	for (size_t i = REMOTE_FRAME_REGS; i + 2 < cnt; i++)
+		if (remote_is_signal_frame(words + i) && leads_inside(words + i, start, bytes))
 			return true;
 	return false;
 }

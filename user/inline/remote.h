@@ -25,8 +25,12 @@ struct remote_thread {
 	bool stopped; /* seen to stand still */
 	bool as_group; /* it would not run anyway: SIGSTOP */
 	bool in_call; /* it waits in a system call, which goes on afterwards */
+	bool kept; /* not stopped: kept from coming out of that (sleepers.h), where all below is as it was a moment ago */
 	uint64_t pc, sp, self; /* self: pthread_self() */
 	uint64_t regs[15]; /* the others */
+	/* of one that is kept: of its stack from there on signals' frames and what is r->watched, borrowed; NULL: it was not read */
+	const uint64_t *stack;
+	size_t stack_words;
 };
 
 /* The lock that keeps others from running Python code (GIL), for remote__stop_holder(). */
@@ -45,7 +49,7 @@ struct remote {
 	/* so many of them, instead, were asked to stop and have not, as they sleep where nothing wakes them; cnt is 0 then */
 	size_t late_cnt;
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
-	uint32_t stops, longest_us, all_us; /* so far */
+	uint32_t stops, longest_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
 	bool hurried; /* we run before others meanwhile */
 	bool terminal_held; /* and are not stopped by the terminal: */
@@ -74,6 +78,9 @@ struct remote {
 	/* asked when the thread that makes calls stands still: 0, or a negative errno, and it makes none; NULL: nothing is */
 	int (*ready)(void *ctx);
 	void *ready_ctx;
+	uint64_t watched, watched_end; /* what leads here on stacks is asked for in stops */
+	struct sleepers *sleepers; /* kept for a stop of all; NULL: none */
+	size_t kept_cnt; /* the last ones of @threads, which are copies of these */
 	struct follow *follow; /* its threads stay traced; borrowed; NULL: they are let go */
 	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
 	 * without us, and would go on with these: */
@@ -210,30 +217,15 @@ int remote__unpark(struct remote *r);
 struct maps;
 int remote__await_calls(struct remote *r, const struct maps *maps);
 
-/* What an interrupted system call says to the kernel itself: how it is made once more, unless a signal ends it. */
-enum {
-	ERESTARTSYS = 512,
-	ERESTARTNOINTR,
-	ERESTARTNOHAND,
-	ERESTART_RESTARTBLOCK = 516
-};
-
-/* remote_is_waiting - has a thread that stands still been interrupted in such a call? */
-bool remote_is_waiting(const struct user_regs_struct *regs);
-
 /* remote__give_time - between two stops, since a thread stood where it must not: the longer, the more there were in vain (@tries). A
  * thread that waits for a CPU has not run when it is stopped again at once, and stands where it stood. All of REMOTE_TRIES take
  * 25 ms. */
 #define REMOTE_TRIES 60
 void remote__give_time(unsigned int tries);
 
-/* For remote_call.c: a wait of some us, one stop that is over, others' claims to our CPU and to our standing still. */
+/* A wait of some us; others' claims to our CPU and to our standing still. */
 void remote_pause(void);
-void remote_end_stop(struct remote *r, uint64_t us);
 void remote_hurry(struct remote *r, bool on);
-
-/* remote_stop_thread - this one alone. As remote__stop(). */
-int remote_stop_thread(struct remote *r, pid_t tid);
 
 /* remote__clear - wait until no thread is in the scratch code any more, and zero it; all go on. 0; -ETIMEDOUT; -ESRCH; -EPERM. */
 int remote__clear(struct remote *r);

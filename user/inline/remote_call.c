@@ -6,7 +6,7 @@
  * is single-stepped instead dies with its tracer: the trap flag stays set.)
  */
 #include "inline/engine.h"
-#include "inline/remote.h"
+#include "inline/remote_priv.h"
 
 #include <errno.h>
 #include <stdio.h>

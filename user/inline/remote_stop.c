@@ -5,7 +5,7 @@
  * machine those that stand still go on, and it is tried again. One in an uninterruptible sleep is waited
  * for while the others run, but not for ever.
  */
-#include "inline/remote.h"
+#include "inline/remote_priv.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,6 +24,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
+#include "inline/sleepers.h"
 #include "proc/threads.h"
 
 #define STOP_NS		 3000000ull /* for all threads to stand still */
@@ -34,13 +35,14 @@
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
+#define MANY_THREADS	 16u
 
 /* Ctrl-Z stops us when the target goes on, not before; all other threads of ours block it. Those who do this stand one in another. */
 static void hold_terminal(struct remote *r, bool on)
 {
 	sigset_t set;
 
-	if (on == r->terminal_held)
+	if (on == r->terminal_held || (!on && r->sleepers))
 		return;
 	r->terminal_held = on;
 	sigemptyset(&set);
@@ -76,6 +78,11 @@ void remote__give_time(unsigned int tries)
 	usleep(FIRST_US << (tries / 4 < 6 ? tries / 4 : 6));
 }
 
+bool remote_has_many(const struct remote *r)
+{
+	return threads__cnt(r->pid) >= MANY_THREADS;
+}
+
 static void begin_stop(struct remote *r)
 {
 	if (!r->stopped_at)
@@ -88,27 +95,42 @@ void remote_end_stop(struct remote *r, uint64_t us)
 		return;
 	r->stopped_at = 0;
 	r->stops++;
-	r->all_us += (uint32_t)us;
 	if (us > r->longest_us)
 		r->longest_us = (uint32_t)us;
 	remote_hurry(r, false);
 }
 
-/* One that this thread does not block: it may be why a call was interrupted. */
-static bool has_signal(const struct remote *r, pid_t tid)
+/* Those that wait for a thread or its process, and those that it blocks, a bit each; none where it is gone. */
+static void read_signals(const struct remote *r, pid_t tid, uint64_t *pending, uint64_t *blocked)
 {
 	char path[64], line[256];
 	auto_fclose FILE *f = NULL;
-	unsigned long long pending = 0, blocked = 0;
 
+	*pending = *blocked = 0;
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", r->pid, tid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
-			pending |= strtoull(line + 7, NULL, 16);
+			*pending |= strtoull(line + 7, NULL, 16);
 		else if (!strncmp(line, "SigBlk:", 7))
-			blocked = strtoull(line + 7, NULL, 16);
+			*blocked = strtoull(line + 7, NULL, 16);
+}
+
+/* One that this thread does not block: it may be why a call was interrupted. */
+static bool has_signal(const struct remote *r, pid_t tid)
+{
+	uint64_t pending, blocked;
+
+	read_signals(r, tid, &pending, &blocked);
 	return pending & ~blocked;
+}
+
+bool remote_blocks(const struct remote *r, pid_t tid, int sig)
+{
+	uint64_t pending, blocked;
+
+	read_signals(r, tid, &pending, &blocked);
+	return blocked >> (sig - 1) & 1;
 }
 
 /* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
@@ -130,7 +152,7 @@ static bool is_interruptible(uint64_t nr)
 	return false;
 }
 
-static int look(struct remote *r, struct remote_thread *t)
+int remote_look(const struct remote *r, struct remote_thread *t)
 {
 	struct user_regs_struct regs;
 
@@ -234,6 +256,23 @@ static int seize(const struct remote *r, pid_t tid)
 	return err == -EEXIST ? 0 : err;
 }
 
+static int make_room(struct remote *r, size_t more)
+{
+	size_t size = r->size ? r->size : 64;
+	void *bigger;
+
+	while (size < r->cnt + more)
+		size *= 2;
+	if (size == r->size)
+		return 0;
+	bigger = reallocarray(r->threads, size, sizeof(r->threads[0]));
+	if (!bigger)
+		return -ENOMEM;
+	r->threads = bigger;
+	r->size = size;
+	return 0;
+}
+
 /*
  * Seize and interrupt every thread that is new; they stop while we ask the others. The leader last: a signal for the process
  * goes to a thread that was not asked yet, and Python's handlers run in the leader, whose call it has to end.
@@ -248,19 +287,12 @@ static int seize_new(struct remote *r, size_t limit)
 	if (!threads)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && r->cnt < limit && (tid = threads__next(threads))) {
-		if (is_known(r, tid) || (r->only && tid != r->only))
+		if (is_known(r, tid) || (r->only && tid != r->only) ||
+		    (r->sleepers && sleepers__has(r->sleepers, tid)))
 			continue;
-		if (r->cnt == r->size) {
-			size_t size = r->size ? 2 * r->size : 64;
-			void *more = reallocarray(r->threads, size, sizeof(r->threads[0]));
-
-			if (!more) {
-				err = -ENOMEM;
-				break;
-			}
-			r->threads = more;
-			r->size = size;
-		}
+		err = make_room(r, 1);
+		if (err)
+			break;
 		err = seize(r, tid);
 		if (err) {
 			/* killed while it stood still for us: we have left it out, and it is traced until it has ended */
@@ -288,7 +320,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 		if (!err) {
 			begin_stop(r);
 			t->stopped = true;
-			err = look(r, t);
+			err = remote_look(r, t);
 		}
 		if (err == -ETIMEDOUT && r->past_blocked &&
 		    is_asleep(remote__state(r->pid, t->tid)))
@@ -374,7 +406,7 @@ static bool let_go_late(struct remote *r, struct remote_thread *t)
 	}
 	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 	if (!sig)
-		look(r, t);
+		remote_look(r, t);
 	let_go(r, t, sig);
 	return true;
 }
@@ -403,6 +435,133 @@ static bool await_late(struct remote *r)
 	return true;
 }
 
+/* Is there a signal that any of the threads may take? */
+static bool is_signal_waiting(pid_t tid)
+{
+	struct __ptrace_peeksiginfo_args args = { .flags = PTRACE_PEEKSIGINFO_SHARED, .nr = 1 };
+	siginfo_t info;
+
+	return ptrace(PTRACE_PEEKSIGINFO, tid, &args, &info) > 0;
+}
+
+/* It takes a signal that came meanwhile before the others can: they would not do what it would (see seize_new()). */
+static void let_leader_go(struct remote *r)
+{
+	struct remote_thread *t = r->threads;
+	bool waiting;
+
+	while (t < r->threads + r->cnt && t->tid != r->pid)
+		t++;
+	if (r->cnt < 2 || t == r->threads + r->cnt || !t->stopped)
+		return;
+	waiting = is_signal_waiting(t->tid);
+	let_go(r, t, 0);
+	*t = r->threads[--r->cnt];
+	for (int i = 0; waiting && i < SIGNAL_TRIES && has_signal(r, r->pid); i++)
+		remote_pause();
+}
+
+/* Those that were not seen to stop, and have by now; the others go on by themselves. */
+static void let_followed_go(struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++) {
+		struct remote_thread *t = &r->threads[i];
+
+		if (!t->stopped && !await(r, t, 0)) {
+			remote_look(r, t);
+			let_go(r, t, 0);
+		}
+	}
+}
+
+/* Those that were not seen to stop; the leader last. */
+static void let_others_go(struct remote *r)
+{
+	for (size_t i = r->cnt; i-- > 0;)
+		if (!r->threads[i].stopped)
+			r->threads[i].stopped = let_go_late(r, &r->threads[i]);
+	for (size_t i = 0; i < r->cnt; i++)
+		if (!r->threads[i].stopped)
+			r->threads[r->late_cnt++] = r->threads[i];
+}
+
+/* All but those that sleep. */
+static void go_on(struct remote *r)
+{
+	r->cnt -= r->kept_cnt;
+	r->kept_cnt = 0;
+	if (r->sleepers) /* the leader is one of them */
+		sleepers__serve(r->sleepers);
+	if (!r->held)
+		let_leader_go(r);
+	for (size_t i = 0; i < r->cnt; i++)
+		if (r->held)
+			ptrace(PTRACE_CONT, r->held, 0, 0);
+		else if (r->threads[i].stopped)
+			let_go(r, &r->threads[i], 0);
+	if (!r->calling) /* else the thread is not back yet */
+		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
+	if (r->follow)
+		let_followed_go(r);
+	else if (!r->held) /* else it goes on by itself */
+		let_others_go(r);
+	r->cnt = 0;
+	r->rest_runs = false;
+}
+
+static void let_sleepers_go(struct remote *r)
+{
+	int status;
+
+	if (!r->sleepers)
+		return;
+	if (sleepers__let_go(r->sleepers, &status))
+		note_end(r, r->pid, status);
+	r->sleepers = NULL;
+	if (!r->stopped_at)
+		hold_terminal(r, false);
+}
+
+/* Without the leader among them it would stand still while they do not, and one of them would take its signals. */
+static void hold_sleepers(struct remote *r)
+{
+	if (!r->sleepers)
+		return;
+	if (sleepers__hold(r->sleepers))
+		begin_stop(r);
+	else
+		let_sleepers_go(r);
+	hold_terminal(r, true);
+}
+
+static int add_sleepers(struct remote *r)
+{
+	const struct remote_thread *threads;
+	size_t cnt;
+	int err;
+
+	if (!r->sleepers)
+		return 0;
+	threads = sleepers__threads(r->sleepers, &cnt);
+	err = make_room(r, cnt);
+	if (err)
+		return err;
+	memcpy(r->threads + r->cnt, threads, cnt * sizeof(*threads));
+	r->cnt += cnt;
+	r->kept_cnt = cnt;
+	return 0;
+}
+
+/* Where no thread is missing none need be looked for. */
+static bool has_all(const struct remote *r)
+{
+	size_t kept = 0;
+
+	if (r->sleepers)
+		sleepers__threads(r->sleepers, &kept);
+	return !r->only && r->cnt + kept == threads__cnt(r->pid);
+}
+
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
 	uint64_t deadline = now_ns() + ns;
@@ -410,6 +569,7 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 
 	if (r->held)
 		return remote_stop_thread(r, r->held);
+	hold_sleepers(r);
 	r->cnt = r->late_cnt; /* seized they are */
 	r->late_cnt = 0;
 	for (;;) {
@@ -420,13 +580,15 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 			break;
 		if (!err)
 			err = await_all(r, before, deadline);
-		if (err || r->cnt >= limit)
+		if (err || r->cnt >= limit || has_all(r))
 			break;
 	}
 	if (!err && !r->cnt)
 		err = -ESRCH;
+	if (!err)
+		err = add_sleepers(r);
 	if (err)
-		remote__resume(r);
+		go_on(r);
 	return err;
 }
 
@@ -452,9 +614,34 @@ static int stop_soon(struct remote *r, size_t limit)
 	return err;
 }
 
+/* Those that sleep then need not stand still. How long each did to be kept counts, too. */
+static void keep_sleepers(struct remote *r)
+{
+	uint32_t us;
+
+	if (r->held || r->parked || r->follow || r->late_cnt || !remote_has_many(r))
+		return;
+	hold_terminal(r, true);
+	if (sleepers__keep(r, &r->sleepers)) {
+		let_sleepers_go(r);
+		hold_terminal(r, false);
+		return;
+	}
+	us = sleepers__longest_us(r->sleepers);
+	r->stops++;
+	if (us > r->longest_us)
+		r->longest_us = us;
+}
+
 int remote__stop(struct remote *r)
 {
-	return stop_soon(r, STOP_THREADS_MAX);
+	int err;
+
+	keep_sleepers(r);
+	err = stop_soon(r, STOP_THREADS_MAX);
+	if (err)
+		let_sleepers_go(r);
+	return err;
 }
 
 int remote__stop_past_blocked(struct remote *r)
@@ -477,73 +664,10 @@ int remote__stop_one(struct remote *r, pid_t tid)
 	return err;
 }
 
-/* Is there a signal that any of the threads may take? */
-static bool is_signal_waiting(const struct remote *r)
-{
-	struct __ptrace_peeksiginfo_args args = { .flags = PTRACE_PEEKSIGINFO_SHARED, .nr = 1 };
-	siginfo_t info;
-
-	return ptrace(PTRACE_PEEKSIGINFO, r->threads[0].tid, &args, &info) > 0;
-}
-
-/* It takes a signal that came meanwhile before the others can: they would not do what it would (see seize_new()). */
-static void let_leader_go(struct remote *r)
-{
-	struct remote_thread *t = r->threads;
-	bool waiting;
-
-	while (t < r->threads + r->cnt && t->tid != r->pid)
-		t++;
-	if (r->cnt < 2 || t == r->threads + r->cnt || !t->stopped)
-		return;
-	waiting = is_signal_waiting(r);
-	let_go(r, t, 0);
-	*t = r->threads[--r->cnt];
-	for (int i = 0; waiting && i < SIGNAL_TRIES && has_signal(r, r->pid); i++)
-		remote_pause();
-}
-
-/* Those that were not seen to stop, and have by now; the others go on by themselves. */
-static void let_followed_go(struct remote *r)
-{
-	for (size_t i = 0; i < r->cnt; i++) {
-		struct remote_thread *t = &r->threads[i];
-
-		if (!t->stopped && !await(r, t, 0)) {
-			look(r, t);
-			let_go(r, t, 0);
-		}
-	}
-}
-
-/* Those that were not seen to stop; the leader last. */
-static void let_others_go(struct remote *r)
-{
-	for (size_t i = r->cnt; i-- > 0;)
-		if (!r->threads[i].stopped)
-			r->threads[i].stopped = let_go_late(r, &r->threads[i]);
-	for (size_t i = 0; i < r->cnt; i++)
-		if (!r->threads[i].stopped)
-			r->threads[r->late_cnt++] = r->threads[i];
-}
-
 void remote__resume(struct remote *r)
 {
-	if (!r->held)
-		let_leader_go(r);
-	for (size_t i = 0; i < r->cnt; i++)
-		if (r->held)
-			ptrace(PTRACE_CONT, r->held, 0, 0);
-		else if (r->threads[i].stopped)
-			let_go(r, &r->threads[i], 0);
-	if (!r->calling) /* else the thread is not back yet */
-		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
-	if (r->follow)
-		let_followed_go(r);
-	else if (!r->held) /* else it goes on by itself */
-		let_others_go(r);
-	r->cnt = 0;
-	r->rest_runs = false;
+	go_on(r);
+	let_sleepers_go(r);
 }
 
 void remote__close(struct remote *r)

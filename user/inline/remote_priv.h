@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What those share who stop threads, look at them, and have them make calls. */
+#ifndef PYEBPF_INLINE_REMOTE_PRIV_H
+#define PYEBPF_INLINE_REMOTE_PRIV_H
+
+#include "inline/remote.h"
+
+/* What an interrupted system call says to the kernel itself: how it is made once more, unless a signal ends it. */
+enum {
+	ERESTARTSYS = 512,
+	ERESTARTNOINTR,
+	ERESTARTNOHAND,
+	ERESTART_RESTARTBLOCK = 516
+};
+
+/* remote_is_waiting - has a thread that stands still been interrupted in such a call? */
+bool remote_is_waiting(const struct user_regs_struct *regs);
+
+/* remote_has_many - threads: fewer stand still within a millisecond */
+bool remote_has_many(const struct remote *r);
+
+/* remote_look - what is known of a thread that stands still; a call that answers a stop with EINTR is made to go on. 0 or a negative errno. */
+int remote_look(const struct remote *r, struct remote_thread *t);
+
+/* remote_blocks - does it block a signal? */
+bool remote_blocks(const struct remote *r, pid_t tid, int sig);
+
+/* remote_is_signal_frame - what a signal has put on the stack: 16 registers, the program counter, to which @pc points, the flags, the
+ * segments */
+#define REMOTE_FRAME_REGS 16
+bool remote_is_signal_frame(const uint64_t *pc);
+
+/* remote_stack - the innermost part of a stack, into @room; of a thread that is kept what was read of it then. @cnt: words */
+#define REMOTE_STACK_BYTES (64u << 10)
+const uint64_t *remote_stack(const struct remote *r, const struct remote_thread *t, uint64_t *room,
+			     size_t *cnt);
+
+/* remote_end_stop - one that took so long is over */
+void remote_end_stop(struct remote *r, uint64_t us);
+
+/* remote_stop_thread - this one alone. As remote__stop(). */
+int remote_stop_thread(struct remote *r, pid_t tid);
+
+#endif

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/sleepers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "inline/remote_priv.h"
+#include "proc/threads.h"
+
+#define BATCH	     8u /* that are stopped together: one of them stands still for 0.1 to 0.2 ms */
+#define STAND_NS     20000000ull /* until one that was asked stands still */
+#define SERVE_NS     50000ull
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+#define GONE_TRIES   1000
+
+enum phase {
+	KEEPING,
+	SERVING,
+	HOLDING,
+	ENDED
+};
+
+struct sleepers {
+	const struct remote *r;
+	pid_t tid; /* of our thread */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	enum phase wanted, is;
+	bool failed; /* one does not stop: all are let go by the end of the thread */
+	bool ended; /* the process: */
+	int status;
+	unsigned int passing; /* so many are traced and not kept: they come to one more stop */
+	struct remote_thread *threads;
+	size_t cnt;
+	uint64_t longest_ns;
+};
+
+/* Has something ended its call that may be a signal? Then the call is begun anew if no handler runs, as the kernel does it. */
+static bool was_interrupted(pid_t tid)
+{
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
+		return false;
+	if ((int64_t)regs.rax == -EINTR) {
+		regs.rax = (uint64_t)-ERESTARTNOHAND;
+		return !ptrace(PTRACE_SETREGS, tid, 0, &regs);
+	}
+	return remote_is_waiting(&regs);
+}
+
+/* What a thread did, or the kernel to it alone, or where whom it is for is not known. */
+static bool is_its_own(const siginfo_t *info)
+{
+	switch (info->si_signo) {
+	case SIGPIPE:
+	case SIGXFSZ:
+	case SIGSEGV:
+	case SIGBUS:
+	case SIGFPE:
+	case SIGILL:
+	case SIGTRAP:
+	case SIGSYS:
+		return true;
+	}
+	return info->si_code < 0; /* tgkill(), timers, queues */
+}
+
+/*
+ * A signal for the process, which the first thread would have taken, as it waits: its call has to end by it. Another one that was on
+ * its way just then came first, which none is while it only waits. So it is sent to that, and this one takes none.
+ */
+static bool hands_on(const struct sleepers *s, pid_t tid, int sig)
+{
+	pid_t first = s->r->pid;
+	siginfo_t info;
+
+	if (tid == first || ptrace(PTRACE_GETSIGINFO, tid, 0, &info) || is_its_own(&info) ||
+	    remote_blocks(s->r, first, sig) || syscall(SYS_tgkill, first, first, sig))
+		return false;
+	was_interrupted(tid);
+	return true;
+}
+
+/* One that is not kept, or no more. */
+static void let_go(struct sleepers *s, pid_t tid, int status)
+{
+	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
+	int sig = status >> 16 || in_call ? 0 : WSTOPSIG(status);
+
+	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
+	if (in_call && tid != s->r->pid && was_interrupted(tid) &&
+	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
+		s->passing++;
+		return;
+	}
+	if (sig && hands_on(s, tid, sig))
+		sig = 0;
+	ptrace(PTRACE_DETACH, tid, 0, sig);
+}
+
+static void note_end(struct sleepers *s, pid_t tid, int status)
+{
+	if (tid != s->r->pid)
+		return;
+	s->ended = true;
+	s->status = status;
+}
+
+/* Has it come to this stop? Otherwise it is not kept: it has ended, or was let go, or (failed) does neither. */
+static bool stands(struct sleepers *s, pid_t tid, int what)
+{
+	uint64_t deadline = now_ns() + STAND_NS;
+
+	for (;;) {
+		int status;
+		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+
+		if (got == tid && WIFSTOPPED(status)) {
+			if (status >> 8 == what)
+				return true;
+			let_go(s, tid, status);
+			return false;
+		}
+		if (got == tid)
+			note_end(s, tid, status);
+		if (got)
+			return false;
+		if (now_ns() > deadline) {
+			s->failed = true;
+			return false;
+		}
+		remote_pause();
+	}
+}
+
+static bool goes_to(pid_t tid)
+{
+	return !ptrace(PTRACE_SYSCALL, tid, 0, 0);
+}
+
+/* Does it wait? Then it begins its call anew, and stops there once more. */
+static bool waits(const struct sleepers *s, struct remote_thread *t)
+{
+	if (!remote_look(s->r, t) && t->in_call && goes_to(t->tid))
+		return true;
+	ptrace(PTRACE_DETACH, t->tid, 0, 0);
+	return false;
+}
+
+static unsigned int ask(struct remote_thread *batch, const pid_t *tids, unsigned int cnt)
+{
+	unsigned int asked = 0;
+
+	for (unsigned int i = 0; i < cnt; i++) {
+		if (ptrace(PTRACE_SEIZE, tids[i], 0, PTRACE_O_TRACESYSGOOD))
+			continue;
+		ptrace(PTRACE_INTERRUPT, tids[i], 0, 0);
+		batch[asked++] = (struct remote_thread){ .tid = tids[i], .kept = true };
+	}
+	return asked;
+}
+
+/* Its stack does not change while it waits: what is looked for on it in a stop is found now. Signals' frames are in one piece. */
+static void read_stack(const struct sleepers *s, struct remote_thread *t, uint64_t *room)
+{
+	size_t cnt, frame_end = 0, n = 0;
+	const uint64_t *words = remote_stack(s->r, t, room, &cnt);
+	uint64_t *out = malloc((2 * cnt + 1) * sizeof(*out));
+
+	for (size_t i = REMOTE_FRAME_REGS; out && i + 2 < cnt; i++)
+		if (remote_is_signal_frame(words + i)) {
+			size_t at = i - REMOTE_FRAME_REGS;
+
+			for (at = at > frame_end ? at : frame_end; at <= i + 2; at++)
+				out[n++] = words[at];
+			frame_end = i + 3;
+		}
+	for (size_t i = 0; out && i < cnt; i++)
+		if (words[i] - s->r->watched < s->r->watched_end - s->r->watched)
+			out[n++] = words[i];
+	t->stack = out ? realloc(out, (n + 1) * sizeof(*out)) : NULL;
+	t->stack_words = n;
+}
+
+/* There is room for them. */
+static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
+{
+	struct remote_thread batch[BATCH];
+	uint64_t since = now_ns(), took;
+	unsigned int asked = ask(batch, tids, cnt), left = 0;
+
+	for (unsigned int i = 0; i < asked && !s->failed; i++)
+		if (stands(s, batch[i].tid, PTRACE_EVENT_STOP << 8 | SIGTRAP) &&
+		    waits(s, &batch[i]))
+			batch[left++] = batch[i];
+	for (unsigned int i = 0; i < left && !s->failed; i++)
+		if (stands(s, batch[i].tid, SYSCALL_STOP) && goes_to(batch[i].tid))
+			s->threads[s->cnt++] = batch[i];
+	took = now_ns() - since;
+	if (took > s->longest_ns)
+		s->longest_ns = took;
+}
+
+/* One that is not kept either comes to its last stop. */
+static void forget(struct sleepers *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->cnt; i++)
+		if (s->threads[i].tid == tid) {
+			free((void *)s->threads[i].stack);
+			s->threads[i] = s->threads[--s->cnt];
+			return;
+		}
+	s->passing--;
+}
+
+static void let_woken_go(struct sleepers *s)
+{
+	int status;
+	pid_t tid;
+
+	while ((tid = waitpid(-1, &status, __WALL | __WNOTHREAD | WNOHANG)) > 0) {
+		forget(s, tid);
+		if (WIFSTOPPED(status))
+			let_go(s, tid, status);
+		else
+			note_end(s, tid, status);
+	}
+}
+
+/* Until each is kept or let go. */
+static void let_passing_go(struct sleepers *s)
+{
+	uint64_t deadline = now_ns() + STAND_NS;
+
+	for (;;) {
+		let_woken_go(s);
+		if (!s->passing)
+			return;
+		if (now_ns() > deadline) {
+			s->failed = true;
+			return;
+		}
+		remote_pause();
+	}
+}
+
+/* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. */
+static int list(struct sleepers *s, pid_t **out, size_t *cnt)
+{
+	auto_fn(threads__closep) DIR *threads = threads__open(s->r->pid);
+	bool is_spared = false;
+	size_t size = 0;
+	pid_t tid;
+
+	*cnt = 0;
+	while ((tid = threads__next(threads))) {
+		if (*cnt + 1 >= size) { /* one more for the first one */
+			void *more;
+
+			size = size ? 2 * size : 64;
+			more = reallocarray(*out, size, sizeof(**out));
+			if (!more)
+				return -ENOMEM;
+			*out = more;
+		}
+		if (tid == s->r->pid)
+			continue;
+		if (is_spared && remote__state(s->r->pid, tid) == 'S')
+			(*out)[(*cnt)++] = tid;
+		is_spared = true;
+	}
+	if (!*cnt || remote__state(s->r->pid, s->r->pid) != 'S')
+		return -EAGAIN;
+	(*out)[(*cnt)++] = s->r->pid;
+	return 0;
+}
+
+static void keep_all(struct sleepers *s)
+{
+	auto_free uint64_t *room = malloc(REMOTE_STACK_BYTES);
+	auto_free pid_t *tids = NULL;
+	size_t cnt, known = 0;
+
+	s->failed = !room || list(s, &tids, &cnt);
+	if (!s->failed)
+		s->threads = calloc(cnt, sizeof(s->threads[0]));
+	s->failed |= !s->threads;
+	for (size_t i = 0; !s->failed && i < cnt; i += BATCH) {
+		keep_some(s, tids + i, cnt - i < BATCH ? (unsigned int)(cnt - i) : BATCH);
+		for (; known < s->cnt; known++)
+			read_stack(s, &s->threads[known], room);
+		let_woken_go(s);
+		known = s->cnt;
+	}
+}
+
+static void *run(void *arg)
+{
+	struct sched_param fifo = { .sched_priority = 1 };
+	struct sleepers *s = arg;
+
+	/* whoever stands still waits for us, and is only waited for in naps, where that is permitted */
+	sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
+	prctl(PR_SET_TIMERSLACK, 1);
+	keep_all(s);
+	pthread_mutex_lock(&s->lock);
+	s->tid = gettid();
+	s->is = SERVING;
+	while (s->wanted != ENDED && !s->failed) {
+		if (s->wanted == SERVING || s->is == SERVING)
+			let_passing_go(s);
+		s->is = s->wanted;
+		pthread_cond_broadcast(&s->changed);
+		if (s->wanted == SERVING)
+			thread_wait_until(&s->changed, &s->lock, now_ns() + SERVE_NS);
+		else
+			pthread_cond_wait(&s->changed, &s->lock);
+	}
+	s->is = ENDED;
+	pthread_cond_broadcast(&s->changed);
+	if (!s->failed)
+		let_passing_go(s);
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static void want(struct sleepers *s, enum phase phase)
+{
+	pthread_mutex_lock(&s->lock);
+	s->wanted = phase;
+	pthread_cond_broadcast(&s->changed);
+	while (s->is != phase && s->is != ENDED)
+		pthread_cond_wait(&s->changed, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int sleepers__keep(const struct remote *r, struct sleepers **out)
+{
+	struct sleepers *s = calloc(1, sizeof(*s));
+	int err;
+
+	*out = NULL;
+	if (!s)
+		return -ENOMEM;
+	s->r = r;
+	s->wanted = SERVING;
+	pthread_mutex_init(&s->lock, NULL);
+	thread_cond_init(&s->changed);
+	err = thread_start(&s->thread, NULL, run, s);
+	if (err) {
+		pthread_cond_destroy(&s->changed);
+		pthread_mutex_destroy(&s->lock);
+		free(s);
+		return err;
+	}
+	want(s, SERVING);
+	*out = s;
+	return s->failed ? -EAGAIN : 0;
+}
+
+static int by_tid(const void *a, const void *b)
+{
+	pid_t x = ((const struct remote_thread *)a)->tid,
+	      y = ((const struct remote_thread *)b)->tid;
+
+	return (x > y) - (x < y);
+}
+
+bool sleepers__hold(struct sleepers *s)
+{
+	want(s, HOLDING);
+	if (s->is != HOLDING)
+		return false;
+	if (s->cnt)
+		qsort(s->threads, s->cnt, sizeof(s->threads[0]), by_tid);
+	return sleepers__has(s, s->r->pid);
+}
+
+void sleepers__serve(struct sleepers *s)
+{
+	want(s, SERVING);
+}
+
+const struct remote_thread *sleepers__threads(const struct sleepers *s, size_t *cnt)
+{
+	*cnt = s->cnt;
+	return s->threads;
+}
+
+bool sleepers__has(const struct sleepers *s, pid_t tid)
+{
+	const struct remote_thread key = { .tid = tid };
+
+	return s->cnt && bsearch(&key, s->threads, s->cnt, sizeof(key), by_tid);
+}
+
+uint32_t sleepers__longest_us(const struct sleepers *s)
+{
+	return (uint32_t)(s->longest_ns / 1000);
+}
+
+/* A thread that is joined may not have let them go yet; one that does not exist any more has. */
+static void await_end(pid_t tid)
+{
+	for (int i = 0; i < GONE_TRIES && !syscall(SYS_tgkill, getpid(), tid, 0); i++)
+		remote_pause();
+}
+
+bool sleepers__let_go(struct sleepers *s, int *status)
+{
+	bool ended;
+
+	if (!s)
+		return false;
+	want(s, ENDED);
+	pthread_join(s->thread, NULL);
+	await_end(s->tid);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	for (size_t i = 0; i < s->cnt; i++)
+		free((void *)s->threads[i].stack);
+	ended = s->ended;
+	*status = s->status;
+	free(s->threads);
+	free(s);
+	return ended;
+}
