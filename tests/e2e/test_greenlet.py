@@ -143,12 +143,52 @@ def test_those_that_stand_still_in_a_loss(name, tmp_path):
             tracer.send_signal(signal.SIGCONT)
             assert target.stdout.readline() == b"done\n"
             lib.stop(tracer)
-    seen = lib.Trace(cap)
+    check_lost_greenlets(lib.Trace(cap))
+
+
+def check_lost_greenlets(seen):
     assert seen.lost and [g for g in seen.gaps if g["reason"] == "lost"]
     leaves = [stack for _, stack in seen.stacks() if stack[-1].startswith("leaf_")]
     assert len(leaves) > 20000
     wrong = [stack for stack in leaves if stack != [kind + stack[-1][5:] for kind in ("root_", "inner_", "leaf_")]]
     assert not wrong, (len(wrong), wrong[:3])
+
+
+def places_of_greenlet(name, tmp_path):
+    """How a command finds it that was not there when pyebpf attached: a command, and its environment."""
+    place, version = with_greenlet(name), "python" + lib.family(name)
+    (tmp_path / "home/.local/lib" / version).mkdir(parents=True)
+    (tmp_path / "home/.local/lib" / version / "site-packages").symlink_to(place)
+    venv = tmp_path / "venv"
+    assert lib.sh([*lib.command(name), "-m", "venv", "--without-pip", venv]).returncode == 0
+    packages, = venv.glob("lib/python3*/site-packages")
+    for each in pathlib.Path(place).iterdir():
+        (packages / each.name).symlink_to(each)
+    return {"PYTHONPATH": (lib.command(name), dict(os.environ, PYTHONPATH="/nowhere:" + place)),
+            "HOME": (lib.command(name), dict(os.environ, HOME=str(tmp_path / "home"))),
+            "venv": ([venv / "bin/python"], os.environ)}
+
+
+@pytest.mark.parametrize("where", ["PYTHONPATH", "HOME", "venv"])
+@pytest.mark.parametrize("name", [name for name in lib.pick("3.12", "3.13") if name.startswith("pyenv")])  # a venv of what ld.so starts does not run
+def test_a_command_that_loads_it_later(name, where, tmp_path):
+    """The stubs look for switches where it is installed: it is not there yet when they are made."""
+    command, env = places_of_greenlet(name, tmp_path)[where]
+    cap = tmp_path / "t.pyebpf"
+    traced = [lib.BINARY, "trace", "-q", "--engine", "inline", "--ring", "256K", "-o", cap, "--", *command, lib.PROGRAMS / "lost_greenlets.py", 100]
+    with lib.started(traced, env=env, stdin=subprocess.PIPE) as tracer:
+        assert tracer.stdout.readline() == b"ready\n"
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        time.sleep(0.5)
+        tracer.send_signal(signal.SIGSTOP)
+        time.sleep(1.2)
+        tracer.send_signal(signal.SIGCONT)
+        assert tracer.stdout.readline() == b"done\n"
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        assert tracer.wait(60) == 0
+    check_lost_greenlets(lib.Trace(cap))
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12"))

@@ -20,6 +20,7 @@
 #include "cpython/inline_plan.h"
 #include "inline/detour.h"
 #include "inline/engine_priv.h"
+#include "inline/greenlets.h"
 #include "inline/region_count.h"
 #include "inline/scratch.h"
 #include "inline/stub.h"
@@ -108,16 +109,6 @@ uint64_t inline_empty_string(const struct maps *maps)
 	return 0;
 }
 
-/* greenlet's library, also where gevent and others use it. */
-static bool exchanges_stacks(const struct mapping *m)
-{
-	const char *slash = strrchr(m->path, '/');
-	const char *name = slash ? slash + 1 : m->path;
-
-	name += *name == '_';
-	return !strncmp(name, "greenlet.", 9) && strstr(name, ".so");
-}
-
 /* Free addresses near the interpreter. */
 static int find_place(struct inline_engine *e, uint64_t *empty)
 {
@@ -145,7 +136,7 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 				best = at;
 		}
 		low = m->end;
-		e->switches |= !e->counted && exchanges_stacks(m);
+		e->switches |= !e->counted && greenlets__are_here(m);
 	}
 	maps__done(&maps);
 	e->base = best;
@@ -370,9 +361,12 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 				.quiet = e->quiet,
 				.opcodes = opts->opcodes };
 	auto_close int code = -1, ring = -1;
-	uint64_t empty;
+	uint64_t empty = 0;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
 
+	/* what begins has loaded nothing yet */
+	e->switches |= !e->counted && (opts->held || opts->parked) &&
+		       greenlets__may_come(&e->remote, &e->in->layout);
 	how.switches = e->switches;
 	if (!ret)
 		ret = stub_image(plan, &e->in->layout, e->in->bias, e->base, &how,
