@@ -22,4 +22,4 @@ def test_exact(name, program, tmp_path):
         # report its next return, and no call before it. A trace that nests right must have one.
         pytest.skip("the hooks of 3.11 miss a call")
     prog = lib.PROGRAMS / "exact" / program
-    assert lib.trace_exact.check(lib.BINARY, "auto", lib.command(name), str(prog), str(tmp_path)) > 10
+    assert lib.exactly("auto", lib.command(name), prog, tmp_path) > 10

@@ -30,5 +30,5 @@ def test_exact(name, start, tmp_path):
     prog = tmp_path / ("seeds_%d.py" % start)
     seeds = range(start, min(start + PER_FILE, int(LAST or FIRST) + 1))
     prog.write_text(progen.program(seeds, pythons.version(name)))
-    checked = lib.trace_exact.check(lib.BINARY, "auto", lib.command(name), str(prog), str(tmp_path))
+    checked = lib.exactly("auto", lib.command(name), prog, tmp_path)
     assert checked > 500 * len(seeds)

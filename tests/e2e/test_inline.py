@@ -61,7 +61,7 @@ def test_exact(name, tmp_path):
     for prog in programs:
         if prog.name in missing:
             continue
-        assert lib.trace_exact.check(lib.BINARY, "inline", command, str(prog), str(tmp_path)) > 10, prog.name
+        assert lib.exactly("inline", command, prog, tmp_path) > 10, prog.name
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13", "3.15"))

@@ -35,7 +35,7 @@ def test_exact(name, tmp_path):
     command = test_inline.own(name, tmp_path)
     for prog in ("generators.py", "threads.py"):
         path = str(test_inline.ACCEPT / "workloads" / prog)
-        assert lib.trace_exact.check(lib.BINARY, "inline", command, path, str(tmp_path)) > 10, prog
+        assert lib.exactly("inline", command, path, tmp_path) > 10, prog
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.13t", "3.15"))
