@@ -433,11 +433,9 @@ int inline_family__look(struct inline_run *r)
 	return err;
 }
 
-/* A capture ends with the process that was asked for. */
-static void say_who_goes_on(const struct inline_run *r)
+/* A capture ends with the process that was asked for. @left: those that had only just been born */
+static void say_who_goes_on(const struct inline_run *r, unsigned int left)
 {
-	unsigned int left = 0;
-
 	for (const struct inline_kin *k = r->kin; k; k = k->next)
 		left += k->pid != r->t.pid.pid && !remote__is_dead(k->pid, k->pid);
 	if (left && r->t.ended)
@@ -450,18 +448,21 @@ void inline_family__release(struct inline_run *r)
 {
 	struct inline_found found;
 	struct follow_event event;
+	unsigned int born = 0;
 	struct err e;
 
 	if (!r->follow)
 		return;
-	say_who_goes_on(r);
 	follow__release(r->follow);
 	while (follow__next(r->follow, &event)) {
-		if (event.what == FOLLOW_BORN) /* with its parent's stubs */
+		if (event.what == FOLLOW_BORN) { /* with its parent's stubs */
 			inline__recover(event.pid, &found, &e);
-		else if (event.what == FOLLOW_ENDED && event.pid == r->t.pid.pid)
+			born += !kin_of(r, event.pid) && !remote__is_dead(event.pid, event.pid);
+		} else if (event.what == FOLLOW_ENDED && event.pid == r->t.pid.pid) {
 			on_ended(r, &event);
+		}
 	}
+	say_who_goes_on(r, born);
 	inline_target__unfollow(&r->t);
 	r->follow = NULL;
 	if (r->missed)
