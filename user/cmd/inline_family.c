@@ -68,9 +68,10 @@ static void kin_drop(struct inline_run *r, struct inline_kin *k)
 {
 	struct inline_kin **at = &r->kin;
 
-	while (*at != k)
+	while (*at && *at != k)
 		at = &(*at)->next;
-	*at = k->next;
+	if (*at)
+		*at = k->next;
 	hold__done(&k->hold);
 	free(k);
 }
