@@ -15,6 +15,7 @@
 #include "proc/root.h"
 
 #define PATHS_BYTES 32768
+#define FOLDERS_MAX 256
 
 bool greenlets__are_here(const struct mapping *m)
 {
@@ -63,12 +64,12 @@ static bool is_beside(pid_t pid, char *program, const char *version)
 	return is_below(pid, program, "/..", version);
 }
 
-/* Each of a list of folders. */
+/* One of a list of folders, of the first ones: it stands still meanwhile. */
 static bool is_in_any(pid_t pid, char *folders)
 {
-	char *next = folders;
+	char *next = folders, *one;
 
-	for (char *one; (one = strsep(&next, ":"));)
+	for (int i = 0; i < FOLDERS_MAX && (one = strsep(&next, ":")); i++)
 		if (*one && has(pid, one))
 			return true;
 	return false;
