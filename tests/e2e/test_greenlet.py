@@ -135,15 +135,20 @@ def test_those_that_stand_still_in_a_loss(name, tmp_path):
         assert target.stdout.readline() == b"ready\n"
         with lib.attach(target.pid, cap, "--engine", "inline", "--ring", "256K") as tracer:
             lib.until(lambda: test_inline.redirected(target.pid), "the attach")
-            target.stdin.write(b"\n")
-            target.stdin.flush()
-            time.sleep(0.5)
-            tracer.send_signal(signal.SIGSTOP)
-            time.sleep(1.2)
-            tracer.send_signal(signal.SIGCONT)
-            assert target.stdout.readline() == b"done\n"
+            run_into_a_loss(target, tracer)
             lib.stop(tracer)
     check_lost_greenlets(lib.Trace(cap))
+
+
+def run_into_a_loss(target, tracer):
+    """lost_greenlets.py, from its beginning to its last word."""
+    target.stdin.write(b"\n")
+    target.stdin.flush()
+    time.sleep(0.5)
+    tracer.send_signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    tracer.send_signal(signal.SIGCONT)
+    assert target.stdout.readline() == b"done\n"
 
 
 def check_lost_greenlets(seen):
@@ -178,13 +183,7 @@ def test_a_command_that_loads_it_later(name, where, tmp_path):
     traced = [lib.BINARY, "trace", "-q", "--engine", "inline", "--ring", "256K", "-o", cap, "--", *command, lib.PROGRAMS / "lost_greenlets.py", 100]
     with lib.started(traced, env=env, stdin=subprocess.PIPE) as tracer:
         assert tracer.stdout.readline() == b"ready\n"
-        tracer.stdin.write(b"\n")
-        tracer.stdin.flush()
-        time.sleep(0.5)
-        tracer.send_signal(signal.SIGSTOP)
-        time.sleep(1.2)
-        tracer.send_signal(signal.SIGCONT)
-        assert tracer.stdout.readline() == b"done\n"
+        run_into_a_loss(tracer, tracer)
         tracer.stdin.write(b"\n")
         tracer.stdin.flush()
         assert tracer.wait(60) == 0

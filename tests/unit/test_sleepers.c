@@ -159,15 +159,20 @@ static void start(enum how how, int leader_runs)
 	assert_int_equal(remote__open(&r, pid, &e), 0);
 }
 
-static void end(void)
+static void close_all(void)
 {
-	pid_t pid = r.pid;
-
 	for (int i = 0; i < THREADS; i++) {
 		close(w->pipes[i][0]);
 		close(w->pipes[i][1]);
 	}
 	remote__close(&r);
+}
+
+static void end(void)
+{
+	pid_t pid = r.pid;
+
+	close_all();
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -387,7 +392,7 @@ static void test_before_that_they_are_let_go(void **state)
 
 static void test_the_first_one_runs(void **state)
 {
-	struct sleepers *s = (void *)&s;
+	struct sleepers *s;
 
 	(void)state;
 	start(READS, 1);
@@ -411,7 +416,7 @@ static void test_a_signal(void **state)
 	usleep(20000);
 	assert_int_equal(get(&w->signals), 0);
 	assert_false(let_go(s));
-	assert_true(becomes(&w->signals, 1)); /* all go on at once: whoever takes it */
+	assert_true(becomes(&w->signals, 1) && becomes(&w->paused, 1));
 	assert_int_equal(w->signalled, r.pid);
 	s = keep();
 	kill(r.pid, SIGUSR1);
@@ -530,11 +535,7 @@ static void test_a_child_that_is_killed(void **state)
 			assert_int_equal(waitpid(r.pid, &status, 0), r.pid);
 		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 		assert_int_equal(waitpid(r.pid, &status, WNOHANG), -1);
-		remote__close(&r);
-		for (int i = 0; i < THREADS; i++) {
-			close(w->pipes[i][0]);
-			close(w->pipes[i][1]);
-		}
+		close_all();
 	}
 }
 

@@ -25,7 +25,9 @@ static struct span span_of(const struct inline_plan *plan)
 
 static bool is_between(const struct inline_plan *plan, struct span span, uint64_t vaddr)
 {
-	for (uint32_t i = 0; vaddr - span.low < span.high - span.low && i < plan->detour_cnt; i++)
+	if (vaddr - span.low >= span.high - span.low)
+		return false;
+	for (uint32_t i = 0; i < plan->detour_cnt; i++)
 		if (vaddr > plan->detours[i].at && vaddr < plan->detours[i].quiet)
 			return true;
 	return false;

@@ -365,8 +365,8 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	int code_fd, ring_fd, ret = find_place(e, &empty);
 
 	/* what begins has loaded nothing yet */
-	e->switches |= !e->counted && (opts->held || opts->parked) &&
-		       greenlets__may_come(&e->remote, &e->in->layout);
+	if (!e->switches && !e->counted && (opts->held || opts->parked))
+		e->switches = greenlets__may_come(&e->remote, &e->in->layout);
 	how.switches = e->switches;
 	if (!ret)
 		ret = stub_image(plan, &e->in->layout, e->in->bias, e->base, &how,

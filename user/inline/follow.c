@@ -19,7 +19,6 @@
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
-#define SYSCALL_STOP (SIGTRAP | 0x80)
 
 struct follow_tid {
 	pid_t tid, pid; /* pid 0: not looked at yet */

@@ -7,9 +7,13 @@
 #ifndef PYEBPF_INLINE_FOLLOW_H
 #define PYEBPF_INLINE_FOLLOW_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+/* The signal of a stop in a system call, with PTRACE_O_TRACESYSGOOD. */
+#define SYSCALL_STOP (SIGTRAP | 0x80)
 
 struct follow;
 

@@ -82,16 +82,6 @@ static void read_executed(const struct remote *r, char *out)
 	out[got > 0 ? got : 0] = 0;
 }
 
-static void read_program(pid_t pid, char *out)
-{
-	char link[40];
-	ssize_t got;
-
-	snprintf(link, sizeof(link), "/proc/%d/exe", pid);
-	got = readlink(link, out, PATH_MAX - 1);
-	out[got > 0 ? got : 0] = 0;
-}
-
 /* By what the environment names. */
 static bool is_named(pid_t pid, const char *version)
 {
@@ -109,14 +99,16 @@ static bool is_named(pid_t pid, const char *version)
 
 bool greenlets__may_come(const struct remote *r, const struct pye_pylayout *layout)
 {
-	char executed[PATH_MAX], program[PATH_MAX], version[16], debian[64];
+	char executed[PATH_MAX], version[16], debian[64];
+	struct proc_info program;
 
 	snprintf(version, sizeof(version), "3.%u%s", layout->minor,
 		 layout->flags & PYE_LAYOUT_FREE_THREADED ? "t" : "");
 	snprintf(debian, sizeof(debian), "/usr/local/lib/python%s/dist-packages", version);
 	read_executed(r, executed);
-	read_program(r->pid, program);
-	return is_beside(r->pid, executed, version) || is_beside(r->pid, program, version) ||
+	if (proc_info__read(r->pid, &program))
+		*program.exe = 0;
+	return is_beside(r->pid, executed, version) || is_beside(r->pid, program.exe, version) ||
 	       has(r->pid, "/usr/lib/python3/dist-packages") || has(r->pid, debian) ||
 	       is_named(r->pid, version);
 }

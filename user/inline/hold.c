@@ -24,6 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "inline/follow.h"
 #include "inline/scratch.h"
 #include "proc/maps.h"
 
@@ -257,7 +258,7 @@ int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ct
 	*sig = 0;
 	if (what == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
 		on_exec(h);
-	} else if (what == (SIGTRAP | 0x80)) {
+	} else if (what == SYSCALL_STOP) {
 		if (h->watch && is_started(h))
 			return ask(h, wanted, ctx);
 		if (h->watch && !h->loader && maps_code(h))

@@ -35,7 +35,7 @@
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
-#define MANY_THREADS	 16u
+#define MANY_THREADS	 16
 
 /* Ctrl-Z stops us when the target goes on, not before; all other threads of ours block it. Those who do this stand one in another. */
 static void hold_terminal(struct remote *r, bool on)
@@ -78,9 +78,14 @@ void remote__give_time(unsigned int tries)
 	usleep(FIRST_US << (tries / 4 < 6 ? tries / 4 : 6));
 }
 
+static long count_threads(const struct remote *r)
+{
+	return inline_status_number(r->pid, "Threads");
+}
+
 bool remote_has_many(const struct remote *r)
 {
-	return threads__cnt(r->pid) >= MANY_THREADS;
+	return count_threads(r) >= MANY_THREADS;
 }
 
 static void begin_stop(struct remote *r)
@@ -559,7 +564,7 @@ static bool has_all(const struct remote *r)
 
 	if (r->sleepers)
 		sleepers__threads(r->sleepers, &kept);
-	return !r->only && r->cnt + kept == threads__cnt(r->pid);
+	return !r->only && (long)(r->cnt + kept) == count_threads(r);
 }
 
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)

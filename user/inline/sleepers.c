@@ -15,15 +15,15 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/grow.h"
 #include "base/thread.h"
 #include "inline/remote_priv.h"
 #include "proc/threads.h"
 
-#define BATCH	     8u /* that are stopped together: one of them stands still for 0.1 to 0.2 ms */
-#define STAND_NS     20000000ull /* until one that was asked stands still */
-#define SERVE_NS     50000ull
-#define SYSCALL_STOP (SIGTRAP | 0x80)
-#define GONE_TRIES   1000
+#define BATCH	   8u /* that are stopped together: one of them stands still for 0.1 to 0.2 ms */
+#define STAND_NS   20000000ull /* until one that was asked stands still */
+#define SERVE_NS   50000ull
+#define GONE_TRIES 1000
 
 enum phase {
 	KEEPING,
@@ -259,24 +259,17 @@ static void let_passing_go(struct sleepers *s)
 }
 
 /* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. */
-static int list(struct sleepers *s, pid_t **out, size_t *cnt)
+static int list(struct sleepers *s, pid_t **out, uint32_t *cnt)
 {
 	auto_fn(threads__closep) DIR *threads = threads__open(s->r->pid);
 	bool is_spared = false;
-	size_t size = 0;
+	uint32_t size = 0;
 	pid_t tid;
 
 	*cnt = 0;
 	while ((tid = threads__next(threads))) {
-		if (*cnt + 1 >= size) { /* one more for the first one */
-			void *more;
-
-			size = size ? 2 * size : 64;
-			more = reallocarray(*out, size, sizeof(**out));
-			if (!more)
-				return -ENOMEM;
-			*out = more;
-		}
+		if (GROW(*out, size, *cnt + 1)) /* one more for the first one */
+			return -ENOMEM;
 		if (tid == s->r->pid)
 			continue;
 		if (is_spared && remote__state(s->r->pid, tid) == 'S')
@@ -293,14 +286,15 @@ static void keep_all(struct sleepers *s)
 {
 	auto_free uint64_t *room = malloc(REMOTE_STACK_BYTES);
 	auto_free pid_t *tids = NULL;
-	size_t cnt, known = 0;
+	size_t known = 0;
+	uint32_t cnt;
 
 	s->failed = !room || list(s, &tids, &cnt);
 	if (!s->failed)
 		s->threads = calloc(cnt, sizeof(s->threads[0]));
 	s->failed |= !s->threads;
-	for (size_t i = 0; !s->failed && i < cnt; i += BATCH) {
-		keep_some(s, tids + i, cnt - i < BATCH ? (unsigned int)(cnt - i) : BATCH);
+	for (uint32_t i = 0; !s->failed && i < cnt; i += BATCH) {
+		keep_some(s, tids + i, cnt - i < BATCH ? cnt - i : BATCH);
 		for (; known < s->cnt; known++)
 			read_stack(s, &s->threads[known], room);
 		let_woken_go(s);
@@ -348,6 +342,16 @@ static void want(struct sleepers *s, enum phase phase)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static void done(struct sleepers *s)
+{
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	for (size_t i = 0; i < s->cnt; i++)
+		free((void *)s->threads[i].stack);
+	free(s->threads);
+	free(s);
+}
+
 int sleepers__keep(const struct remote *r, struct sleepers **out)
 {
 	struct sleepers *s = calloc(1, sizeof(*s));
@@ -362,9 +366,7 @@ int sleepers__keep(const struct remote *r, struct sleepers **out)
 	thread_cond_init(&s->changed);
 	err = thread_start(&s->thread, NULL, run, s);
 	if (err) {
-		pthread_cond_destroy(&s->changed);
-		pthread_mutex_destroy(&s->lock);
-		free(s);
+		done(s);
 		return err;
 	}
 	want(s, SERVING);
@@ -429,13 +431,8 @@ bool sleepers__let_go(struct sleepers *s, int *status)
 	want(s, ENDED);
 	pthread_join(s->thread, NULL);
 	await_end(s->tid);
-	pthread_cond_destroy(&s->changed);
-	pthread_mutex_destroy(&s->lock);
-	for (size_t i = 0; i < s->cnt; i++)
-		free((void *)s->threads[i].stack);
 	ended = s->ended;
 	*status = s->status;
-	free(s->threads);
-	free(s);
+	done(s);
 	return ended;
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "proc/file.h"
@@ -83,16 +82,6 @@ pid_t threads__next(DIR *threads)
 			return (pid_t)tid;
 	}
 	return 0;
-}
-
-size_t threads__cnt(pid_t pid)
-{
-	struct stat st;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	/* the kernel counts them as links, beside the two that each directory has */
-	return !stat(path, &st) && st.st_nlink > 2 ? st.st_nlink - 2 : 0;
 }
 
 static int fill(pid_t pid, DIR *dir, struct list *l)

@@ -35,9 +35,6 @@ int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt);
 DIR *threads__open(pid_t pid);
 pid_t threads__next(DIR *threads);
 
-/* threads__cnt - how many there are now; 0: not known, or the process is gone */
-size_t threads__cnt(pid_t pid);
-
 static inline void threads__closep(DIR **threads)
 {
 	if (*threads)
