@@ -309,17 +309,26 @@ static __always_inline bool may_take(void)
 	return true;
 }
 
+/* What a thread still owes when it ends, nobody stands for. So ten samples a second of a CPU, or a tenth of
+ * them, are taken whatever the budget. */
+#define MAX_DEBT_NS	 100000000ULL
+#define MAX_DEBT_PERIODS 10
+
 /* In gil mode it is not known whether the thread held the lock: nothing stands for this time then. Nor for
  * that in which nothing at all is taken (keep_ppm 0): it was not wanted. */
-static __always_inline void skip(void)
+static __always_inline bool may_skip(void)
 {
 	struct thread *t = sampled_thread();
 
 	if (!t)
-		return;
+		return true;
+	if (keep_ppm && t->on_debt_ns >= MAX_DEBT_NS &&
+	    t->on_debt_ns >= MAX_DEBT_PERIODS * cfg_sample_ns)
+		return false;
 	count(CNT_SAMPLE_SKIPPED);
 	if (!cfg_gil_only && keep_ppm)
 		t->on_debt_ns += cfg_sample_ns;
+	return true;
 }
 
 SEC("perf_event")
@@ -335,9 +344,7 @@ int on_clock(void *ctx)
 	}
 	if (cfg_select)
 		mapped_meet();
-	if (cfg_budget && !may_take())
-		skip();
-	else
+	if (!cfg_budget || may_take() || !may_skip())
 		sample_take(ctx, IN_CLOCK, cfg_sample_ns, NULL);
 	budget_end(begin);
 	return 0;

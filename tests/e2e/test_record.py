@@ -318,6 +318,7 @@ def test_a_budget(tmp_path):
     periods = sum(s["weight_ns"] for s in samples.all) / (10 ** 9 // 9999)
     want = count["SAMPLES"] + count["SAMPLE_SKIPPED"]
     assert 0.95 * want < periods <= 1.001 * want, (periods, want)
+    assert max(s["weight_ns"] for s in samples.all) <= 0.1e9 + 2 * 10 ** 9 // 9999, "what it owes at its end is lost"
 
 
 def test_a_budget_is_a_percentage(tmp_path):

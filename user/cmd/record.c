@@ -83,8 +83,8 @@ static const struct opt_row capture_rows[] = {
 	  false, NULL },
 	{ 'k', "kernel", NULL, OPT_FLAG, AT(kernel), NULL, "the kernel's frames, too", false, NULL },
 	{ 0, "max-cpu", "PCT", OPT_LIMIT, AT(max_cpu), NULL,
-	  "of one CPU, for the recording with all that belongs to it: then not every sample is taken, "
-	  "and the next one of the thread stands for those left out, too", false, NULL },
+	  "of one CPU, for the recording with all that belongs to it: then not every sample is taken "
+	  "(ten a second or a tenth are), and the next one of the thread stands for those left out, too", false, NULL },
 	{ 'd', "duration", "TIME", OPT_PERIOD, AT(duration_ns), NULL,
 	  "stop after 30, 30s, 5m, 250ms; else at the end of the target or Ctrl-C", false, NULL },
 	{ 0, "ring", "SIZE", OPT_SIZE, AT(ring_bytes), "16M",
