@@ -160,7 +160,7 @@ def check_lost_greenlets(seen):
 
 
 def places_of_greenlet(name, tmp_path):
-    """How a command finds it that was not there when pyebpf attached: a command, and its environment."""
+    """How a program finds it that was not there when pyebpf attached: a command, and its environment."""
     place, version = with_greenlet(name), "python" + lib.family(name)
     (tmp_path / "home/.local/lib" / version).mkdir(parents=True)
     (tmp_path / "home/.local/lib" / version / "site-packages").symlink_to(place)
@@ -187,6 +187,23 @@ def test_a_command_that_loads_it_later(name, where, tmp_path):
         tracer.stdin.write(b"\n")
         tracer.stdin.flush()
         assert tracer.wait(60) == 0
+    check_lost_greenlets(lib.Trace(cap))
+
+
+@pytest.mark.parametrize("where", ["PYTHONPATH", "HOME", "venv"])
+@pytest.mark.parametrize("name", [name for name in lib.pick("3.12") if name.startswith("pyenv")])
+def test_a_running_process_that_loads_it_later(name, where, tmp_path):
+    command, env = places_of_greenlet(name, tmp_path)[where]
+    cap = tmp_path / "t.pyebpf"
+    with lib.started([*command, lib.PROGRAMS / "lost_greenlets.py", 100, "later"], env=env, stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"begun\n"
+        with lib.attach(target.pid, cap, "--engine", "inline", "--ring", "256K") as tracer:
+            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            assert target.stdout.readline() == b"ready\n"
+            run_into_a_loss(target, tracer)
+            lib.stop(tracer)
     check_lost_greenlets(lib.Trace(cap))
 
 

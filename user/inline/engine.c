@@ -364,8 +364,8 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	uint64_t empty = 0;
 	int code_fd, ring_fd, ret = find_place(e, &empty);
 
-	/* what begins has loaded nothing yet */
-	if (!e->switches && !e->counted && (opts->held || opts->parked))
+	/* it may load it later */
+	if (!e->switches && !e->counted)
 		e->switches = greenlets__may_come(&e->remote, &e->in->layout);
 	how.switches = e->switches;
 	if (!ret)

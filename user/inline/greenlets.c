@@ -64,7 +64,7 @@ static bool is_beside(pid_t pid, char *program, const char *version)
 	return is_below(pid, program, "/..", version);
 }
 
-/* One of a list of folders, of the first ones: it stands still meanwhile. */
+/* One of a list of folders, of the first ones: a program that begins stands still meanwhile. */
 static bool is_in_any(pid_t pid, char *folders)
 {
 	char *next = folders, *one;

@@ -17,7 +17,7 @@ struct remote;
 /* greenlets__are_here - is this mapping its? */
 bool greenlets__are_here(const struct mapping *m);
 
-/* greenlets__may_come - is it installed where a program that begins will look for it: beside the interpreter or the program that was
+/* greenlets__may_come - is it installed where a program looks for it: beside the interpreter or the program that was
  * executed (a virtual environment), in Debian's folders, the user's, and $PYTHONPATH? What a program adds to its path by itself is not seen. */
 bool greenlets__may_come(const struct remote *r, const struct pye_pylayout *layout);
 

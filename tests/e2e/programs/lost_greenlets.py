@@ -1,8 +1,11 @@
-"""usage: lost_greenlets.py N: N greenlets that never begin or end anything but calls of leaves, turn by turn, some seconds long, from the
-first line that comes in."""
+"""usage: lost_greenlets.py N [later]: N greenlets that never begin or end anything but calls of leaves, turn by turn, some seconds long, from the
+first line that comes in. later: it waits for another line before it loads greenlet."""
 import sys
 import time
 
+if sys.argv[2:] == ["later"]:
+    print("begun", flush=True)
+    sys.stdin.readline()
 import greenlet
 
 MADE = """
