@@ -363,6 +363,17 @@ def test_short_stops_of_sleepers(name, tmp_path):
     assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_short_stops_of_sleepers_beside_the_first_thread(name, tmp_path):
+    """That one is in C code, without the lock."""
+    program = MANY.split("print")[0] + "import hashlib\nprint('up', flush=True)\nhashlib.pbkdf2_hmac('sha256', b'', b'', 1 << 30)\n"
+    with lib.started(lib.command(name) + ["-c", program]) as target:
+        assert target.stdout.readline() == b"up\n"
+        check_short_stops(target.pid, tmp_path / "t.pyebpf")
+        assert target.poll() is None
+
+
 @pytest.mark.parametrize("name", [name for name in lib.pick("3.12") if name.startswith("pyenv")])
 def test_thread_states_that_two_threads_run(name, tmp_path):
     """A thread state names the thread that has made it, which may be waiting while another one runs it: that one is no holder of a lock.

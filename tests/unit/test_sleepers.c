@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -263,7 +264,7 @@ static struct sleepers *kept(const struct remote_thread **threads, size_t *cnt)
 }
 
 /* One that has not come to its call yet is not kept, and takes signals when others stand still. */
-static struct sleepers *all_kept(void)
+static struct sleepers *all_kept(size_t want)
 {
 	const struct remote_thread *threads;
 	struct sleepers *s;
@@ -271,7 +272,7 @@ static struct sleepers *all_kept(void)
 
 	for (int i = 0; i < 50; i++) {
 		s = kept(&threads, &cnt);
-		if (cnt == THREADS)
+		if (cnt == want)
 			return s;
 		assert_false(let_go(s));
 		usleep(10000);
@@ -289,7 +290,7 @@ static void test_those_that_wake_stand_still(void **state)
 
 	(void)state;
 	start(READS, 0);
-	s = all_kept(); /* the first one, and all but one of these */
+	s = all_kept(THREADS); /* the first one, and all but one of these */
 	threads = sleepers__threads(s, &cnt);
 	for (size_t i = 0; i < cnt; i++) {
 		assert_true(threads[i].kept && threads[i].in_call && !threads[i].stopped);
@@ -338,7 +339,7 @@ static void test_stacks(void **state)
 	usleep(20000);
 	r.watched = (uint64_t)(uintptr_t)sleeper;
 	r.watched_end = r.watched + 256;
-	s = all_kept();
+	s = all_kept(THREADS);
 	threads = sleepers__threads(s, &cnt);
 	handles = thread_of(threads, cnt, w->tids[5]);
 	reads = thread_of(threads, cnt, w->tids[6]);
@@ -390,14 +391,33 @@ static void test_before_that_they_are_let_go(void **state)
 	end();
 }
 
+/* It is not kept; and while it stands still for someone else others take what is for it, and hand it on. */
 static void test_the_first_one_runs(void **state)
 {
 	struct sleepers *s;
+	int status;
 
 	(void)state;
 	start(READS, 1);
-	assert_int_equal(sleepers__keep(&r, &s), -EAGAIN);
-	assert_false(let_go(s));
+	for (int i = 1; i <= 5; i++) {
+		s = all_kept(THREADS - 1);
+		assert_false(sleepers__has(s, r.pid));
+		kill(r.pid, SIGUSR1);
+		assert_true(becomes(&w->signals, 2 * i - 1));
+		assert_int_equal(ptrace(PTRACE_SEIZE, r.pid, 0, 0), 0);
+		assert_int_equal(ptrace(PTRACE_INTERRUPT, r.pid, 0, 0), 0);
+		assert_int_equal(waitpid(r.pid, &status, __WALL), r.pid);
+		kill(r.pid, SIGUSR2);
+		usleep(20000);
+		sleepers__serve(s);
+		usleep(20000);
+		assert_int_equal(get(&w->signals), 2 * i - 1);
+		ptrace(PTRACE_DETACH, r.pid, 0, 0);
+		assert_true(becomes(&w->signals, 2 * i));
+		assert_false(let_go(s));
+	}
+	assert_int_equal(get(&w->strayed), 0);
+	assert_int_equal(get(&w->wrong), 0);
 	expect_untraced();
 	end();
 }
@@ -422,7 +442,8 @@ static void test_a_signal(void **state)
 	kill(r.pid, SIGUSR1);
 	assert_true(becomes(&w->signals, 2) && becomes(&w->paused, 2));
 	assert_int_equal(w->signalled, r.pid);
-	assert_false(sleepers__hold(s)); /* it came out of its call, and is let go */
+	assert_true(sleepers__hold(s));
+	assert_false(sleepers__has(s, r.pid)); /* it came out of its call, and is let go */
 	assert_false(let_go(s));
 	expect_untraced();
 	end();
@@ -438,7 +459,7 @@ static void test_signals_that_wake_others(void **state)
 	for (int i = 1; i <= 10; i++) {
 		int paused = get(&w->paused);
 
-		s = all_kept();
+		s = all_kept(THREADS);
 		kill(r.pid, SIGUSR1);
 		usleep(5000);
 		kill(r.pid, SIGUSR2);

@@ -155,9 +155,10 @@ static bool slept(void *ctx, uint64_t thread_id)
 	struct remote *r = &m->engine->remote;
 	const struct remote_thread *t = thread_of(m->engine, thread_id);
 
+	if (t && t->kept) /* since before the stacks were read */
+		return true;
 	if (t)
-		return t->kept ? asleep__has_not_run(&m->asleep, t->tid)
-			       : asleep__is_still(&m->asleep, t);
+		return asleep__is_still(&m->asleep, t);
 	return (r->rest_runs || !r->cnt) &&
 	       asleep__has_not_run(&m->asleep, remote__tid_of(r, thread_id));
 }
@@ -211,7 +212,9 @@ void inline_stacks__ahead(void *ctx)
 	m->ahead.ctx = m;
 	asleep__done(&m->asleep);
 	gil__turns(&m->mem, m->in, &m->turns);
-	if ((!m->ahead_left && !m->turns.gil) || !read_ahead(m))
+	if (!m->ahead_left && !m->turns.gil)
+		outside_stacks__done(&m->ahead.stacks); /* of another stop */
+	else if (!read_ahead(m))
 		m->ahead_left = 0;
 	else if (any_deep(&m->ahead.stacks) && !asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
 		read_ahead(m);

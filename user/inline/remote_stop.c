@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -31,7 +32,8 @@
 #define STOP_TRIES	 30
 #define STOP_LAST_NS	 1000000000ull /* when that never was enough */
 #define BLOCKED_MS	 30 /* that a thread in an uninterruptible sleep is waited for, at each try */
-#define PAUSE_NS	 10000
+#define PAUSE_NS	 10000u
+#define PAUSE_MAX_NS	 80000u
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
@@ -67,10 +69,26 @@ void remote_hurry(struct remote *r, bool on)
 		r->hurried = sched_setscheduler(0, SCHED_OTHER, &usual) != 0;
 }
 
-/* Not sched_yield(): on a busy machine that gives milliseconds away. */
+static long times_off_cpu(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nvcsw;
+}
+
+/*
+ * Not sched_yield(): on a busy machine that gives milliseconds away. In a virtual machine to set a timer can take longer than the pause:
+ * it is over before the CPU is given up, and whoever is waited for never gets it. Such a machine has longer ones from then on.
+ */
 void remote_pause(void)
 {
-	nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+	static unsigned int pause_ns = PAUSE_NS;
+	unsigned int ns = __atomic_load_n(&pause_ns, __ATOMIC_RELAXED);
+	long before = times_off_cpu();
+
+	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+	if (ns < PAUSE_MAX_NS && times_off_cpu() == before)
+		__atomic_store_n(&pause_ns, 2 * ns, __ATOMIC_RELAXED);
 }
 
 void remote__give_time(unsigned int tries)
@@ -495,7 +513,7 @@ static void go_on(struct remote *r)
 {
 	r->cnt -= r->kept_cnt;
 	r->kept_cnt = 0;
-	if (r->sleepers) /* the leader is one of them */
+	if (r->sleepers) /* signals that they took wait for the leader now */
 		sleepers__serve(r->sleepers);
 	if (!r->held)
 		let_leader_go(r);
@@ -527,7 +545,6 @@ static void let_sleepers_go(struct remote *r)
 		hold_terminal(r, false);
 }
 
-/* Without the leader among them it would stand still while they do not, and one of them would take its signals. */
 static void hold_sleepers(struct remote *r)
 {
 	if (!r->sleepers)
@@ -623,19 +640,20 @@ static int stop_soon(struct remote *r, size_t limit)
 static void keep_sleepers(struct remote *r)
 {
 	uint32_t us;
+	int err;
 
 	if (r->held || r->parked || r->follow || r->late_cnt || !remote_has_many(r))
 		return;
 	hold_terminal(r, true);
-	if (sleepers__keep(r, &r->sleepers)) {
-		let_sleepers_go(r);
-		hold_terminal(r, false);
-		return;
-	}
-	us = sleepers__longest_us(r->sleepers);
-	r->stops++;
+	err = sleepers__keep(r, &r->sleepers);
+	us = r->sleepers ? sleepers__longest_us(r->sleepers) : 0;
+	r->stops += us != 0;
 	if (us > r->longest_us)
 		r->longest_us = us;
+	if (!err)
+		return;
+	let_sleepers_go(r);
+	hold_terminal(r, false);
 }
 
 int remote__stop(struct remote *r)

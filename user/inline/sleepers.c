@@ -21,9 +21,11 @@
 #include "proc/threads.h"
 
 #define BATCH	   8u /* that are stopped together: one of them stands still for 0.1 to 0.2 ms */
-#define STAND_NS   20000000ull /* until one that was asked stands still */
+#define STAND_NS   3000000ull /* until those that were asked together stand still */
+#define PASS_NS	   1000000000ull /* until one that did not is let go: nobody stands still for it */
 #define SERVE_NS   50000ull
 #define GONE_TRIES 1000
+#define PASSES	   10 /* so often they are asked, on a busy machine */
 
 enum phase {
 	KEEPING,
@@ -39,12 +41,15 @@ struct sleepers {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum phase wanted, is;
-	bool failed; /* one does not stop: all are let go by the end of the thread */
+	bool failed; /* one is not let go: all are by the end of the thread */
 	bool ended; /* the process: */
 	int status;
 	unsigned int passing; /* so many are traced and not kept: they come to one more stop */
 	struct remote_thread *threads;
 	size_t cnt;
+	pid_t *late; /* these did not stop in time: they are asked again */
+	uint32_t late_cnt;
+	uint64_t *room; /* of remote_stack() */
 	uint64_t longest_ns;
 };
 
@@ -80,8 +85,8 @@ static bool is_its_own(const siginfo_t *info)
 }
 
 /*
- * A signal for the process, which the first thread would have taken, as it waits: its call has to end by it. Another one that was on
- * its way just then came first, which none is while it only waits. So it is sent to that, and this one takes none.
+ * A signal for the process, which the first thread would have taken, but that it stood still, or that another one was on its way just
+ * then: its call may have to end by it. So it is sent to that, and this one takes none.
  */
 static bool hands_on(const struct sleepers *s, pid_t tid, int sig)
 {
@@ -100,6 +105,9 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 {
 	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
 	int sig = status >> 16 || in_call ? 0 : WSTOPSIG(status);
+
+	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
+		remote_look(s->r, &(struct remote_thread){ .tid = tid });
 
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
 	if (in_call && tid != s->r->pid && was_interrupted(tid) &&
@@ -120,31 +128,25 @@ static void note_end(struct sleepers *s, pid_t tid, int status)
 	s->status = status;
 }
 
-/* Has it come to this stop? Otherwise it is not kept: it has ended, or was let go, or (failed) does neither. */
-static bool stands(struct sleepers *s, pid_t tid, int what)
+/* Has it stopped? Otherwise it has ended, or is let go, now or where it stops later. */
+static bool stands(struct sleepers *s, pid_t tid, uint64_t deadline)
 {
-	uint64_t deadline = now_ns() + STAND_NS;
+	int status;
+	pid_t got;
 
-	for (;;) {
-		int status;
-		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
-
-		if (got == tid && WIFSTOPPED(status)) {
-			if (status >> 8 == what)
-				return true;
-			let_go(s, tid, status);
-			return false;
-		}
-		if (got == tid)
-			note_end(s, tid, status);
-		if (got)
-			return false;
-		if (now_ns() > deadline) {
-			s->failed = true;
-			return false;
-		}
+	while (!(got = waitpid(tid, &status, __WALL | WNOHANG)) && now_ns() < deadline)
 		remote_pause();
+	if (got == tid && WIFSTOPPED(status) && status >> 8 == (PTRACE_EVENT_STOP << 8 | SIGTRAP))
+		return true;
+	if (got == tid && WIFSTOPPED(status))
+		let_go(s, tid, status);
+	else if (got == tid)
+		note_end(s, tid, status);
+	else if (!got) {
+		s->passing++;
+		s->late[s->late_cnt++] = tid;
 	}
+	return false;
 }
 
 static bool goes_to(pid_t tid)
@@ -153,32 +155,46 @@ static bool goes_to(pid_t tid)
 }
 
 /* Does it wait? Then it begins its call anew, and stops there once more. */
-static bool waits(const struct sleepers *s, struct remote_thread *t)
+static bool waits(const struct sleepers *s, pid_t tid)
 {
-	if (!remote_look(s->r, t) && t->in_call && goes_to(t->tid))
+	struct remote_thread t = { .tid = tid };
+
+	if (!remote_look(s->r, &t) && t.in_call && goes_to(tid))
 		return true;
-	ptrace(PTRACE_DETACH, t->tid, 0, 0);
+	ptrace(PTRACE_DETACH, tid, 0, 0);
 	return false;
 }
 
-static unsigned int ask(struct remote_thread *batch, const pid_t *tids, unsigned int cnt)
+static unsigned int ask(pid_t *asked, const pid_t *tids, unsigned int cnt)
 {
-	unsigned int asked = 0;
+	unsigned int asked_cnt = 0;
 
 	for (unsigned int i = 0; i < cnt; i++) {
 		if (ptrace(PTRACE_SEIZE, tids[i], 0, PTRACE_O_TRACESYSGOOD))
 			continue;
 		ptrace(PTRACE_INTERRUPT, tids[i], 0, 0);
-		batch[asked++] = (struct remote_thread){ .tid = tids[i], .kept = true };
+		asked[asked_cnt++] = tids[i];
 	}
-	return asked;
+	return asked_cnt;
+}
+
+/* One that is not kept either comes to its last stop. */
+static void forget(struct sleepers *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->cnt; i++)
+		if (s->threads[i].tid == tid) {
+			free((void *)s->threads[i].stack);
+			s->threads[i] = s->threads[--s->cnt];
+			return;
+		}
+	s->passing--;
 }
 
 /* Its stack does not change while it waits: what is looked for on it in a stop is found now. Signals' frames are in one piece. */
-static void read_stack(const struct sleepers *s, struct remote_thread *t, uint64_t *room)
+static void read_stack(const struct sleepers *s, struct remote_thread *t)
 {
 	size_t cnt, frame_end = 0, n = 0;
-	const uint64_t *words = remote_stack(s->r, t, room, &cnt);
+	const uint64_t *words = remote_stack(s->r, t, s->room, &cnt);
 	uint64_t *out = malloc((2 * cnt + 1) * sizeof(*out));
 
 	for (size_t i = REMOTE_FRAME_REGS; out && i + 2 < cnt; i++)
@@ -196,66 +212,75 @@ static void read_stack(const struct sleepers *s, struct remote_thread *t, uint64
 	t->stack_words = n;
 }
 
-/* There is room for them. */
-static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
+/* Does it stand where its call begins (anew)? Then it waits in it from here on. To detach it here would end the call with EINTR. */
+static bool is_kept(struct sleepers *s, pid_t tid)
 {
-	struct remote_thread batch[BATCH];
-	uint64_t since = now_ns(), took;
-	unsigned int asked = ask(batch, tids, cnt), left = 0;
+	struct remote_thread t = { .tid = tid, .kept = true, .in_call = true };
+	struct user_regs_struct regs;
 
-	for (unsigned int i = 0; i < asked && !s->failed; i++)
-		if (stands(s, batch[i].tid, PTRACE_EVENT_STOP << 8 | SIGTRAP) &&
-		    waits(s, &batch[i]))
-			batch[left++] = batch[i];
-	for (unsigned int i = 0; i < left && !s->failed; i++)
-		if (stands(s, batch[i].tid, SYSCALL_STOP) && goes_to(batch[i].tid))
-			s->threads[s->cnt++] = batch[i];
-	took = now_ns() - since;
-	if (took > s->longest_ns)
-		s->longest_ns = took;
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || (int64_t)regs.rax != -ENOSYS ||
+	    remote_look(s->r, &t) || !goes_to(tid))
+		return false;
+	t.in_call = true;
+	read_stack(s, &t);
+	s->threads[s->cnt++] = t;
+	return true;
 }
 
-/* One that is not kept either comes to its last stop. */
-static void forget(struct sleepers *s, pid_t tid)
-{
-	for (size_t i = 0; i < s->cnt; i++)
-		if (s->threads[i].tid == tid) {
-			free((void *)s->threads[i].stack);
-			s->threads[i] = s->threads[--s->cnt];
-			return;
-		}
-	s->passing--;
-}
-
-static void let_woken_go(struct sleepers *s)
+/* Those that come to their calls wait in them, those that come out of them go. */
+static void serve(struct sleepers *s)
 {
 	int status;
 	pid_t tid;
 
 	while ((tid = waitpid(-1, &status, __WALL | __WNOTHREAD | WNOHANG)) > 0) {
 		forget(s, tid);
-		if (WIFSTOPPED(status))
-			let_go(s, tid, status);
-		else
+		if (!WIFSTOPPED(status))
 			note_end(s, tid, status);
+		else if (status >> 8 != SYSCALL_STOP || !is_kept(s, tid))
+			let_go(s, tid, status);
 	}
 }
 
-/* Until each is kept or let go. */
-static void let_passing_go(struct sleepers *s)
+static void note_stop(struct sleepers *s, uint64_t since)
 {
-	uint64_t deadline = now_ns() + STAND_NS;
+	uint64_t took = now_ns() - since;
+
+	if (took > s->longest_ns)
+		s->longest_ns = took;
+}
+
+/* Until each is kept or let go. None stands still for longer than until it is looked for. */
+static void await_passing(struct sleepers *s)
+{
+	uint64_t since = now_ns(), deadline = since + PASS_NS;
 
 	for (;;) {
-		let_woken_go(s);
+		serve(s);
+		note_stop(s, since);
 		if (!s->passing)
 			return;
-		if (now_ns() > deadline) {
+		since = now_ns();
+		if (since > deadline) {
 			s->failed = true;
 			return;
 		}
 		remote_pause();
 	}
+}
+
+/* There is room for them. */
+static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
+{
+	uint64_t since = now_ns();
+	pid_t asked[BATCH];
+	unsigned int asked_cnt = ask(asked, tids, cnt);
+
+	for (unsigned int i = 0; i < asked_cnt; i++)
+		if (stands(s, asked[i], since + STAND_NS) && waits(s, asked[i]))
+			s->passing++;
+	note_stop(s, since);
+	await_passing(s);
 }
 
 /* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. */
@@ -276,29 +301,29 @@ static int list(struct sleepers *s, pid_t **out, uint32_t *cnt)
 			(*out)[(*cnt)++] = tid;
 		is_spared = true;
 	}
-	if (!*cnt || remote__state(s->r->pid, s->r->pid) != 'S')
-		return -EAGAIN;
-	(*out)[(*cnt)++] = s->r->pid;
-	return 0;
+	if (*cnt && remote__state(s->r->pid, s->r->pid) == 'S')
+		(*out)[(*cnt)++] = s->r->pid;
+	return *cnt ? 0 : -EAGAIN;
 }
 
 static void keep_all(struct sleepers *s)
 {
-	auto_free uint64_t *room = malloc(REMOTE_STACK_BYTES);
 	auto_free pid_t *tids = NULL;
-	size_t known = 0;
 	uint32_t cnt;
 
-	s->failed = !room || list(s, &tids, &cnt);
-	if (!s->failed)
-		s->threads = calloc(cnt, sizeof(s->threads[0]));
-	s->failed |= !s->threads;
-	for (uint32_t i = 0; !s->failed && i < cnt; i += BATCH) {
-		keep_some(s, tids + i, cnt - i < BATCH ? cnt - i : BATCH);
-		for (; known < s->cnt; known++)
-			read_stack(s, &s->threads[known], room);
-		let_woken_go(s);
-		known = s->cnt;
+	s->room = malloc(REMOTE_STACK_BYTES);
+	s->failed = !s->room || list(s, &tids, &cnt);
+	if (s->failed)
+		return;
+	s->threads = calloc(cnt, sizeof(s->threads[0]));
+	s->late = calloc(cnt, sizeof(s->late[0]));
+	s->failed = !s->threads || !s->late;
+	for (int pass = 0; pass < PASSES && cnt && !s->failed; pass++) {
+		for (uint32_t i = 0; i < cnt && !s->failed; i += BATCH)
+			keep_some(s, tids + i, cnt - i < BATCH ? cnt - i : BATCH);
+		cnt = s->late_cnt;
+		memcpy(tids, s->late, cnt * sizeof(*tids));
+		s->late_cnt = 0;
 	}
 }
 
@@ -316,7 +341,7 @@ static void *run(void *arg)
 	s->is = SERVING;
 	while (s->wanted != ENDED && !s->failed) {
 		if (s->wanted == SERVING || s->is == SERVING)
-			let_passing_go(s);
+			await_passing(s);
 		s->is = s->wanted;
 		pthread_cond_broadcast(&s->changed);
 		if (s->wanted == SERVING)
@@ -327,7 +352,7 @@ static void *run(void *arg)
 	s->is = ENDED;
 	pthread_cond_broadcast(&s->changed);
 	if (!s->failed)
-		let_passing_go(s);
+		await_passing(s);
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }
@@ -349,6 +374,8 @@ static void done(struct sleepers *s)
 	for (size_t i = 0; i < s->cnt; i++)
 		free((void *)s->threads[i].stack);
 	free(s->threads);
+	free(s->late);
+	free(s->room);
 	free(s);
 }
 
@@ -389,7 +416,7 @@ bool sleepers__hold(struct sleepers *s)
 		return false;
 	if (s->cnt)
 		qsort(s->threads, s->cnt, sizeof(s->threads[0]), by_tid);
-	return sleepers__has(s, s->r->pid);
+	return true;
 }
 
 void sleepers__serve(struct sleepers *s)

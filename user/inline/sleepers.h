@@ -25,14 +25,15 @@ struct sleepers;
  * @r: whose it is; borrowed until they are let go
  *
  * That one, never the first thread, is left for requests of ptrace() that need a thread which stands still. Those that come out of
- * their calls are let go, and are kept no more, until sleepers__hold().
+ * their calls are let go, and are kept no more, until sleepers__hold(). What signals of the process they take is sent to the first
+ * thread, unless that blocks it.
  *
- * Return: 0; -EAGAIN: the first thread does not wait, which has to take the signals of the process, or one that was asked did not stop:
- * none is kept; another negative errno. @out is for sleepers__let_go() in any case, and can be NULL.
+ * Return: 0; -EAGAIN: none waits, or one that was asked did not stop for long: none is kept; another negative errno. @out is for
+ * sleepers__let_go() in any case, and can be NULL.
  */
 int sleepers__keep(const struct remote *r, struct sleepers **out);
 
-/* sleepers__hold - from here on those that come out of their calls stand still. Is the first thread still kept? */
+/* sleepers__hold - from here on those that come out of their calls stand still. False: none is kept */
 bool sleepers__hold(struct sleepers *s);
 
 /* sleepers__serve - they are let go again */
