@@ -72,7 +72,8 @@ def word(pid, offset):
 def inline(pid, out, *options):
     """pyebpf that has replaced the words of a process."""
     with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", out, *INLINE, *options, "-p", pid], stderr=-1) as tracer:
-        lib.until(lambda: word(pid, 0), "the first events")
+        lib.until(lambda: tracer.poll() is not None or word(pid, 0), "the first events")
+        assert tracer.poll() is None, lib.text(tracer.stderr.read())
         yield tracer
 
 

@@ -24,6 +24,7 @@
 #define STAND_NS   3000000ull /* until those that were asked together stand still */
 #define PASS_NS	   1000000000ull /* until one that did not is let go: nobody stands still for it */
 #define SERVE_NS   50000ull
+#define KEEP_NS	   500000000ull /* for all; the others are not kept */
 #define GONE_TRIES 1000
 #define PASSES	   10 /* so often they are asked, on a busy machine */
 
@@ -308,6 +309,7 @@ static int list(struct sleepers *s, pid_t **out, uint32_t *cnt)
 
 static void keep_all(struct sleepers *s)
 {
+	uint64_t deadline = now_ns() + KEEP_NS;
 	auto_free pid_t *tids = NULL;
 	uint32_t cnt;
 
@@ -319,7 +321,7 @@ static void keep_all(struct sleepers *s)
 	s->late = calloc(cnt, sizeof(s->late[0]));
 	s->failed = !s->threads || !s->late;
 	for (int pass = 0; pass < PASSES && cnt && !s->failed; pass++) {
-		for (uint32_t i = 0; i < cnt && !s->failed; i += BATCH)
+		for (uint32_t i = 0; i < cnt && !s->failed && now_ns() < deadline; i += BATCH)
 			keep_some(s, tids + i, cnt - i < BATCH ? cnt - i : BATCH);
 		cnt = s->late_cnt;
 		memcpy(tids, s->late, cnt * sizeof(*tids));
