@@ -500,6 +500,28 @@ static void test_timeouts(void **state)
 	expect_timeouts(EPOLLS);
 }
 
+/* What another one takes for the first one does not end its call, though the kernel does not restart it. */
+static void test_timeouts_with_signals(void **state)
+{
+	struct sleepers *s;
+
+	(void)state;
+	start(EPOLLS, 0);
+	s = all_kept(THREADS);
+	kill(r.pid, SIGUSR1);
+	usleep(5000);
+	kill(r.pid, SIGUSR2);
+	usleep(5000);
+	assert_false(let_go(s));
+	assert_true(becomes(&w->signals, 2));
+	for (int i = 0; i < THREADS; i++) {
+		assert_true(becomes(&w->done[i], 1));
+		assert_true(w->took_ns[i] >= TIMEOUT_MS * 1000000ull);
+	}
+	assert_int_equal(get(&w->wrong), 0);
+	end();
+}
+
 /* Whoever keeps them is killed, while some stand where their calls have ended. */
 static void test_a_keeper_that_is_killed(void **state)
 {
@@ -633,6 +655,7 @@ int main(void)
 		cmocka_unit_test(test_a_signal),
 		cmocka_unit_test(test_signals_that_wake_others),
 		cmocka_unit_test(test_timeouts),
+		cmocka_unit_test(test_timeouts_with_signals),
 		cmocka_unit_test(test_a_keeper_that_is_killed),
 		cmocka_unit_test(test_a_child_that_is_killed),
 		cmocka_unit_test(test_a_storm),

@@ -216,7 +216,7 @@ static void read_stack(const struct sleepers *s, struct remote_thread *t)
 /* Does it stand where its call begins (anew)? Then it waits in it from here on. To detach it here would end the call with EINTR. */
 static bool is_kept(struct sleepers *s, pid_t tid)
 {
-	struct remote_thread t = { .tid = tid, .kept = true, .in_call = true };
+	struct remote_thread t = { .tid = tid, .kept = true };
 	struct user_regs_struct regs;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || (int64_t)regs.rax != -ENOSYS ||
@@ -439,9 +439,14 @@ bool sleepers__has(const struct sleepers *s, pid_t tid)
 	return s->cnt && bsearch(&key, s->threads, s->cnt, sizeof(key), by_tid);
 }
 
-uint32_t sleepers__longest_us(const struct sleepers *s)
+uint32_t sleepers__longest_us(struct sleepers *s)
 {
-	return (uint32_t)(s->longest_ns / 1000);
+	uint64_t ns;
+
+	pthread_mutex_lock(&s->lock);
+	ns = s->longest_ns;
+	pthread_mutex_unlock(&s->lock);
+	return (uint32_t)(ns / 1000);
 }
 
 /* A thread that is joined may not have let them go yet; one that does not exist any more has. */

@@ -46,7 +46,7 @@ const struct remote_thread *sleepers__threads(const struct sleepers *s, size_t *
 bool sleepers__has(const struct sleepers *s, pid_t tid);
 
 /* sleepers__longest_us - the longest time that one stood still to be kept */
-uint32_t sleepers__longest_us(const struct sleepers *s);
+uint32_t sleepers__longest_us(struct sleepers *s);
 
 /* sleepers__let_go - all of them. NULL: nothing is done. Has the process ended, which we were told as its parent or tracer? @status: of
  * waitpid(), which says it once */
