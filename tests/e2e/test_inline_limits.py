@@ -8,6 +8,7 @@ import re
 import resource
 import shutil
 import subprocess
+import threading
 import time
 
 import pytest
@@ -284,6 +285,19 @@ def test_a_target_that_is_frozen(name, code, tmp_path):
         assert code == 0 and "the stubs stay mapped" in said or code == 5 and "it is frozen" in said, said
         freeze(False)
         assert detach(target.pid)[0] == 0 and is_clean(target.pid, before) and target.poll() is None
+
+
+def test_a_target_that_is_frozen_for_a_moment(tmp_path):
+    """That is waited for."""
+    with freezer() as (freeze, there), lib.started(lib.command(ONE) + ["-c", CALLS], **there) as target:
+        assert target.stdout.readline() == b"up\n"
+        freeze(True)
+        later = threading.Timer(0.4, freeze, [False])
+        later.start()
+        done = lib.trace([*INLINE, "-d", "50ms", "-p", target.pid], tmp_path / "t.pyebpf")
+        later.join()
+        assert done.returncode == 0, lib.text(done.stderr)
+        assert lib.Trace(tmp_path / "t.pyebpf").events
 
 
 def test_a_freezer_at_any_moment(tmp_path):

@@ -44,8 +44,10 @@ int inline_refuse(struct err *e, pid_t pid, const char *why)
 
 static int check_process(pid_t pid, bool held, struct err *e)
 {
-	const char *why = inline_unfit(pid, held);
+	const char *why;
 
+	remote__await_thaw(pid); /* else it is refused */
+	why = inline_unfit(pid, held);
 	if (kill(pid, 0) && errno == ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d is gone", pid);
 	return why ? inline_refuse(e, pid, why) : 0;

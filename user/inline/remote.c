@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cpython/interp_names.h"
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
@@ -199,6 +200,18 @@ bool remote__is_frozen(pid_t pid, pid_t tid, unsigned int ms)
 		usleep(1000);
 	}
 	return true;
+}
+
+int remote__await_thaw(pid_t pid)
+{
+	uint64_t deadline = now_ns() + REMOTE_THAW_NS;
+
+	while (remote__is_frozen(pid, pid, 0)) {
+		if (now_ns() > deadline)
+			return -ETIMEDOUT;
+		usleep(1000);
+	}
+	return 0;
 }
 
 bool remote__is_dead(pid_t pid, pid_t tid)

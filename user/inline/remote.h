@@ -112,6 +112,9 @@ char remote__state(pid_t pid, pid_t tid);
  * @ms: so long for one that was let go just now, which comes to it first */
 bool remote__is_frozen(pid_t pid, pid_t tid, unsigned int ms);
 #define REMOTE_FREEZES_MS 20
+/* remote__await_thaw - wait until it is not frozen any more; -ETIMEDOUT: that may be never */
+int remote__await_thaw(pid_t pid);
+#define REMOTE_THAW_NS 1000000000ull
 /* remote__blocked_one - a thread in an uninterruptible sleep, which stops when it wakes up: NFS, a disk, vfork(), a freezer. 0: none */
 pid_t remote__blocked_one(pid_t pid);
 

@@ -25,7 +25,6 @@
 
 #define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
 #define LEFT_NS	    1000000000ull /* until it is looked at where the thread is */
-#define THAW_NS	    1000000000ull /* so long a freezer is waited for */
 #define RED_ZONE    128
 #define SYSCALL_LEN 2
 #define PARK_SHIFT \
@@ -241,7 +240,7 @@ static void take_back(struct remote *r)
 /* @ns: so long the calls are waited for. */
 static bool give_up(struct remote *r, uint64_t ns)
 {
-	if (ns <= CALL_NS && (ns <= THAW_NS || !remote__is_frozen(r->pid, r->caller, 0)))
+	if (ns <= CALL_NS && (ns <= REMOTE_THAW_NS || !remote__is_frozen(r->pid, r->caller, 0)))
 		return false;
 	take_back(r);
 	return true;
@@ -411,23 +410,10 @@ static int why_nobody(const struct remote *r)
 	return remote__is_dead(r->pid, r->pid) ? -ESRCH : -EOPNOTSUPP;
 }
 
-/* A process that is frozen makes its calls when it is not any more, which may be never. */
-static int wait_thawed(const struct remote *r)
-{
-	uint64_t deadline = now_ns() + THAW_NS;
-
-	while (remote__is_frozen(r->pid, r->pid, 0)) {
-		if (now_ns() > deadline)
-			return -ETIMEDOUT;
-		usleep(1000);
-	}
-	return 0;
-}
-
 /* Stop one thread, which is not (nor is any other) still on its way out of the calls before. */
 static int stop_outside(struct remote *r)
 {
-	int thawed = wait_thawed(r);
+	int thawed = remote__await_thaw(r->pid);
 	pid_t tid = choose_caller(r);
 
 	if (thawed)
