@@ -92,9 +92,9 @@ def inodes(pid):
     """Of its sockets."""
     out = set()
     for fd in pathlib.Path("/proc/%d/fd" % pid).iterdir():
-        m = re.match(r"socket:\[(\d+)\]", str(fd.readlink())) if fd.is_symlink() else None
-        if m:
-            out.add(m[1])
+        with contextlib.suppress(FileNotFoundError):  # it is closed by now
+            m = re.match(r"socket:\[(\d+)\]", os.readlink(fd))
+            out |= {m[1]} if m else set()
     return out
 
 

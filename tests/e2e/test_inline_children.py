@@ -70,9 +70,9 @@ def test_children_of_a_running_process(name, tmp_path):
             target.stdin.flush()
             said = json.loads(target.stdout.readline())
             assert target.wait(30) == 0
-            lib.finish(tracer)
+            words = lib.finish(tracer)
     seen = lib.Trace(cap).whole()
-    assert works(seen) == said and len(said) == 5
+    assert works(seen) == said and len(said) == 5, words
 
 
 def test_a_command_that_is_no_python(tmp_path):
