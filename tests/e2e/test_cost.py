@@ -94,7 +94,7 @@ def callers(pyebpf, capture, skipped=WARMUP):
 
 def test_a_function_of_10_us(pyebpf, run):
     """By its own clock, in the summary, of which the first rows are printed after the trace, and in pprof."""
-    assert run.traced["work"] >= 10000
+    assert 10000 <= run.traced["usual_work"] < 12000  # a CPU that is taken away makes some of them longer
     for rows in (summary_rows(pyebpf.ok("stats", "--top", "0", run.capture).stdout), pprof_rows(pyebpf, run.capture)):
         calls, own, total = rows["work"]
         assert calls == CALLS + WARMUP

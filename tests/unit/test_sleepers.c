@@ -450,22 +450,27 @@ static void test_a_signal(void **state)
 	end();
 }
 
-/* The first one stands still, so the second signal wakes another one: the first thread goes on before that, and takes both. */
+/* The first one stands still then, so the second signal wakes another one. */
+static void keep_and_signal_twice(void)
+{
+	struct sleepers *s = all_kept(THREADS);
+
+	kill(r.pid, SIGUSR1);
+	usleep(5000);
+	kill(r.pid, SIGUSR2);
+	usleep(5000);
+	assert_false(let_go(s));
+}
+
+/* The first thread goes on before the other one, and takes both. */
 static void test_signals_that_wake_others(void **state)
 {
-	struct sleepers *s;
-
 	(void)state;
 	start(READS, 0);
 	for (int i = 1; i <= 10; i++) {
 		int paused = get(&w->paused);
 
-		s = all_kept(THREADS);
-		kill(r.pid, SIGUSR1);
-		usleep(5000);
-		kill(r.pid, SIGUSR2);
-		usleep(5000);
-		assert_false(let_go(s));
+		keep_and_signal_twice();
 		assert_true(becomes(&w->signals, 2 * i));
 		assert_true(grows(&w->paused, paused)); /* by both at once, or by each */
 	}
@@ -476,7 +481,17 @@ static void test_signals_that_wake_others(void **state)
 	end();
 }
 
-static void expect_timeouts(enum how how)
+static void expect_timeouts(void)
+{
+	for (int i = 0; i < THREADS; i++) {
+		assert_true(becomes(&w->done[i], 1));
+		assert_true(w->took_ns[i] >= TIMEOUT_MS * 1000000ull);
+	}
+	assert_int_equal(get(&w->wrong), 0);
+	end();
+}
+
+static void keep_until_timeouts(enum how how)
 {
 	const struct remote_thread *threads;
 	struct sleepers *s;
@@ -485,41 +500,24 @@ static void expect_timeouts(enum how how)
 	start(how, 0);
 	s = kept(&threads, &cnt);
 	assert_false(let_go(s));
-	for (int i = 0; i < THREADS; i++) {
-		assert_true(becomes(&w->done[i], 1));
-		assert_true(w->took_ns[i] >= TIMEOUT_MS * 1000000ull);
-	}
-	assert_int_equal(get(&w->wrong), 0);
-	end();
+	expect_timeouts();
 }
 
 static void test_timeouts(void **state)
 {
 	(void)state;
-	expect_timeouts(POLLS);
-	expect_timeouts(EPOLLS);
+	keep_until_timeouts(POLLS);
+	keep_until_timeouts(EPOLLS);
 }
 
 /* What another one takes for the first one does not end its call, though the kernel does not restart it. */
 static void test_timeouts_with_signals(void **state)
 {
-	struct sleepers *s;
-
 	(void)state;
 	start(EPOLLS, 0);
-	s = all_kept(THREADS);
-	kill(r.pid, SIGUSR1);
-	usleep(5000);
-	kill(r.pid, SIGUSR2);
-	usleep(5000);
-	assert_false(let_go(s));
+	keep_and_signal_twice();
 	assert_true(becomes(&w->signals, 2));
-	for (int i = 0; i < THREADS; i++) {
-		assert_true(becomes(&w->done[i], 1));
-		assert_true(w->took_ns[i] >= TIMEOUT_MS * 1000000ull);
-	}
-	assert_int_equal(get(&w->wrong), 0);
-	end();
+	expect_timeouts();
 }
 
 /* Whoever keeps them is killed, while some stand where their calls have ended. */

@@ -109,7 +109,6 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 
 	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
 		remote_look(s->r, &(struct remote_thread){ .tid = tid });
-
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
 	if (in_call && tid != s->r->pid && was_interrupted(tid) &&
 	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
