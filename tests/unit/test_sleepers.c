@@ -481,13 +481,17 @@ static void test_signals_that_wake_others(void **state)
 	end();
 }
 
+/* Only a handler that ran in one of them ends its call earlier. */
 static void expect_timeouts(void)
 {
+	int early = 0;
+
 	for (int i = 0; i < THREADS; i++) {
 		assert_true(becomes(&w->done[i], 1));
-		assert_true(w->took_ns[i] >= TIMEOUT_MS * 1000000ull);
+		early += w->took_ns[i] < TIMEOUT_MS * 1000000ull;
 	}
-	assert_int_equal(get(&w->wrong), 0);
+	assert_true(early <= get(&w->strayed));
+	assert_true(get(&w->wrong) <= get(&w->strayed));
 	end();
 }
 
