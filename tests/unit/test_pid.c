@@ -120,7 +120,10 @@ static void test_info__names_of_any_bytes(void **state)
 	assert_int_equal(threads[0].own_tid, pid);
 	assert_string_equal(threads[0].comm, info.comm);
 	free(threads);
+	assert_true(threads__has(pid, pid));
+	assert_false(threads__has(pid, getpid()));
 	stop(pid);
+	assert_false(threads__has(pid, pid));
 	assert_int_equal(proc_info__read(pid, &info), -ESRCH);
 	assert_int_equal(threads__list(pid, &threads, &cnt), -ESRCH);
 }

@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/remote.h"
 #include "inline/sleepers.h"
@@ -362,6 +363,25 @@ static void test_stacks(void **state)
 	end();
 }
 
+/* Those that are kept while others go, each by itself; and all that there are. */
+static void check_selves(struct sleepers *s, size_t want)
+{
+	auto_free uint64_t *selves = NULL;
+	const struct remote_thread *threads;
+	size_t cnt, found = 0;
+
+	assert_int_equal(sleepers__selves(s, &selves), want);
+	assert_true(sleepers__hold(s));
+	threads = sleepers__threads(s, &cnt);
+	for (size_t i = 0; i < want; i++)
+		for (size_t k = 0; k < cnt; k++)
+			found += threads[k].self && threads[k].self == selves[i];
+	assert_int_equal(found, want);
+	sleepers__serve(s);
+	sleepers__listed(s, &cnt);
+	assert_int_equal(cnt, THREADS + 1);
+}
+
 static void test_before_that_they_are_let_go(void **state)
 {
 	struct sleepers *s;
@@ -371,6 +391,7 @@ static void test_before_that_they_are_let_go(void **state)
 	start(READS, 0);
 	s = all_kept(THREADS);
 	sleepers__serve(s);
+	check_selves(s, THREADS);
 	for (int i = 0; i < THREADS; i += 2)
 		wake(i);
 	for (int i = 0; i < THREADS; i += 2)
@@ -378,6 +399,9 @@ static void test_before_that_they_are_let_go(void **state)
 	assert_true(sleepers__hold(s));
 	sleepers__threads(s, &cnt);
 	assert_int_equal(cnt, THREADS / 2 + 1);
+	sleepers__serve(s);
+	check_selves(s, THREADS / 2 + 1);
+	assert_true(sleepers__hold(s));
 	for (int i = 0; i < THREADS; i += 2)
 		assert_false(sleepers__has(s, w->tids[i]));
 	wake(1);

@@ -655,6 +655,71 @@ static void test_walk_outside__unchanged_and_hostile(void **state)
 	outside_stacks__done(&known.stacks);
 }
 
+static bool kept(void *ctx, uint64_t thread_id)
+{
+	(void)ctx;
+	return thread_id == 0x7001;
+}
+
+/* The second one was kept, the others have run. @is_so: that counts */
+static void walk_kept(struct outside_known *known, bool is_so)
+{
+	struct outside_stacks s;
+
+	known->kept = kept;
+	walk_three(known, 0, &s);
+	assert_int_equal(s.threads[0].frames[1].code, 0x9990);
+	assert_int_equal(s.threads[1].frame_cnt, 3);
+	assert_int_equal(s.threads[1].status, OUTSIDE_AGREED);
+	assert_int_equal(s.threads[1].frames[1].code, is_so ? 0x1010 + 1600 : 0x9990);
+	assert_int_equal(s.threads[2].frames[1].code, 0x9990);
+	outside_stacks__done(&s);
+}
+
+static void test_walk_outside__one_was_kept(void **state)
+{
+	struct outside_known known = three_ahead();
+
+	(void)state;
+	walk_kept(&known, true);
+
+	known = three_ahead();
+	put(w->frames[100], l->f_instr, 0x5555); /* another thread runs with its state */
+	walk_kept(&known, false);
+
+	known = three_ahead();
+	put(w->cframe[2], l->cframe_frame, addr(w->frames[100]));
+	put(w->ts[1], l->ts_frame, addr(w->cframe[2]));
+	walk_kept(&known, false);
+
+	known = three_ahead();
+	known.stacks.threads[1].thread_id = 0x7003; /* it was another one's */
+	walk_kept(&known, false);
+
+	known = three_ahead();
+	put(w->is[0], l->is_next, addr(w->is[1])); /* there is another interpreter */
+	walk_kept(&known, false);
+}
+
+/* It only says what a walk will read: the stacks that were read ahead are there for that. */
+static void test_walk_outside__rehearsed(void **state)
+{
+	struct outside_known known = three_ahead();
+	struct outside_pages pages = { 0 };
+	struct outside_stacks s;
+
+	(void)state;
+	known.kept = kept;
+	known.rehearsed = true;
+	assert_int_equal(walk_outside_held(&mem, in, &known, &pages, &s), 0);
+	assert_int_equal(s.cnt, 3);
+	assert_int_equal(s.threads[1].frame_cnt, 0);
+	outside_stacks__done(&s);
+	known.rehearsed = false;
+	walk_kept(&known, true);
+	outside_pages__done(&pages);
+}
+
 /* The stack of the only thread, by a walk that begins with what the last one needed. */
 static void walk_by_pages(struct outside_pages *pages, uint32_t depth, uint32_t changed)
 {
@@ -753,6 +818,8 @@ int main(void)
 		cmocka_unit_test(test_walk_outside__all_together_are_bounded),
 		cmocka_unit_test(test_walk_outside__what_was_known),
 		cmocka_unit_test(test_walk_outside__known_of_another_thread),
+		cmocka_unit_test(test_walk_outside__one_was_kept),
+		cmocka_unit_test(test_walk_outside__rehearsed),
 		cmocka_unit_test(test_walk_outside__one_has_run),
 		cmocka_unit_test(test_walk_outside__the_one_has_changed_the_list),
 		cmocka_unit_test(test_walk_outside__unchanged_and_hostile),

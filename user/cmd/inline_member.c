@@ -365,9 +365,7 @@ void inline_member__forget(struct inline_member *m)
 	cap_inline__free(m->cap);
 	inline_count__free(m->count);
 	outside_stacks__done(&m->stacks);
-	outside_stacks__done(&m->ahead.stacks);
-	outside_pages__done(&m->pages);
-	asleep__done(&m->asleep);
+	inline_stacks__forget(m);
 	if (m->mem_open)
 		proc_mem__close(&m->mem);
 	if (m->engine == &m->own_engine) {

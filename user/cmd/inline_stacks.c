@@ -41,21 +41,30 @@ static void define(struct inline_member *m, uint64_t address, struct code_names 
 	assembler__func(m->run->as, &func);
 }
 
-static const struct remote_thread *thread_of(const struct inline_engine *e, uint64_t self)
+/* The one before the last one first: an interpreter has the youngest at its head, the kernel at its end. */
+static const struct remote_thread *thread_of(struct inline_member *m, uint64_t self)
 {
-	for (size_t i = 0; i < e->remote.cnt; i++)
-		if (e->remote.threads[i].self == self)
-			return &e->remote.threads[i];
+	const struct remote *r = &m->engine->remote;
+	size_t at = m->last_thread < r->cnt ? m->last_thread : 0;
+
+	for (size_t i = 0; i < r->cnt; i++) {
+		at = (at ? at : r->cnt) - 1;
+		if (r->threads[at].self == self) {
+			m->last_thread = at;
+			return &r->threads[at];
+		}
+	}
 	return NULL;
 }
 
-static pid_t tid_of(struct inline_engine *e, uint64_t self)
+static pid_t tid_of(struct inline_member *m, uint64_t self)
 {
-	const struct remote_thread *t = thread_of(e, self);
+	struct remote *r = &m->engine->remote;
+	const struct remote_thread *t = thread_of(m, self);
 
 	if (t)
 		return t->tid;
-	return e->remote.rest_runs ? remote__tid_of(&e->remote, self) : 0;
+	return r->rest_runs ? remote__tid_of(r, self) : 0;
 }
 
 static void read_comm(pid_t pid, pid_t tid, char *out, size_t size)
@@ -109,10 +118,10 @@ static int tell_thread(struct inline_member *m, const struct outside_thread *t)
 }
 
 /* Is a thread of those that stand still between two frames, so that its stack is not what it looks like? */
-static bool is_torn(const struct inline_member *m, const struct outside_stacks *stacks)
+static bool is_torn(struct inline_member *m, const struct outside_stacks *stacks)
 {
 	for (size_t i = 0; i < stacks->cnt; i++) {
-		const struct remote_thread *t = thread_of(m->engine, stacks->threads[i].thread_id);
+		const struct remote_thread *t = thread_of(m, stacks->threads[i].thread_id);
 
 		/* in a system call it is between no two frames */
 		if (stacks->threads[i].status == OUTSIDE_MOVED && t && !t->in_call)
@@ -143,7 +152,7 @@ static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 	if (!t->known)
 		t->tid = tid_ahead(m, t, next);
 	if (!t->known && !t->tid)
-		t->tid = tid_of(m->engine, t->thread_id);
+		t->tid = tid_of(m, t->thread_id);
 	for (uint32_t i = t->tid ? t->frame_cnt : 0; i-- > 0;)
 		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
 			define(m, t->frames[i].code, names);
@@ -151,9 +160,9 @@ static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 
 static bool slept(void *ctx, uint64_t thread_id)
 {
-	const struct inline_member *m = ctx;
+	struct inline_member *m = ctx;
 	struct remote *r = &m->engine->remote;
-	const struct remote_thread *t = thread_of(m->engine, thread_id);
+	const struct remote_thread *t = thread_of(m, thread_id);
 
 	if (t && t->kept) /* since before the stacks were read */
 		return true;
@@ -161,6 +170,34 @@ static bool slept(void *ctx, uint64_t thread_id)
 		return asleep__is_still(&m->asleep, t);
 	return (r->rest_runs || !r->cnt) &&
 	       asleep__has_not_run(&m->asleep, remote__tid_of(r, thread_id));
+}
+
+static int by_self(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void note_kept(struct inline_member *m)
+{
+	free(m->kept);
+	m->kept_cnt = remote__kept(&m->engine->remote, &m->kept);
+	if (m->kept_cnt)
+		qsort(m->kept, m->kept_cnt, sizeof(*m->kept), by_self);
+}
+
+/* In a stop, or before it as it seems that it will be. */
+static bool is_kept(void *ctx, uint64_t thread_id)
+{
+	struct inline_member *m = ctx;
+	const struct remote_thread *t;
+
+	if (!m->engine->remote.cnt)
+		return m->kept_cnt &&
+		       bsearch(&thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), by_self);
+	t = thread_of(m, thread_id);
+	return t && t->kept;
 }
 
 static bool any_deep(const struct outside_stacks *stacks)
@@ -196,9 +233,12 @@ static void rehearse(struct inline_member *m)
 {
 	struct outside_stacks stacks = { 0 };
 
+	note_kept(m);
 	m->ahead.only = 0; /* another one may run until then */
+	m->ahead.rehearsed = true;
 	if (!walk_outside_held(&m->mem, m->in, &m->ahead, &m->pages, &stacks))
 		outside_stacks__done(&stacks);
+	m->ahead.rehearsed = false;
 	outside_pages__prepare(&m->pages);
 }
 
@@ -209,6 +249,7 @@ void inline_stacks__ahead(void *ctx)
 	struct inline_member *m = ctx;
 
 	m->ahead.slept = slept;
+	m->ahead.kept = is_kept;
 	m->ahead.ctx = m;
 	asleep__done(&m->asleep);
 	gil__turns(&m->mem, m->in, &m->turns);
@@ -271,9 +312,15 @@ int inline_stacks__tell(struct inline_member *m)
 		if (m->stacks.threads[i].tid)
 			err = tell_thread(m, &m->stacks.threads[i]);
 	outside_stacks__done(&m->stacks);
-	outside_stacks__done(
-		&m->ahead.stacks); /* here, as it takes a millisecond with hundreds of threads */
+	inline_stacks__forget(m); /* here, as it takes a millisecond with hundreds of threads */
+	return err;
+}
+
+void inline_stacks__forget(struct inline_member *m)
+{
+	outside_stacks__done(&m->ahead.stacks);
 	outside_pages__done(&m->pages);
 	asleep__done(&m->asleep);
-	return err;
+	free(take_ptr(m->kept));
+	m->kept_cnt = 0;
 }

@@ -41,10 +41,13 @@ struct inline_member {
 	struct gil_turns turns; /* before a stop, before the stacks were read; gil 0: not known */
 	struct asleep asleep; /* threads that slept then */
 	struct outside_known ahead; /* the stacks */
+	uint64_t *kept; /* pthread_self() of those that are kept from running; in order */
+	size_t kept_cnt;
 	struct outside_pages pages; /* where the stacks of all lie */
 	unsigned int
 		ahead_left; /* stops before which they are read yet, where the turns are not known */
 	struct outside_stacks stacks; /* as they were at stood_ns; not told yet */
+	size_t last_thread; /* which of those that stand still was found last */
 	uint64_t stood_ns;
 	uint64_t naming_ns; /* when threads are looked at next for their names */
 	uint64_t shim; /* code object of the interpreter's own frames; 0: none met */
@@ -119,6 +122,9 @@ int inline_stacks__take(void *ctx, struct inline_engine *e);
 /* inline_stacks__tell - what the stacks were when they stood still, now that they go on, and before anything that came since
  * is drained. 0 or -ENOMEM. */
 int inline_stacks__tell(struct inline_member *m);
+
+/* inline_stacks__forget - what was read before a stop, as inline_stacks__tell() does by itself */
+void inline_stacks__forget(struct inline_member *m);
 
 /* inline_member__drain - at most so many batches; 1: there was something, 0: it is read to its end; or an error */
 int inline_member__drain(struct inline_member *m, unsigned int batches);

@@ -39,6 +39,7 @@ struct reader {
 	uint32_t budget; /* frames */
 	bool all;
 	bool still; /* one read is enough */
+	bool one_interpreter;
 	struct outside_known *known; /* NULL: nothing */
 	struct outside_pages *ready; /* NULL: none */
 	size_t next_known;
@@ -405,6 +406,42 @@ static struct outside_thread *find_known(struct reader *r, const struct outside_
 		       : NULL;
 }
 
+/* What changes when it runs. @frame: its innermost one, or 0 */
+static int read_top(struct reader *r, struct outside_thread *t, uint64_t frame)
+{
+	int err = read_paged(r, t->tstate + r->l->ts_frame, &t->top, sizeof(t->top));
+
+	return err || !frame ? err : read_paged(r, frame + r->l->f_instr, &t->at, sizeof(t->at));
+}
+
+static uint64_t innermost(const struct outside_thread *t)
+{
+	return t->frame_cnt ? t->frames[0].frame : 0;
+}
+
+/* Was it kept from running? */
+static bool take_kept(struct reader *r, struct outside_thread *t)
+{
+	struct outside_known *known = r->known;
+	struct outside_thread *b;
+
+	if (!known || !known->kept || !r->one_interpreter || !known->kept(known->ctx, t->thread_id))
+		return false;
+	b = find_known(r, t);
+	if (!b || b->frame_cnt > r->budget || read_top(r, t, innermost(b)) || t->top != b->top ||
+	    t->at != b->at)
+		return false;
+	t->status = OUTSIDE_AGREED;
+	t->truncated = b->truncated;
+	r->budget -= b->frame_cnt;
+	if (known->rehearsed)
+		return true;
+	t->frames = take_ptr(b->frames);
+	t->frame_cnt = b->frame_cnt;
+	b->frame_cnt = 0;
+	return true;
+}
+
 /* Does it have the frames that it had before? False, too, where nothing is won by that, or it cannot be said. */
 static bool take_known(struct reader *r, struct outside_thread *t)
 {
@@ -502,8 +539,10 @@ static bool has_enough(const struct reader *r, const struct outside_stacks *out)
 static int add_thread(struct reader *r, struct outside_thread *t, struct outside_stacks *out,
 		      size_t *room)
 {
-	int err = take_known(r, t) ? 0 : walk_thread(r, t);
+	int err = take_kept(r, t) || take_known(r, t) ? 0 : walk_thread(r, t);
 
+	if (!err && r->still && !r->known && read_top(r, t, innermost(t)))
+		t->top = UINT64_MAX; /* it runs: nothing is there */
 	return !err && (r->all || t->frame_cnt) ? append_thread(out, room, t) : err;
 }
 
@@ -541,11 +580,13 @@ static int walk_interpreter(struct reader *r, uint64_t is, struct outside_stacks
 
 static int walk_all(struct reader *r, uint64_t head, struct outside_stacks *out)
 {
-	uint64_t is;
+	uint64_t is, next;
 	size_t room = 0;
 	int err;
 
 	err = proc_mem__word(r->mem, head, &is);
+	r->one_interpreter = !err && is && !proc_mem__word(r->mem, is + r->l->is_next, &next) &&
+			     !next;
 	for (int i = 0; !err && is; i++) {
 		err = walk_interpreter(r, is, out, &room);
 		if (err || has_enough(r, out))

@@ -38,6 +38,8 @@ enum outside_status {
 struct outside_thread {
 	uint64_t interp, tstate; /* addresses of its PyInterpreterState and PyThreadState */
 	uint64_t thread_id; /* pthread_self(): on x86-64 the thread's fs base */
+	/* by walk_outside_held(): the word of its state that leads to the innermost frame, and where that is in its code; both 0: no frame */
+	uint64_t top, at;
 	pid_t native_id; /* gettid() as the thread sees it; 0 to 3.10, where it is not kept */
 	pid_t tid; /* for whoever has read it, who may know it by another number: 0 */
 	enum outside_status status;
@@ -69,12 +71,16 @@ int walk_outside(const struct proc_mem *mem, const struct interp *in, struct out
 /*
  * What was read before the threads were stopped, by walk_outside_held(), too. It holds for all threads but one, where only that one has
  * run Python code since: their states are not even looked at, and their frames are taken out of here. Else for those that slept
- * all the while, where the innermost frames are the same; that counts for stacks of OUTSIDE_KNOWN_MIN frames and more.
+ * all the while, where the innermost frames are the same; that counts for stacks of OUTSIDE_KNOWN_MIN frames and more. Of those that were
+ * kept from running since before it was read only the innermost frame is looked at (another thread may run with their states), and all are
+ * taken out of here; not where there are several interpreters, whose states are run by whoever comes to 3.11.
  */
 struct outside_known {
 	struct outside_stacks stacks;
 	uint64_t only; /* the state of the one; 0: others may have run */
 	bool (*slept)(void *ctx, uint64_t thread_id);
+	bool (*kept)(void *ctx, uint64_t thread_id); /* NULL: none is */
+	bool rehearsed; /* the walk only tells @pages what it needs: no frames are given of those that are kept, or taken */
 	void *ctx;
 };
 

@@ -170,6 +170,9 @@ pid_t remote__holder(struct remote *r);
 /* remote__stop_python - the same, or else remote__stop(): nobody runs Python code. As that */
 int remote__stop_python(struct remote *r);
 
+/* remote__kept - between two stops: the pthread_self() of those that are kept now, for free(). How many; 0: *selves is NULL */
+size_t remote__kept(const struct remote *r, uint64_t **selves);
+
 /* remote__tid_of - whose pthread_self() this is; 0: not known, or it has ended */
 pid_t remote__tid_of(struct remote *r, uint64_t self);
 

@@ -522,7 +522,7 @@ static int stop_callers(struct remote *r)
 {
 	int err = -ESRCH;
 
-	if (r->caller && !r->other_caller && !r->held && !r->parked && !r->follow)
+	if (r->caller && !r->other_caller && !r->held && !r->parked)
 		err = remote__stop_one(r, r->caller);
 	return err == -ESRCH ? remote__stop(r) : err;
 }

@@ -296,38 +296,67 @@ static int make_room(struct remote *r, size_t more)
 	return 0;
 }
 
-/*
- * Seize and interrupt every thread that is new; they stop while we ask the others. The leader last: a signal for the process
- * goes to a thread that was not asked yet, and Python's handlers run in the leader, whose call it has to end.
- */
-static int seize_new(struct remote *r, size_t limit)
+/* A thread of it that is new: seized and interrupted, the leader not yet. */
+static int seize_one(struct remote *r, pid_t tid, bool *leader)
+{
+	int err;
+
+	if (is_known(r, tid) || (r->only && tid != r->only) ||
+	    (r->sleepers && sleepers__has(r->sleepers, tid)))
+		return 0;
+	err = make_room(r, 1);
+	if (err)
+		return err;
+	err = seize(r, tid);
+	/* killed while it stood still for us: we have left it out, and it is traced until it has ended */
+	if (err == -ESRCH || (err && (remote__is_dead(r->pid, tid) || inline_is_traced(tid))))
+		return 0;
+	if (err)
+		return err;
+	if (tid == r->pid)
+		*leader = true;
+	else
+		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	r->threads[r->cnt++] = (struct remote_thread){ .tid = tid };
+	return 0;
+}
+
+static int seize_listed(struct remote *r, size_t limit, bool *leader)
+{
+	const pid_t *tids;
+	size_t cnt;
+	int err = 0;
+
+	tids = sleepers__listed(r->sleepers, &cnt);
+	for (size_t i = 0; !err && i < cnt && r->cnt < limit; i++)
+		if (!sleepers__has(r->sleepers, tids[i]) && threads__has(r->pid, tids[i]))
+			err = seize_one(r, tids[i], leader);
+	return err;
+}
+
+static int seize_all(struct remote *r, size_t limit, bool *leader)
 {
 	auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
-	bool leader = false;
 	pid_t tid;
 	int err = 0;
 
 	if (!threads)
 		return errno == ENOENT ? -ESRCH : -errno;
-	while (!err && r->cnt < limit && (tid = threads__next(threads))) {
-		if (is_known(r, tid) || (r->only && tid != r->only) ||
-		    (r->sleepers && sleepers__has(r->sleepers, tid)))
-			continue;
-		err = make_room(r, 1);
-		if (err)
-			break;
-		err = seize(r, tid);
-		if (err) {
-			/* killed while it stood still for us: we have left it out, and it is traced until it has ended */
-			if (err == -ESRCH || remote__is_dead(r->pid, tid) || inline_is_traced(tid))
-				err = 0;
-			continue;
-		}
-		if (tid != r->pid)
-			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-		leader |= tid == r->pid;
-		r->threads[r->cnt++] = (struct remote_thread){ .tid = tid };
-	}
+	while (!err && r->cnt < limit && (tid = threads__next(threads)))
+		err = seize_one(r, tid, leader);
+	return err;
+}
+
+/*
+ * Every thread that is new; they stop while we ask the others. The leader last: a signal for the process goes to a thread that was not
+ * asked yet, and Python's handlers run in the leader, whose call it has to end. @listed: those that were there when sleepers were chosen,
+ * which saves to list a thousand.
+ */
+static int seize_new(struct remote *r, size_t limit, bool listed)
+{
+	bool leader = false;
+	int err = listed ? seize_listed(r, limit, &leader) : seize_all(r, limit, &leader);
+
 	if (leader)
 		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
 	return err;
@@ -587,6 +616,7 @@ static bool has_all(const struct remote *r)
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
 	uint64_t deadline = now_ns() + ns;
+	bool listed;
 	int err;
 
 	if (r->held)
@@ -594,11 +624,11 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	hold_sleepers(r);
 	r->cnt = r->late_cnt; /* seized they are */
 	r->late_cnt = 0;
-	for (;;) {
+	for (listed = r->sleepers && !r->only;; listed = false) {
 		size_t before = r->cnt;
 
-		err = seize_new(r, limit);
-		if (!err && r->cnt == before)
+		err = seize_new(r, limit, listed);
+		if (!err && !listed && r->cnt == before)
 			break;
 		if (!err)
 			err = await_all(r, before, deadline);
@@ -654,6 +684,12 @@ static void keep_sleepers(struct remote *r)
 		return;
 	let_sleepers_go(r);
 	hold_terminal(r, false);
+}
+
+size_t remote__kept(const struct remote *r, uint64_t **selves)
+{
+	*selves = NULL;
+	return r->sleepers ? sleepers__selves(r->sleepers, selves) : 0;
 }
 
 int remote__stop(struct remote *r)

@@ -48,6 +48,8 @@ struct sleepers {
 	unsigned int passing; /* so many are traced and not kept: they come to one more stop */
 	struct remote_thread *threads;
 	size_t cnt;
+	pid_t *listed; /* all that there were */
+	uint32_t listed_cnt, listed_size;
 	pid_t *late; /* these did not stop in time: they are asked again */
 	uint32_t late_cnt;
 	uint64_t *room; /* of remote_stack() */
@@ -283,27 +285,35 @@ static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
 	await_passing(s);
 }
 
-/* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. */
-static int list(struct sleepers *s, pid_t **out, uint32_t *cnt)
+static int list(struct sleepers *s)
 {
 	auto_fn(threads__closep) DIR *threads = threads__open(s->r->pid);
-	bool is_spared = false;
-	uint32_t size = 0;
 	pid_t tid;
 
-	*cnt = 0;
 	while ((tid = threads__next(threads))) {
-		if (GROW(*out, size, *cnt + 1)) /* one more for the first one */
+		if (GROW(s->listed, s->listed_size, s->listed_cnt))
 			return -ENOMEM;
-		if (tid == s->r->pid)
+		s->listed[s->listed_cnt++] = tid;
+	}
+	return 0;
+}
+
+/* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. There is room. */
+static uint32_t choose(const struct sleepers *s, pid_t *out)
+{
+	bool is_spared = false;
+	uint32_t cnt = 0;
+
+	for (uint32_t i = 0; i < s->listed_cnt; i++) {
+		if (s->listed[i] == s->r->pid)
 			continue;
-		if (is_spared && remote__state(s->r->pid, tid) == 'S')
-			(*out)[(*cnt)++] = tid;
+		if (is_spared && remote__state(s->r->pid, s->listed[i]) == 'S')
+			out[cnt++] = s->listed[i];
 		is_spared = true;
 	}
-	if (*cnt && remote__state(s->r->pid, s->r->pid) == 'S')
-		(*out)[(*cnt)++] = s->r->pid;
-	return *cnt ? 0 : -EAGAIN;
+	if (cnt && remote__state(s->r->pid, s->r->pid) == 'S')
+		out[cnt++] = s->r->pid;
+	return cnt;
 }
 
 static void keep_all(struct sleepers *s)
@@ -313,7 +323,10 @@ static void keep_all(struct sleepers *s)
 	uint32_t cnt;
 
 	s->room = malloc(REMOTE_STACK_BYTES);
-	s->failed = !s->room || list(s, &tids, &cnt);
+	s->failed = !s->room || list(s);
+	tids = s->failed ? NULL : calloc(s->listed_cnt + 1, sizeof(*tids));
+	cnt = tids ? choose(s, tids) : 0;
+	s->failed = !cnt;
 	if (s->failed)
 		return;
 	s->threads = calloc(cnt, sizeof(s->threads[0]));
@@ -375,6 +388,7 @@ static void done(struct sleepers *s)
 	for (size_t i = 0; i < s->cnt; i++)
 		free((void *)s->threads[i].stack);
 	free(s->threads);
+	free(s->listed);
 	free(s->late);
 	free(s->room);
 	free(s);
@@ -436,6 +450,25 @@ bool sleepers__has(const struct sleepers *s, pid_t tid)
 	const struct remote_thread key = { .tid = tid };
 
 	return s->cnt && bsearch(&key, s->threads, s->cnt, sizeof(key), by_tid);
+}
+
+const pid_t *sleepers__listed(const struct sleepers *s, size_t *cnt)
+{
+	*cnt = s->listed_cnt;
+	return s->listed;
+}
+
+size_t sleepers__selves(struct sleepers *s, uint64_t **out)
+{
+	size_t cnt;
+
+	pthread_mutex_lock(&s->lock);
+	*out = s->cnt ? calloc(s->cnt, sizeof(**out)) : NULL;
+	cnt = *out ? s->cnt : 0;
+	for (size_t i = 0; i < cnt; i++)
+		(*out)[i] = s->threads[i].self;
+	pthread_mutex_unlock(&s->lock);
+	return cnt;
 }
 
 uint32_t sleepers__longest_us(struct sleepers *s)

@@ -45,6 +45,12 @@ const struct remote_thread *sleepers__threads(const struct sleepers *s, size_t *
 /* sleepers__has - while they are held: is it one of them? */
 bool sleepers__has(const struct sleepers *s, pid_t tid);
 
+/* sleepers__listed - all threads that there were when these were chosen. Borrowed. */
+const pid_t *sleepers__listed(const struct sleepers *s, size_t *cnt);
+
+/* sleepers__selves - while they are served: the pthread_self() of those that are kept now, for free(). How many; 0: *out is NULL */
+size_t sleepers__selves(struct sleepers *s, uint64_t **out);
+
 /* sleepers__longest_us - the longest time that one stood still to be kept */
 uint32_t sleepers__longest_us(struct sleepers *s);
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "proc/file.h"
@@ -69,6 +70,14 @@ DIR *threads__open(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	return opendir(path);
+}
+
+bool threads__has(pid_t pid, pid_t tid)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d", pid, tid);
+	return !access(path, F_OK);
 }
 
 pid_t threads__next(DIR *threads)

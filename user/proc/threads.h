@@ -4,6 +4,7 @@
 #define PYEBPF_PROC_THREADS_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -34,6 +35,9 @@ int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt);
  */
 DIR *threads__open(pid_t pid);
 pid_t threads__next(DIR *threads);
+
+/* threads__has - is it a thread of this process now? */
+bool threads__has(pid_t pid, pid_t tid);
 
 static inline void threads__closep(DIR **threads)
 {
