@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -312,6 +313,12 @@ def parse():
     return args
 
 
+def inline_engine(pyebpf):
+    """What doctor says of it: what a time stamp takes differs by machine as much as all else of an event."""
+    done = subprocess.run([pyebpf, "doctor", "--json"], stdout=subprocess.PIPE)
+    return next(c["text"] for c in json.loads(done.stdout)["checks"] if c["name"] == "inline_engine")
+
+
 def main():
     args = parse()
     pin(CPU_TOOL)()
@@ -333,12 +340,12 @@ def main():
                 say("scripts/bench: %s: %s" % (part, e))
     finally:
         shutil.rmtree(args.work, ignore_errors=True)
-    report.update(load_after=os.getloadavg(), seconds=time.monotonic() - start)
+    report.update(load_after=os.getloadavg(), seconds=time.monotonic() - start, doctor=inline_engine(args.pyebpf))
     with open(args.json, "w") as f:
         json.dump(report, f, indent=1)
         f.write("\n")
-    print("\nload %.1f before, %.1f after; %.0f s; all figures in %s" % (
-        report["load_before"][0], report["load_after"][0], report["seconds"], args.json))
+    print("\n%s\nload %.1f before, %.1f after; %.0f s; all figures in %s" % (
+        report["doctor"], report["load_before"][0], report["load_after"][0], report["seconds"], args.json))
     return failed
 
 

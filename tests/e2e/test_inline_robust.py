@@ -426,6 +426,12 @@ def test_a_signal_ends_a_call(name, tmp_path):
         end_well(target, tmp_path)
 
 
+def test_what_a_time_stamp_takes():
+    """It is most of an event's time on processors where the counter is slow to read, which no table of another machine tells."""
+    found, = [c["text"] for c in json.loads(lib.sh([lib.BINARY, "doctor", "--json"]).stdout)["checks"] if c["name"] == "inline_engine"]
+    assert 1 < float(re.search(r"the time stamp of an event takes (\S+) ns here", found)[1]) < 10000, found
+
+
 # --- pyebpf detach ---
 
 @pytest.mark.parametrize("name", SOME)

@@ -76,17 +76,20 @@ static void check_inline(struct checkup *c)
 		"nothing: kernel.yama.ptrace_scope forbids it to everybody",
 	};
 	bool has = !caps_missing(CAPS(CAP_SYS_PTRACE)), inside = where_user_ns();
+	char clock[96] =
+		"; by the kernel's clock, which is slower: the time stamp counter is not steady";
 	int scope;
 
 	if (!where_rule("kernel.yama.ptrace_scope", &scope) || scope < 0 || scope > 3)
 		scope = 0;
+	if (tsc_is_steady())
+		snprintf(clock, sizeof(clock), "; the time stamp of an event takes %.1f ns here",
+			 tsc_cost_ns());
 	checkup__add(c, GROUP, "inline_engine", CHECK_NOTE, "trace --engine inline may take %s%s",
 		     !has || scope == 3 ? by_scope[scope]
 		     : inside		? "any process of this user namespace"
 					: "any process",
-		     tsc_is_steady() ? ""
-				     : "; by the kernel's clock, which is slower: the time stamp "
-				       "counter is not steady");
+		     clock);
 }
 
 /* "none [integrity] confidentiality": the word in brackets is in force. */

@@ -17,6 +17,7 @@
 
 #define CLOCKS	    "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 #define TRIES	    9
+#define COST_READS  1000
 #define VDSO_BYTES  65536u
 #define UNSTEADY_HZ 2000000000ull /* about */
 #define VDSO_CLOCK  "__vdso_clock_gettime"
@@ -24,6 +25,21 @@
 uint64_t tsc_now(void)
 {
 	return __builtin_ia32_rdtsc();
+}
+
+double tsc_cost_ns(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t began = now_ns(), took;
+
+		for (int k = 0; k < COST_READS; k++)
+			tsc_now();
+		took = now_ns() - began;
+		least = took < least ? took : least;
+	}
+	return (double)least / COST_READS;
 }
 
 /* Of some tries the one that took the least time, its middle: a thread can be kept waiting in any of them. */

@@ -21,6 +21,9 @@ struct clock_pair {
 uint64_t tsc_now(void);
 uint64_t tsc_per_second(void); /* takes 2 ms; a guess where it is not steady */
 
+/* tsc_cost_ns - what it takes to read the counter, one time after the other; of some tries the best. Takes 0.1 ms */
+double tsc_cost_ns(void);
+
 /* clock_pair_read - the counter and CLOCK_MONOTONIC at one moment, within some 10 ns */
 struct clock_pair clock_pair_read(void);
 
