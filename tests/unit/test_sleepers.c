@@ -450,13 +450,11 @@ static void test_the_first_one_runs(void **state)
 /* It is for the process: the first one takes it, and its call ends by it. */
 static void test_a_signal(void **state)
 {
-	const struct remote_thread *threads;
 	struct sleepers *s;
-	size_t cnt;
 
 	(void)state;
 	start(READS, 0);
-	s = kept(&threads, &cnt);
+	s = all_kept(THREADS);
 	kill(r.pid, SIGUSR1);
 	usleep(20000);
 	assert_int_equal(get(&w->signals), 0);
@@ -489,6 +487,8 @@ static void keep_and_signal_twice(void)
 /* The first thread goes on before the other one, and takes both. */
 static void test_signals_that_wake_others(void **state)
 {
+	int missed = 0;
+
 	(void)state;
 	start(READS, 0);
 	for (int i = 1; i <= 10; i++) {
@@ -496,10 +496,11 @@ static void test_signals_that_wake_others(void **state)
 
 		keep_and_signal_twice();
 		assert_true(becomes(&w->signals, 2 * i));
-		assert_true(grows(&w->paused, paused)); /* by both at once, or by each */
+		missed += !grows(&w->paused, paused); /* by both at once, or by each */
 	}
-	/* where it gets no CPU for milliseconds they do not wait for it */
-	assert_true(get(&w->strayed) < 5);
+	/* where it has got no CPU to begin its call anew when one is handed on (of 1,500 times once beside four busy loops) */
+	assert_true(missed < 2);
+	assert_int_equal(get(&w->strayed), 0);
 	assert_int_equal(get(&w->wrong), 0);
 	expect_untraced();
 	end();
@@ -548,6 +549,25 @@ static void test_timeouts_with_signals(void **state)
 	expect_timeouts();
 }
 
+/* In a child, which is killed meanwhile. One that is not kept would take signals. */
+static void keep_all_for_ever(int told)
+{
+	for (;;) {
+		struct sleepers *s;
+		size_t cnt = 0;
+		int status;
+
+		if (!sleepers__keep(&r, &s) && sleepers__hold(s))
+			sleepers__threads(s, &cnt);
+		if (cnt == THREADS) {
+			(void)!write(told, "", 1);
+			pause();
+		}
+		sleepers__let_go(s, &status);
+		usleep(10000);
+	}
+}
+
 /* Whoever keeps them is killed, while some stand where their calls have ended. */
 static void test_a_keeper_that_is_killed(void **state)
 {
@@ -559,14 +579,8 @@ static void test_a_keeper_that_is_killed(void **state)
 	start(READS, 0);
 	assert_int_equal(pipe(told), 0);
 	keeper = fork();
-	if (!keeper) {
-		struct sleepers *s;
-
-		if (!sleepers__keep(&r, &s) && sleepers__hold(s))
-			(void)!write(told[1], "", 1);
-		for (;;)
-			pause();
-	}
+	if (!keeper)
+		keep_all_for_ever(told[1]);
 	assert_int_equal(read(told[0], &byte, 1), 1);
 	for (int i = 0; i < THREADS; i++)
 		wake(i);

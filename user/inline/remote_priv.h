@@ -22,6 +22,9 @@ bool remote_has_many(const struct remote *r);
 /* remote_look - what is known of a thread that stands still; a call that answers a stop with EINTR is made to go on. 0 or a negative errno. */
 int remote_look(const struct remote *r, struct remote_thread *t);
 
+/* remote_has_signal - does one wait for it, or for its process, that it does not block? It may be why a call was interrupted. */
+bool remote_has_signal(const struct remote *r, pid_t tid);
+
 /* remote_blocks - does it block a signal? */
 bool remote_blocks(const struct remote *r, pid_t tid, int sig);
 

@@ -139,8 +139,7 @@ static void read_signals(const struct remote *r, pid_t tid, uint64_t *pending, u
 			*blocked = strtoull(line + 7, NULL, 16);
 }
 
-/* One that this thread does not block: it may be why a call was interrupted. */
-static bool has_signal(const struct remote *r, pid_t tid)
+bool remote_has_signal(const struct remote *r, pid_t tid)
 {
 	uint64_t pending, blocked;
 
@@ -182,7 +181,7 @@ int remote_look(const struct remote *r, struct remote_thread *t)
 	if (ptrace(PTRACE_GETREGS, t->tid, 0, &regs))
 		return -errno;
 	if ((int64_t)regs.rax == -EINTR && is_interruptible(regs.orig_rax) &&
-	    !has_signal(r, t->tid)) {
+	    !remote_has_signal(r, t->tid)) {
 		regs.rax = (uint64_t)-ERESTARTNOHAND;
 		if (ptrace(PTRACE_SETREGS, t->tid, 0, &regs))
 			return -errno;
@@ -509,7 +508,7 @@ static void let_leader_go(struct remote *r)
 	waiting = is_signal_waiting(t->tid);
 	let_go(r, t, 0);
 	*t = r->threads[--r->cnt];
-	for (int i = 0; waiting && i < SIGNAL_TRIES && has_signal(r, r->pid); i++)
+	for (int i = 0; waiting && i < SIGNAL_TRIES && remote_has_signal(r, r->pid); i++)
 		remote_pause();
 }
 

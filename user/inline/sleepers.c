@@ -24,6 +24,7 @@
 #define STAND_NS   3000000ull /* until those that were asked together stand still */
 #define PASS_NS	   1000000000ull /* until one that did not is let go: nobody stands still for it */
 #define SERVE_NS   50000ull
+#define SIGNALS_NS 20000000ull /* until no signal waits that may be the first thread's */
 #define KEEP_NS	   500000000ull /* for all; the others are not kept */
 #define GONE_TRIES 1000
 #define PASSES	   10 /* so often they are asked, on a busy machine */
@@ -43,6 +44,7 @@ struct sleepers {
 	pthread_cond_t changed;
 	enum phase wanted, is;
 	bool failed; /* one is not let go: all are by the end of the thread */
+	bool signalled; /* a signal may have come, which wakes more than one */
 	bool ended; /* the process: */
 	int status;
 	unsigned int passing; /* so many are traced and not kept: they come to one more stop */
@@ -96,11 +98,8 @@ static bool hands_on(const struct sleepers *s, pid_t tid, int sig)
 	pid_t first = s->r->pid;
 	siginfo_t info;
 
-	if (tid == first || ptrace(PTRACE_GETSIGINFO, tid, 0, &info) || is_its_own(&info) ||
-	    remote_blocks(s->r, first, sig) || syscall(SYS_tgkill, first, first, sig))
-		return false;
-	was_interrupted(tid);
-	return true;
+	return tid != first && !ptrace(PTRACE_GETSIGINFO, tid, 0, &info) && !is_its_own(&info) &&
+	       !remote_blocks(s->r, first, sig) && !syscall(SYS_tgkill, first, first, sig);
 }
 
 /* One that is not kept, or no more. */
@@ -108,18 +107,18 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 {
 	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
 	int sig = status >> 16 || in_call ? 0 : WSTOPSIG(status);
+	bool handed_on = sig && hands_on(s, tid, sig);
 
+	s->signalled |= sig || (in_call && tid == s->r->pid); /* that may have been for one */
 	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
 		remote_look(s->r, &(struct remote_thread){ .tid = tid });
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
-	if (in_call && tid != s->r->pid && was_interrupted(tid) &&
+	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(tid) &&
 	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
 		s->passing++;
 		return;
 	}
-	if (sig && hands_on(s, tid, sig))
-		sig = 0;
-	ptrace(PTRACE_DETACH, tid, 0, sig);
+	ptrace(PTRACE_DETACH, tid, 0, handed_on ? 0 : sig);
 }
 
 static void note_end(struct sleepers *s, pid_t tid, int status)
@@ -271,6 +270,26 @@ static void await_passing(struct sleepers *s)
 	}
 }
 
+static bool anybody_runs(const struct sleepers *s)
+{
+	for (size_t i = 0; i < s->cnt; i++)
+		if (remote__state(s->r->pid, s->threads[i].tid) == 'R')
+			return true;
+	return false;
+}
+
+/* One that was woken for it, and has had no CPU yet, would take it untraced, or find that its call has ended with EINTR. */
+static void await_signals(struct sleepers *s)
+{
+	uint64_t deadline = now_ns() + SIGNALS_NS;
+
+	while (!s->failed && now_ns() < deadline &&
+	       (remote_has_signal(s->r, s->r->pid) || (s->signalled && anybody_runs(s)))) {
+		remote_pause();
+		await_passing(s);
+	}
+}
+
 /* There is room for them. */
 static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
 {
@@ -367,6 +386,7 @@ static void *run(void *arg)
 	pthread_cond_broadcast(&s->changed);
 	if (!s->failed)
 		await_passing(s);
+	await_signals(s);
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
 }
