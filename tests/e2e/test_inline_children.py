@@ -75,6 +75,41 @@ def test_children_of_a_running_process(name, tmp_path):
     assert works(seen) == said and len(said) == 5, words
 
 
+MANY = """
+import os, sys, threading, time
+def work(n): return n
+def forks():
+    sys.stdin.readline()
+    pid = os.fork()
+    if not pid:
+        for i in range(300): work(i)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print(pid, flush=True)
+for i in range(20): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+threading.Thread(target=forks, daemon=True).start()
+print("up", flush=True)
+while True: pass
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_a_thread_that_was_idle_forks(name, tmp_path):
+    """One of many that did nothing when they were attached to: it is followed all the same."""
+    cap = tmp_path / "t.pyebpf"
+    with lib.started(lib.command(name) + ["-c", MANY], stdin=-1) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            child = target.stdout.readline().decode().strip()
+            tracer.send_signal(signal.SIGINT)
+            words = lib.finish(tracer)
+    calls = [e for e in lib.Trace(cap).whole().events if e["ev"] == "call" and e["name"] == "work" and str(e["pid"]) == child]
+    assert len(calls) == 300, words
+
+
 def test_a_command_that_is_no_python(tmp_path):
     python = lib.shell_words(lib.command(ONE) + [FAMILY, "report", 12])
     seen, done = lib.traced(["sh", "-c", "true; %s; sh -c '%s'" % (python, python)], tmp_path, *INLINE)

@@ -41,18 +41,18 @@ static void define(struct inline_member *m, uint64_t address, struct code_names 
 	assembler__func(m->run->as, &func);
 }
 
-/* The one before the last one first: an interpreter has the youngest at its head, the kernel at its end. */
+/* The last one and the one before it first: an interpreter has the youngest at its head, the kernel at its end. */
 static const struct remote_thread *thread_of(struct inline_member *m, uint64_t self)
 {
 	const struct remote *r = &m->engine->remote;
 	size_t at = m->last_thread < r->cnt ? m->last_thread : 0;
 
 	for (size_t i = 0; i < r->cnt; i++) {
-		at = (at ? at : r->cnt) - 1;
 		if (r->threads[at].self == self) {
 			m->last_thread = at;
 			return &r->threads[at];
 		}
+		at = (at ? at : r->cnt) - 1;
 	}
 	return NULL;
 }

@@ -38,7 +38,8 @@ enum outside_status {
 struct outside_thread {
 	uint64_t interp, tstate; /* addresses of its PyInterpreterState and PyThreadState */
 	uint64_t thread_id; /* pthread_self(): on x86-64 the thread's fs base */
-	/* by walk_outside_held(): the word of its state that leads to the innermost frame, and where that is in its code; both 0: no frame */
+	/* by walk_outside_held(), when it knows nothing: the word of its state that leads to the innermost frame, UINT64_MAX if that could not
+	 * be read, and where that frame is in its code; 0: it has none */
 	uint64_t top, at;
 	pid_t native_id; /* gettid() as the thread sees it; 0 to 3.10, where it is not kept */
 	pid_t tid; /* for whoever has read it, who may know it by another number: 0 */

@@ -185,7 +185,7 @@ int remote__stop_holder(struct remote *r)
 	uint64_t since;
 	int err;
 
-	if (!r->lock.in || r->held || r->parked || !remote_has_many(r))
+	if (!r->lock.in || r->held || r->parked || r->follow || !remote_has_many(r))
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);

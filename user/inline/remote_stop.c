@@ -634,6 +634,10 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 		if (err || r->cnt >= limit || has_all(r))
 			break;
 	}
+	if (!err && !r->cnt && r->sleepers) { /* the one that is not kept has ended */
+		let_sleepers_go(r);
+		return stop_some(r, limit, ns);
+	}
 	if (!err && !r->cnt)
 		err = -ESRCH;
 	if (!err)

@@ -58,18 +58,24 @@ struct sleepers {
 	uint64_t longest_ns;
 };
 
+static bool is_interrupted(pid_t tid, struct user_regs_struct *regs)
+{
+	return !ptrace(PTRACE_GETREGS, tid, 0, regs) &&
+	       (((int64_t)regs->rax == -EINTR && (int64_t)regs->orig_rax >= 0) ||
+		remote_is_waiting(regs));
+}
+
 /* Has something ended its call that may be a signal? Then the call is begun anew if no handler runs, as the kernel does it. */
 static bool was_interrupted(pid_t tid)
 {
 	struct user_regs_struct regs;
 
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
+	if (!is_interrupted(tid, &regs))
 		return false;
-	if ((int64_t)regs.rax == -EINTR) {
-		regs.rax = (uint64_t)-ERESTARTNOHAND;
-		return !ptrace(PTRACE_SETREGS, tid, 0, &regs);
-	}
-	return remote_is_waiting(&regs);
+	if ((int64_t)regs.rax != -EINTR)
+		return true;
+	regs.rax = (uint64_t)-ERESTARTNOHAND;
+	return !ptrace(PTRACE_SETREGS, tid, 0, &regs);
 }
 
 /* What a thread did, or the kernel to it alone, or where whom it is for is not known. */
@@ -108,8 +114,9 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
 	int sig = status >> 16 || in_call ? 0 : WSTOPSIG(status);
 	bool handed_on = sig && hands_on(s, tid, sig);
+	struct user_regs_struct regs;
 
-	s->signalled |= sig || (in_call && tid == s->r->pid); /* that may have been for one */
+	s->signalled |= sig || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
 	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
 		remote_look(s->r, &(struct remote_thread){ .tid = tid });
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
@@ -166,12 +173,13 @@ static bool waits(const struct sleepers *s, pid_t tid)
 	return false;
 }
 
-static unsigned int ask(pid_t *asked, const pid_t *tids, unsigned int cnt)
+static unsigned int ask(const struct sleepers *s, pid_t *asked, const pid_t *tids, unsigned int cnt)
 {
 	unsigned int asked_cnt = 0;
 
 	for (unsigned int i = 0; i < cnt; i++) {
-		if (ptrace(PTRACE_SEIZE, tids[i], 0, PTRACE_O_TRACESYSGOOD))
+		if (!threads__has(s->r->pid, tids[i]) ||
+		    ptrace(PTRACE_SEIZE, tids[i], 0, PTRACE_O_TRACESYSGOOD))
 			continue;
 		ptrace(PTRACE_INTERRUPT, tids[i], 0, 0);
 		asked[asked_cnt++] = tids[i];
@@ -270,11 +278,15 @@ static void await_passing(struct sleepers *s)
 	}
 }
 
-static bool anybody_runs(const struct sleepers *s)
+/* Of hundreds to ask all takes milliseconds, in which nobody is to stand still. */
+static bool anybody_runs(struct sleepers *s)
 {
-	for (size_t i = 0; i < s->cnt; i++)
+	for (size_t i = 0; i < s->cnt; i++) {
 		if (remote__state(s->r->pid, s->threads[i].tid) == 'R')
 			return true;
+		if (i % BATCH == 0)
+			serve(s);
+	}
 	return false;
 }
 
@@ -295,7 +307,7 @@ static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
 {
 	uint64_t since = now_ns();
 	pid_t asked[BATCH];
-	unsigned int asked_cnt = ask(asked, tids, cnt);
+	unsigned int asked_cnt = ask(s, asked, tids, cnt);
 
 	for (unsigned int i = 0; i < asked_cnt; i++)
 		if (stands(s, asked[i], since + STAND_NS) && waits(s, asked[i]))
@@ -375,6 +387,8 @@ static void *run(void *arg)
 	while (s->wanted != ENDED && !s->failed) {
 		if (s->wanted == SERVING || s->is == SERVING)
 			await_passing(s);
+		if (s->failed)
+			break;
 		s->is = s->wanted;
 		pthread_cond_broadcast(&s->changed);
 		if (s->wanted == SERVING)
@@ -391,14 +405,19 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static void want(struct sleepers *s, enum phase phase)
+/* Did it come to that? Else none is kept. */
+static bool want(struct sleepers *s, enum phase phase)
 {
+	bool is;
+
 	pthread_mutex_lock(&s->lock);
 	s->wanted = phase;
 	pthread_cond_broadcast(&s->changed);
 	while (s->is != phase && s->is != ENDED)
 		pthread_cond_wait(&s->changed, &s->lock);
+	is = s->is == phase;
 	pthread_mutex_unlock(&s->lock);
+	return is;
 }
 
 static void done(struct sleepers *s)
@@ -431,9 +450,8 @@ int sleepers__keep(const struct remote *r, struct sleepers **out)
 		done(s);
 		return err;
 	}
-	want(s, SERVING);
 	*out = s;
-	return s->failed ? -EAGAIN : 0;
+	return want(s, SERVING) ? 0 : -EAGAIN;
 }
 
 static int by_tid(const void *a, const void *b)
@@ -446,8 +464,7 @@ static int by_tid(const void *a, const void *b)
 
 bool sleepers__hold(struct sleepers *s)
 {
-	want(s, HOLDING);
-	if (s->is != HOLDING)
+	if (!want(s, HOLDING))
 		return false;
 	if (s->cnt)
 		qsort(s->threads, s->cnt, sizeof(s->threads[0]), by_tid);
