@@ -26,6 +26,7 @@
 #define SERVE_NS   50000ull
 #define SIGNALS_NS 20000000ull /* until no signal waits that may be the first thread's */
 #define KEEP_NS	   500000000ull /* for all; the others are not kept */
+#define NEWS	   (__WALL | __WNOTHREAD | WNOHANG) /* of waitpid() */
 #define GONE_TRIES 1000
 #define PASSES	   10 /* so often they are asked, on a busy machine */
 
@@ -236,18 +237,54 @@ static bool is_kept(struct sleepers *s, pid_t tid)
 	return true;
 }
 
+static void take_news(struct sleepers *s, pid_t tid, int status)
+{
+	forget(s, tid);
+	if (!WIFSTOPPED(status))
+		note_end(s, tid, status);
+	else if (status >> 8 != SYSCALL_STOP || !is_kept(s, tid))
+		let_go(s, tid, status);
+}
+
+/* Does a signal end its call, perhaps another one's? */
+static bool was_woken(pid_t tid, int status)
+{
+	struct user_regs_struct regs;
+
+	return status >> 8 == SYSCALL_STOP && is_interrupted(tid, &regs);
+}
+
+/*
+ * The signals that have woken others, before these go on: one of them would take what the first thread was woken for, which would begin
+ * its call anew meanwhile, and wait on. Unless it stands still for somebody else.
+ */
+static void let_first_take(struct sleepers *s)
+{
+	uint64_t deadline = now_ns() + SIGNALS_NS;
+	pid_t first = s->r->pid;
+	int status;
+
+	while (now_ns() < deadline && remote_has_signal(s->r, first)) {
+		bool stands = remote__state(first, first) == 't';
+
+		if (waitpid(first, &status, NEWS) == first)
+			take_news(s, first, status);
+		else if (stands)
+			break;
+		remote_pause();
+	}
+}
+
 /* Those that come to their calls wait in them, those that come out of them go. */
 static void serve(struct sleepers *s)
 {
 	int status;
 	pid_t tid;
 
-	while ((tid = waitpid(-1, &status, __WALL | __WNOTHREAD | WNOHANG)) > 0) {
-		forget(s, tid);
-		if (!WIFSTOPPED(status))
-			note_end(s, tid, status);
-		else if (status >> 8 != SYSCALL_STOP || !is_kept(s, tid))
-			let_go(s, tid, status);
+	while ((tid = waitpid(-1, &status, NEWS)) > 0) {
+		if (tid != s->r->pid && was_woken(tid, status))
+			let_first_take(s);
+		take_news(s, tid, status);
 	}
 }
 
