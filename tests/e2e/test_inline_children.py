@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """-s with the inline engine: a child is traced from its first call on, and what it does is never taken for its parent's."""
+import contextlib
 import json
 import os
 import pathlib
@@ -58,16 +59,23 @@ def test_whatever_way_they_are_started(what, processes, tmp_path):
         assert what not in ("exec", "shell") or "importlib" in first["file"], first
 
 
+@contextlib.contextmanager
+def attached(target, cap):
+    """A trace of a program, which reads a line of its input once it is attached to."""
+    with lib.attach(target.pid, cap, *INLINE) as tracer:
+        lib.until(lambda: test_inline.redirected(target.pid), "the attach")
+        target.stdin.write(b"\n")
+        target.stdin.flush()
+        yield tracer
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
 def test_children_of_a_running_process(name, tmp_path):
     cap = tmp_path / "t.pyebpf"
     with lib.started(lib.command(name) + [FAMILY, "both", 2], stdin=-1, env=python_of(name)) as target:
         call = pathlib.Path("/proc/%d/syscall" % target.pid)  # what env and ld.so do before that is nothing to attach to
         lib.until(lambda: call.read_text().startswith("0 0x0 "), "it to read its input")
-        with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
-            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
-            target.stdin.write(b"\n")
-            target.stdin.flush()
+        with attached(target, cap) as tracer:
             said = json.loads(target.stdout.readline())
             assert target.wait(30) == 0
             words = lib.finish(tracer)
@@ -99,13 +107,9 @@ def test_a_thread_that_was_idle_forks(name, tmp_path):
     cap = tmp_path / "t.pyebpf"
     with lib.started(lib.command(name) + ["-c", MANY], stdin=-1) as target:
         assert target.stdout.readline() == b"up\n"
-        with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
-            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
-            target.stdin.write(b"\n")
-            target.stdin.flush()
+        with attached(target, cap) as tracer:
             child = target.stdout.readline().decode().strip()
-            tracer.send_signal(signal.SIGINT)
-            words = lib.finish(tracer)
+            words = lib.stop(tracer)
     calls = [e for e in lib.Trace(cap).whole().events if e["ev"] == "call" and e["name"] == "work" and str(e["pid"]) == child]
     assert len(calls) == 300, words
 
@@ -232,9 +236,7 @@ def test_what_the_process_executes_that_was_asked_for(name, how, tmp_path):
             done = lib.trace([*INLINE, "--", *map(str, command)], cap, stdin=line)
         assert done.returncode == 0 and b"warning" not in done.stderr, lib.text(done.stderr)
     else:
-        with lib.started(command, stdin=-1) as target, lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
-            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
-            target.stdin.write(b"\n")
+        with lib.started(command, stdin=-1) as target, attached(target, cap) as tracer:
             target.stdin.close()
             assert target.wait(30) == 0
             lib.finish(tracer)
@@ -327,10 +329,7 @@ def test_signals_and_stops(tmp_path):
     cap = tmp_path / "t.pyebpf"
     with lib.started(lib.command(ONE) + ["-c", WAITER], stdin=-1) as target:
         assert target.stdout.readline() == b"up\n"
-        with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "-p", target.pid], stderr=-1) as tracer:
-            lib.until(lambda: test_inline.redirected(target.pid), "the attach")
-            target.stdin.write(b"\n")
-            target.stdin.flush()
+        with attached(target, cap) as tracer:
             lib.until(lambda: os.waitpid(target.pid, os.WUNTRACED | os.WNOHANG)[0], "the stop")
             assert pathlib.Path("/proc/%d/stat" % target.pid).read_text().split()[2] in "Tt"
             os.kill(target.pid, signal.SIGCONT)

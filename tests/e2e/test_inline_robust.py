@@ -299,6 +299,11 @@ MANY = ("import threading, time\n"
         "    for i in range(500000): pass\n")
 
 
+def depths(events, name):
+    """How many frames of a function were open in each thread when it was attached to, in order."""
+    return sorted(collections.Counter(e["tid"] for e in events if e["ev"] == "open" and e["name"] == name).values())
+
+
 def times_on_a_cpu(pid):
     """How often each thread but the first one has got one."""
     def came(tid):
@@ -325,8 +330,7 @@ def test_threads_that_sleep_are_left_alone(name, tmp_path):
             lost = [e for e in events if e["ev"] == "gap" and e["reason"] == "lost"]
             undisturbed.append(lost and len(before) == 300 and times_on_a_cpu(target.pid) == before)
         assert any(undisturbed)
-    depths = collections.Counter(e["tid"] for e in events if e["ev"] == "open" and e["name"] == "sleep")
-    assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
+    assert depths(events, "sleep") == sorted([i % 30 + 1 for i in range(300)])
 
 
 @pytest.mark.alone
@@ -336,8 +340,7 @@ def test_short_stops_of_a_thousand(name, tmp_path):
     with lib.started(lib.command(name) + ["-c", MANY.replace("300)", "1000)")]) as target:
         assert target.stdout.readline() == b"up\n"
         check_short_stops(target.pid, tmp_path / "t.pyebpf")
-    depths = collections.Counter(e["tid"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "open" and e["name"] == "sleep")
-    assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(1000)])
+    assert depths(lib.Trace(tmp_path / "t.pyebpf").events, "sleep") == sorted([i % 30 + 1 for i in range(1000)])
 
 
 @pytest.mark.alone
@@ -360,8 +363,7 @@ def test_short_stops_of_sleepers(name, tmp_path):
         assert target.poll() is None
         tids = os.listdir("/proc/%d/task" % target.pid)
         assert len(tids) == 301 and {lib.status_field(int(tid), "TracerPid") for tid in tids} == {"0"}
-    depths = collections.Counter(e["tid"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "open" and e["name"] == "sleep")
-    assert sorted(depths.values()) == sorted([i % 30 + 1 for i in range(300)])
+    assert depths(lib.Trace(tmp_path / "t.pyebpf").events, "sleep") == sorted([i % 30 + 1 for i in range(300)])
 
 
 @pytest.mark.alone
@@ -378,9 +380,9 @@ def test_short_stops_beside_some_that_wake(name, tmp_path):
     with lib.started(lib.command(name) + ["-c", program]) as target:
         assert target.stdout.readline() == b"up\n"
         check_short_stops(target.pid, tmp_path / "t.pyebpf")
-    for what, depths in ("sleep", [i % 100 + 1 for i in range(1000)]), ("wake", range(1, 11)):
-        found = collections.Counter(e["tid"] for e in lib.Trace(tmp_path / "t.pyebpf").events if e["ev"] == "open" and e["name"] == what)
-        assert sorted(found.values()) == sorted(depths)
+    events = lib.Trace(tmp_path / "t.pyebpf").events
+    assert depths(events, "sleep") == sorted([i % 100 + 1 for i in range(1000)])
+    assert depths(events, "wake") == list(range(1, 11))
 
 
 @pytest.mark.alone
@@ -425,9 +427,15 @@ def test_a_signal_ends_a_call(name, tmp_path):
         end_well(target, tmp_path)
 
 
+def what_doctor_says():
+    """Of the engine."""
+    found, = [c["text"] for c in json.loads(lib.sh([lib.BINARY, "doctor", "--json"]).stdout)["checks"] if c["name"] == "inline_engine"]
+    return found
+
+
 def test_what_a_time_stamp_takes():
     """It is most of an event's time on processors where the counter is slow to read, which no table of another machine tells."""
-    found, = [c["text"] for c in json.loads(lib.sh([lib.BINARY, "doctor", "--json"]).stdout)["checks"] if c["name"] == "inline_engine"]
+    found = what_doctor_says()
     assert 1 < float(re.search(r"the time stamp of an event takes (\S+) ns here", found)[1]) < 10000, found
 
 

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/order.h"
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
 
@@ -172,19 +173,12 @@ static bool slept(void *ctx, uint64_t thread_id)
 	       asleep__has_not_run(&m->asleep, remote__tid_of(r, thread_id));
 }
 
-static int by_self(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void note_kept(struct inline_member *m)
 {
 	free(m->kept);
 	m->kept_cnt = remote__kept(&m->engine->remote, &m->kept);
 	if (m->kept_cnt)
-		qsort(m->kept, m->kept_cnt, sizeof(*m->kept), by_self);
+		qsort(m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
 }
 
 /* In a stop, or before it as it seems that it will be. */
@@ -195,7 +189,7 @@ static bool is_kept(void *ctx, uint64_t thread_id)
 
 	if (!m->engine->remote.cnt)
 		return m->kept_cnt &&
-		       bsearch(&thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), by_self);
+		       bsearch(&thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
 	t = thread_of(m, thread_id);
 	return t && t->kept;
 }

@@ -5,16 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "elf/elf_file.h"
 
 #define DECODE_MAX ((uint64_t)256 << 10) /* bytes decoded to prove one address */
-
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 int code__init(struct code *c, const struct elf_file *elf, struct err *e)
 {
@@ -49,7 +43,7 @@ int code__add_starts(struct code *c, const uint64_t *addrs, size_t cnt)
 	for (size_t i = 0; i < cnt; i++)
 		if (elf_file__is_code(c->elf, addrs[i]))
 			all[c->start_cnt++] = addrs[i];
-	qsort(all, c->start_cnt, sizeof(*all), compare_addresses);
+	qsort(all, c->start_cnt, sizeof(*all), order_u64);
 	for (size_t i = 0; i < c->start_cnt; i++)
 		if (!total || all[total - 1] != all[i])
 			all[total++] = all[i];

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "elf/elf_file.h"
 
 #define CHUNK	     ((size_t)32 << 10) /* words read at once */
@@ -69,20 +70,13 @@ static bool matches(const struct pattern *p, const uint64_t *window)
 	return true;
 }
 
-static int compare_words(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static size_t distinct(const uint64_t *window)
 {
 	uint64_t sorted[OPTABLE_CNT];
 	size_t cnt = 1;
 
 	memcpy(sorted, window, sizeof(sorted));
-	qsort(sorted, OPTABLE_CNT, sizeof(sorted[0]), compare_words);
+	qsort(sorted, OPTABLE_CNT, sizeof(sorted[0]), order_u64);
 	for (size_t i = 1; i < OPTABLE_CNT; i++)
 		cnt += sorted[i] != sorted[i - 1];
 	return cnt;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "elf/elf_private.h"
 
 #define EH_FRAME_PTR_SDATA4 0x1b /* DW_EH_PE_pcrel | DW_EH_PE_sdata4 */
@@ -25,13 +26,6 @@ struct eh_head {
 struct eh_entry {
 	int32_t start, description;
 };
-
-static int compare_addresses(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 int elf_file__functions(const struct elf_file *elf, uint64_t **out, size_t *cnt)
 {
@@ -58,7 +52,7 @@ int elf_file__functions(const struct elf_file *elf, uint64_t **out, size_t *cnt)
 	entry = (const struct eh_entry *)(raw + sizeof(head));
 	for (uint32_t i = 0; i < head.count; i++)
 		starts[i] = s->vaddr + (uint64_t)(int64_t)entry[i].start;
-	qsort(starts, head.count, sizeof(*starts), compare_addresses);
+	qsort(starts, head.count, sizeof(*starts), order_u64);
 	*cnt = head.count;
 	*out = take_ptr(starts);
 	return 0;

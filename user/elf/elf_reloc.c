@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "elf/elf_private.h"
 
 enum reloc_kind {
@@ -67,14 +68,6 @@ static bool is_import(const struct elf_file *elf, const Elf64_Rela *rela)
 	       symbol && symbol < elf->dynsym.cnt && !elf->dynsym.symbols[symbol].st_shndx;
 }
 
-/* Of relocations and imports: both begin with their address. */
-static int by_vaddr(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static int add_imports(struct elf_file *elf, const Elf64_Rela *rela, size_t cnt)
 {
 	struct elf_import *all;
@@ -93,7 +86,7 @@ static int add_imports(struct elf_file *elf, const Elf64_Rela *rela, size_t cnt)
 			all[elf->import_cnt++] =
 				(struct elf_import){ rela[i].r_offset,
 						     (uint32_t)ELF64_R_SYM(rela[i].r_info) };
-	qsort(all, elf->import_cnt, sizeof(*all), by_vaddr);
+	qsort(all, elf->import_cnt, sizeof(*all), order_u64);
 	return 0;
 }
 
@@ -138,7 +131,7 @@ int elf_relocs__load(struct elf_file *elf)
 	for (size_t i = 1; i < elf->reloc_cnt && sorted; i++)
 		sorted = elf->relocs[i - 1].vaddr <= elf->relocs[i].vaddr;
 	if (!sorted)
-		qsort(elf->relocs, elf->reloc_cnt, sizeof(*elf->relocs), by_vaddr);
+		qsort(elf->relocs, elf->reloc_cnt, sizeof(*elf->relocs), order_u64);
 	return 0;
 }
 
@@ -189,7 +182,7 @@ const char *elf_file__import(const struct elf_file *elf, uint64_t vaddr)
 	uint32_t name;
 
 	if (elf->import_cnt)
-		found = bsearch(&key, elf->imports, elf->import_cnt, sizeof(key), by_vaddr);
+		found = bsearch(&key, elf->imports, elf->import_cnt, sizeof(key), order_u64);
 	if (!found)
 		return "";
 	name = elf->dynsym.symbols[found->symbol].st_name;

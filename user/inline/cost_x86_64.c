@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "inline/emit_x86_64.h"
 #include "inline/engine.h"
 #include "proc/maps.h"
@@ -117,13 +118,6 @@ static void make_objects(struct lab *lab, const struct pye_pylayout *l, bool loc
 	*(uint64_t *)(void *)(lab->base + IL_RESULTS) = ROUNDS;
 }
 
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* The records are in pairs. The counter may have steps as long as the spans: of these the middle half, on average. */
 static int average(const struct lab *lab, double *ticks)
 {
@@ -137,7 +131,7 @@ static int average(const struct lab *lab, double *ticks)
 		return -EILSEQ;
 	for (size_t i = 0; i < ROUNDS; i++)
 		spans[i] = (r[2 * i + 1].time >> 16) - (r[2 * i].time >> 16);
-	qsort(spans, ROUNDS, sizeof(*spans), compare);
+	qsort(spans, ROUNDS, sizeof(*spans), order_u64);
 	*ticks = 0;
 	for (size_t i = ROUNDS / 4; i < ROUNDS - ROUNDS / 4; i++)
 		*ticks += (double)spans[i] / (ROUNDS - 2 * (ROUNDS / 4));

@@ -295,15 +295,18 @@ static int make_room(struct remote *r, size_t more)
 	return 0;
 }
 
-/* A thread of it that is new: seized and interrupted, the leader not yet. */
+/* Is it to be stopped, and not yet? */
+static bool is_wanted(const struct remote *r, pid_t tid)
+{
+	return !is_known(r, tid) && (!r->only || tid == r->only) &&
+	       !(r->sleepers && sleepers__has(r->sleepers, tid));
+}
+
+/* Seized and interrupted, the leader not yet. */
 static int seize_one(struct remote *r, pid_t tid, bool *leader)
 {
-	int err;
+	int err = make_room(r, 1);
 
-	if (is_known(r, tid) || (r->only && tid != r->only) ||
-	    (r->sleepers && sleepers__has(r->sleepers, tid)))
-		return 0;
-	err = make_room(r, 1);
 	if (err)
 		return err;
 	err = seize(r, tid);
@@ -328,7 +331,7 @@ static int seize_listed(struct remote *r, size_t limit, bool *leader)
 
 	tids = sleepers__listed(r->sleepers, &cnt);
 	for (size_t i = 0; !err && i < cnt && r->cnt < limit; i++)
-		if (!sleepers__has(r->sleepers, tids[i]) && threads__has(r->pid, tids[i]))
+		if (is_wanted(r, tids[i]) && threads__has(r->pid, tids[i]))
 			err = seize_one(r, tids[i], leader);
 	return err;
 }
@@ -342,7 +345,8 @@ static int seize_all(struct remote *r, size_t limit, bool *leader)
 	if (!threads)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && r->cnt < limit && (tid = threads__next(threads)))
-		err = seize_one(r, tid, leader);
+		if (is_wanted(r, tid))
+			err = seize_one(r, tid, leader);
 	return err;
 }
 
@@ -615,7 +619,6 @@ static bool has_all(const struct remote *r)
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
 	uint64_t deadline = now_ns() + ns;
-	bool listed;
 	int err;
 
 	if (r->held)
@@ -623,7 +626,7 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	hold_sleepers(r);
 	r->cnt = r->late_cnt; /* seized they are */
 	r->late_cnt = 0;
-	for (listed = r->sleepers && !r->only;; listed = false) {
+	for (bool listed = r->sleepers;; listed = false) {
 		size_t before = r->cnt;
 
 		err = seize_new(r, limit, listed);
