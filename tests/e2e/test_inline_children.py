@@ -114,6 +114,35 @@ def test_a_thread_that_was_idle_forks(name, tmp_path):
     assert len(calls) == 300, words
 
 
+STORM = """
+import os, threading, time
+def forks():
+    while True:
+        pid = os.fork()
+        if not pid:
+            time.sleep(.1)
+            os._exit(0)
+        kids.append(pid)
+        time.sleep(.002)
+        while len(kids) > 8: os.waitpid(kids.pop(0), 0)
+kids = []
+threading.Thread(target=forks, daemon=True).start()
+print("up", flush=True)
+while True: time.sleep(.0001)
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.12", "3.14"))
+def test_another_thread_forks_during_the_attach(name, tmp_path):
+    """While the first one makes the calls of the attach, too: all are followed before that."""
+    with lib.started(lib.command(name) + ["-c", STORM], stderr=subprocess.DEVNULL) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(15):
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "20ms", "-p", target.pid])
+            assert done.returncode == 0 and b"traced" not in done.stderr, lib.text(done.stderr)
+        assert target.poll() is None
+
+
 def test_a_command_that_is_no_python(tmp_path):
     python = lib.shell_words(lib.command(ONE) + [FAMILY, "report", 12])
     seen, done = lib.traced(["sh", "-c", "true; %s; sh -c '%s'" % (python, python)], tmp_path, *INLINE)

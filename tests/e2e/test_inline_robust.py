@@ -185,14 +185,15 @@ def test_a_dead_reader_does_not_stop_the_target(name, on_full, tmp_path):
         end_well(target, tmp_path)
 
 
+@pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
 @pytest.mark.parametrize("name", SOME)
-def test_waiting_in_all_sorts_of_calls(name, tmp_path):
+def test_waiting_in_all_sorts_of_calls(name, args, tmp_path):
     """60 threads and 5,000 signals a second: each call ends as it would, whatever attach and detach stop it in."""
     stops = []
     with lib.started(lib.command(name) + [lib.PROGRAMS / "blocked.py", tmp_path / "end"]) as target:
         assert target.stdout.readline() == b"up\n"
         for _ in range(100 if lib.LONG else 6):
-            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "5ms", "-p", target.pid])
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *args, "-d", "5ms", "-p", target.pid])
             assert done.returncode == 0, lib.text(done.stderr)
             stops += re.findall(r"stopped (\d+) times, for at most (\S+) ms", lib.text(done.stderr))
         end_well(target, tmp_path)
@@ -254,11 +255,11 @@ def test_a_target_whose_memory_is_locked(tmp_path):
         assert target.poll() is None
 
 
-def check_short_stops(pid, out):
+def check_short_stops(pid, out, *args):
     """Of traces of 30 ms."""
     longest = []
     while len(longest) < 5 or (min(longest) > 5 and len(longest) < 20):  # a busy machine gives the threads no CPU to stop on
-        done = lib.sh([lib.BINARY, "trace", "--force", "-o", out, *INLINE, "-d", "30ms", "-p", pid])
+        done = lib.sh([lib.BINARY, "trace", "--force", "-o", out, *INLINE, *args, "-d", "30ms", "-p", pid])
         assert done.returncode == 0, lib.text(done.stderr)
         longest.append(float(re.search(r"stopped \d+ times, for at most (\S+) ms", lib.text(done.stderr))[1]))
     print("longest stops, ms:", longest)
@@ -334,12 +335,13 @@ def test_threads_that_sleep_are_left_alone(name, tmp_path):
 
 
 @pytest.mark.alone
+@pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.15"))
-def test_short_stops_of_a_thousand(name, tmp_path):
+def test_short_stops_of_a_thousand(name, args, tmp_path):
     """Threads that sleep beside one that runs: of those nothing is read in the stop."""
     with lib.started(lib.command(name) + ["-c", MANY.replace("300)", "1000)")]) as target:
         assert target.stdout.readline() == b"up\n"
-        check_short_stops(target.pid, tmp_path / "t.pyebpf")
+        check_short_stops(target.pid, tmp_path / "t.pyebpf", *args)
     assert depths(lib.Trace(tmp_path / "t.pyebpf").events, "sleep") == sorted([i % 30 + 1 for i in range(1000)])
 
 

@@ -240,7 +240,7 @@ void cap_inline__recount(struct cap_inline *c)
 	/* a code object that was freed meanwhile may have another one's address by now */
 	if (retired)
 		codes_free(c);
-	suspended_clear(&c->suspended);
+	c->suspended_before = true; /* to clear it takes 2 ms, and nobody may run now */
 	c->now = NULL;
 	lanes_recounted(c);
 }
@@ -592,6 +592,9 @@ static int next(void *self, struct capture_batch *batch)
 	uint64_t begun = c->tail;
 	int err = 0;
 
+	if (c->suspended_before)
+		suspended_clear(&c->suspended);
+	c->suspended_before = false;
 	if (c->e && c->e->shared)
 		err = c->e->lane_ring ? lanes_read(c) : read_some(c);
 	if (c->records)

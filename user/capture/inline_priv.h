@@ -76,6 +76,7 @@ struct cap_inline {
 	struct lanes *lanes; /* owned; NULL: there are none, or none is read yet */
 	uint64_t settled; /* tsc: what came before it is read in all lanes */
 	struct suspended_table suspended;
+	bool suspended_before; /* what is in it is of before a loss */
 	uint8_t *out; /* records of the batch at hand */
 	size_t out_len, out_size;
 	bool guests; /* there was a stack that is one */

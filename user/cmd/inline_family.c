@@ -454,7 +454,7 @@ void inline_family__release(struct inline_run *r)
 
 	if (!r->follow)
 		return;
-	follow__release(r->follow);
+	inline_target__add_stop(&r->t, follow__release(r->follow));
 	while (follow__next(r->follow, &event)) {
 		if (event.what == FOLLOW_BORN) { /* with its parent's stubs */
 			inline__recover(event.pid, &found, &e);

@@ -82,6 +82,13 @@ void inline_target__add_stops(struct inline_target *t, const struct inline_engin
 		t->longest_us = e->remote.longest_us;
 }
 
+void inline_target__add_stop(struct inline_target *t, uint32_t us)
+{
+	t->stops++;
+	if (us > t->longest_us)
+		t->longest_us = us;
+}
+
 void inline_target__say_stops(const struct inline_target *t)
 {
 	const struct remote *remote = &t->engine.remote;

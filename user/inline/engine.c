@@ -378,6 +378,9 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	e->header->magic = IL_MAGIC;
 	e->header->region_bytes = e->region_bytes;
 	e->header->scratch = e->remote.scratch;
+	ret = remote__follow(&e->remote);
+	if (ret)
+		return ret;
 	if (opts->begins)
 		opts->begins(opts->ctx);
 	ret = first_calls(e, empty, &code_fd, &ring_fd);

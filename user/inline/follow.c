@@ -13,9 +13,13 @@
 
 #include "base/clock.h"
 #include "inline/engine_priv.h"
+#include "inline/interrupted.h"
+#include "inline/remote.h"
 
 #define RELEASE_NS 2000000000ull
-#define RELEASE_US 200
+#define STAND_NS \
+	3000000ull /* for those that were asked together; one that does not is waited for with all others */
+#define BATCH 8u /* that stand still together: one of them for 0.1 to 0.2 ms */
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
@@ -23,6 +27,7 @@
 struct follow_tid {
 	pid_t tid, pid; /* pid 0: not looked at yet */
 	bool watched;
+	bool leaves; /* it was asked to stop, to be let go */
 	bool vforked; /* it stands still where it was born, or soon will, and its parent sleeps until it executes something */
 	UT_hash_handle hh;
 };
@@ -183,6 +188,7 @@ static bool on_end(struct follow *f, struct follow_tid *t, int status, struct fo
 static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct follow_event *out)
 {
 	int event = status >> 16, sig = WSTOPSIG(status);
+	struct user_regs_struct regs;
 	pid_t tid = t->tid;
 
 	*out = (struct follow_event){ .what = FOLLOW_STOP, .pid = tid, .status = status };
@@ -201,6 +207,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 			return false;
 		}
 		if (t->pid) {
+			interrupted__look(tid, &regs);
 			ask(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, NULL);
 			return false;
 		}
@@ -211,9 +218,9 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 		follow__go(f, tid, 0);
 		return false;
 	}
-	if (sig == SYSCALL_STOP || sig == SIGTRAP)
+	if (sig == SIGTRAP || (sig == SYSCALL_STOP && t->watched))
 		return true;
-	follow__go(f, tid, sig);
+	follow__go(f, tid, sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig));
 	return false;
 }
 
@@ -270,14 +277,45 @@ void follow__serve_vforked(struct follow *f)
 	}
 }
 
-bool follow__serve(struct follow *f, pid_t tid)
+/* Asked of the kernel once for all: to ask for each of hundreds takes 0.3 ms. */
+static bool is_any_news(void)
 {
+	const int what = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD;
+	siginfo_t info = { 0 };
+
+	return waitid(P_ALL, 0, &info, what) || info.si_pid;
+}
+
+/* One that was some program's last is put off, and a thread can be gone since. */
+static bool serve_some(struct follow *f)
+{
+	struct follow_tid *t, *next;
 	int status;
-	pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
-	follow__serve_vforked(f);
+	HASH_ITER(hh, f->tids, t, next)
+	{
+		pid_t tid = t->tid;
 
-	return !got || (got == tid && !follow__took(f, tid, status));
+		if (waitpid(tid, &status, __WALL | WNOHANG) == tid && follow__took(f, tid, status))
+			return true;
+	}
+	return false;
+}
+
+bool follow__runs(const struct follow *f, pid_t pid)
+{
+	for (size_t i = 0; i < f->queue_cnt; i++)
+		if (f->queue[i].pid == pid && f->queue[i].what != FOLLOW_BORN)
+			return false;
+	return true;
+}
+
+bool follow__serve(struct follow *f, pid_t pid)
+{
+	if (is_any_news())
+		while (serve_some(f))
+			;
+	return follow__runs(f, pid);
 }
 
 void follow__stood(struct follow *f, pid_t tid)
@@ -314,6 +352,7 @@ int follow__next(struct follow *f, struct follow_event *out)
 static bool let_go(struct follow *f, struct follow_tid *t)
 {
 	struct follow_event event;
+	struct user_regs_struct regs;
 	int status, sig = 0;
 	pid_t tid = t->tid, got = waitpid(tid, &status, __WALL | WNOHANG);
 
@@ -334,8 +373,12 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 			add(f, (pid_t)born, 0);
 		break;
 	}
+	case PTRACE_EVENT_STOP:
+		interrupted__look(tid, &regs);
+		break;
 	case 0:
-		sig = WSTOPSIG(status) == SYSCALL_STOP ? 0 : WSTOPSIG(status);
+		sig = WSTOPSIG(status) == SYSCALL_STOP ? 0
+						       : interrupted__pass(tid, WSTOPSIG(status));
 		break;
 	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
@@ -345,20 +388,63 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 	return true;
 }
 
-void follow__release(struct follow *f)
+/* They stand still, and have told why. */
+static void let_queued_go(struct follow *f)
 {
-	uint64_t deadline = now_ns() + RELEASE_NS;
+	for (size_t i = 0; i < f->queue_cnt; i++) {
+		struct follow_tid *t = find(f, f->queue[i].pid);
+
+		if (!t || f->queue[i].what == FOLLOW_ENDED)
+			continue;
+		ask(PTRACE_DETACH, t->tid, NULL);
+		drop(f, t);
+	}
+}
+
+/* Some more of them; what is new stops by itself. */
+static void ask_some(struct follow *f)
+{
 	struct follow_tid *t, *next;
+	unsigned int cnt = 0;
 
 	HASH_ITER(hh, f->tids, t, next)
-	if (t->pid) /* what is new stops by itself */
+	if (t->pid && !t->leaves && cnt++ < BATCH) {
+		t->leaves = true;
 		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-	while (f->tids && now_ns() < deadline) {
-		bool any = false;
-
-		HASH_ITER(hh, f->tids, t, next)
-		any |= let_go(f, t);
-		if (!any)
-			usleep(RELEASE_US);
 	}
+}
+
+/* Those that stand still. True: there are some that were asked, and do not yet. */
+static bool let_some_go(struct follow *f)
+{
+	struct follow_tid *t, *next;
+	bool any = is_any_news(), late = false;
+
+	HASH_ITER(hh, f->tids, t, next)
+	if ((any || t->leaves) && !let_go(f, t))
+		late |= t->leaves;
+	return late;
+}
+
+uint32_t follow__release(struct follow *f)
+{
+	uint64_t start = now_ns(), since = start, longest = 0;
+
+	let_queued_go(f);
+	while (f->tids && since - start < RELEASE_NS) {
+		uint64_t took = 0;
+		bool late;
+
+		ask_some(f);
+		while ((late = let_some_go(f)) && took < STAND_NS) {
+			remote_pause();
+			took = now_ns() - since;
+		}
+		if (took > longest && !late)
+			longest = took;
+		if (f->tids && !took) /* they are about to be born */
+			remote_pause();
+		since = now_ns();
+	}
+	return (uint32_t)(longest / 1000);
 }

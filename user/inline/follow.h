@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* The signal of a stop in a system call, with PTRACE_O_TRACESYSGOOD. */
@@ -49,8 +50,12 @@ bool follow__took(struct follow *f, pid_t tid, int status);
  * parents, which may be who is waited for, sleep until then. */
 void follow__serve_vforked(struct follow *f);
 
-/* follow__serve - for those who wait for what a thread does: it, and those, are not left standing. False: as above is true. */
-bool follow__serve(struct follow *f, pid_t tid);
+/* follow__serve - for those who wait for something else: nobody is left standing meanwhile but what follow__next() tells of. False: the
+ * program that a process ran is no more. */
+bool follow__serve(struct follow *f, pid_t pid);
+
+/* follow__runs - is it the one yet, as far as that was seen? */
+bool follow__runs(const struct follow *f, pid_t pid);
 
 /* follow__stood - for the same: it has stopped as asked, and goes on by follow__go(). */
 void follow__stood(struct follow *f, pid_t tid);
@@ -62,7 +67,7 @@ void follow__go(struct follow *f, pid_t tid, int sig);
 void follow__watch(struct follow *f, pid_t pid, bool on);
 
 /* follow__release - all are let go, with what is born meanwhile; follow__next() still tells of these. Those that do not stop in time are let go when
- * pyebpf ends. */
-void follow__release(struct follow *f);
+ * pyebpf ends. For how long one stood still at most, us. */
+uint32_t follow__release(struct follow *f);
 
 #endif

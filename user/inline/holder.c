@@ -185,14 +185,18 @@ int remote__stop_holder(struct remote *r)
 	uint64_t since;
 	int err;
 
-	if (!r->lock.in || r->held || r->parked || r->follow || !remote_has_many(r))
+	if (!r->lock.in || r->held || r->parked || !remote_has_many(r))
 		return -EOPNOTSUPP;
 	if (r->before)
 		r->before(r->before_ctx);
 	since = now_ns();
 	for (;;) {
+		if (r->follow && !follow__serve(r->follow, r->pid))
+			return -ESRCH;
 		err = stop_holder(r, &stops);
 		unproven += err == -ENOENT;
+		if (err == -ESRCH) /* that thread has ended */
+			err = -EAGAIN;
 		if ((err != -EAGAIN && err != -ENOENT) || stops == STOPS_MAX)
 			break;
 		if (++tries >= TRIES_MIN && now_ns() - since > (longer ? WAIT_NS : WAIT_AGAIN_NS))
@@ -207,5 +211,7 @@ int remote__stop_holder(struct remote *r)
 
 int remote__stop_python(struct remote *r)
 {
-	return remote__stop_holder(r) ? remote__stop(r) : 0;
+	int err = remote__stop_holder(r);
+
+	return err && err != -ESRCH ? remote__stop(r) : err;
 }

@@ -263,12 +263,3 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
 			return true;
 	return false;
 }
-
-bool remote_is_waiting(const struct user_regs_struct *regs)
-{
-	int64_t said = -(int64_t)regs->rax;
-
-	return (int64_t)regs->orig_rax >= 0 &&
-	       (said == ERESTARTSYS || said == ERESTARTNOINTR || said == ERESTARTNOHAND ||
-		said == ERESTART_RESTARTBLOCK);
-}

@@ -81,7 +81,8 @@ struct remote {
 	uint64_t watched, watched_end; /* what leads here on stacks is asked for in stops */
 	struct sleepers *sleepers; /* kept for a stop of all; NULL: none */
 	size_t kept_cnt; /* the last ones of @threads, which are copies of these */
-	struct follow *follow; /* its threads stay traced; borrowed; NULL: they are let go */
+	struct follow *
+		follow; /* its threads stay traced, by this thread of ours; borrowed; NULL: they are let go */
 	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
 	 * without us, and would go on with these: */
 	bool parked, ran_on; /* ran_on: it went on by itself, we took too long */
@@ -138,6 +139,10 @@ bool remote__has_executed(const struct remote *r, uint64_t at);
  * another one; -EFAULT: that could not be seen. @at: of eight bytes that no other program has there. */
 int remote__check_program(const struct remote *r, uint64_t at);
 
+/* remote__follow - what any of its threads forks, starts or executes is seen from here on, where it is r->follow'ed at all: they are traced,
+ * none of them stops for that. 0 or a negative errno. */
+int remote__follow(struct remote *r);
+
 /**
  * remote__stop - stop all threads; those born meanwhile, too
  *
@@ -158,9 +163,10 @@ int remote__stop_past_blocked(struct remote *r);
  * remote__stop_holder - stop the thread that has the interpreter's lock alone
  *
  * Nobody else runs Python code, or is in a stub, until it goes on with remote__resume(); the others run what needs no lock, and
- * are not in @threads. Where there are few threads, or they stay traced, it does nothing.
+ * are not in @threads. Where there are few threads it does nothing.
  *
- * Return: 0; a negative errno: all have to be stopped, all of them run.
+ * Return: 0; -ESRCH: it is followed, and has executed something, or ended; another negative errno: all have to be stopped, all of
+ * them run.
  */
 int remote__stop_holder(struct remote *r);
 

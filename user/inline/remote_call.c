@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
+#include "inline/interrupted.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
 
@@ -109,7 +110,7 @@ extern const uint8_t pye_chain_start[], pye_chain_spin[], pye_chain_go[], pye_ch
 /* What the kernel would do for it when the thread goes on: it does not, once the registers were changed. */
 static void restart_by_hand(struct user_regs_struct *regs)
 {
-	if (!remote_is_waiting(regs))
+	if (!interrupted__waits(regs))
 		return;
 	regs->rax = (int64_t)regs->rax == -ERESTART_RESTARTBLOCK ? SYS_restart_syscall
 								 : regs->orig_rax;
@@ -163,7 +164,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (r->parked) {
 		regs = r->park;
 		laps = r->park_ticks >> PARK_SHIFT;
-	} else if (remote_is_waiting(&regs)) {
+	} else if (interrupted__waits(&regs)) {
 		laps = BACK_LAPS;
 	}
 	restart_by_hand(&regs);
@@ -299,7 +300,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 		ns = now_ns() - start;
 		if (give_up(r, ns))
 			return -ETIMEDOUT;
-		if (r->follow && !follow__serve(r->follow, r->caller))
+		if (r->follow && !follow__serve(r->follow, r->pid))
 			return -ESRCH;
 		err = remote__read(r, results, words, 56UL * cnt + 16);
 		if (err &&
@@ -599,7 +600,7 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 	while (!err && !remote__read(r, gone, &byte, 1)) {
 		if (give_up(r, now_ns() - start))
 			err = -ETIMEDOUT;
-		else if (r->follow && !follow__serve(r->follow, r->caller))
+		else if (r->follow && !follow__serve(r->follow, r->pid))
 			err = -ESRCH;
 		remote_pause();
 	}

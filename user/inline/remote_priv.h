@@ -5,28 +5,11 @@
 
 #include "inline/remote.h"
 
-/* What an interrupted system call says to the kernel itself: how it is made once more, unless a signal ends it. */
-enum {
-	ERESTARTSYS = 512,
-	ERESTARTNOINTR,
-	ERESTARTNOHAND,
-	ERESTART_RESTARTBLOCK = 516
-};
-
-/* remote_is_waiting - has a thread that stands still been interrupted in such a call? */
-bool remote_is_waiting(const struct user_regs_struct *regs);
-
 /* remote_has_many - threads: fewer stand still within a millisecond */
 bool remote_has_many(const struct remote *r);
 
-/* remote_look - what is known of a thread that stands still; a call that answers a stop with EINTR is made to go on. 0 or a negative errno. */
-int remote_look(const struct remote *r, struct remote_thread *t);
-
-/* remote_has_signal - does one wait for it, or for its process, that it does not block? It may be why a call was interrupted. */
-bool remote_has_signal(const struct remote *r, pid_t tid);
-
-/* remote_blocks - does it block a signal? */
-bool remote_blocks(const struct remote *r, pid_t tid, int sig);
+/* remote_look - what is known of a thread that stands still; as interrupted__look() */
+int remote_look(struct remote_thread *t);
 
 /* remote_is_signal_frame - what a signal has put on the stack: 16 registers, the program counter, to which @pc points, the flags, the
  * segments */

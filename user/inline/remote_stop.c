@@ -25,6 +25,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/engine_priv.h"
+#include "inline/interrupted.h"
 #include "inline/sleepers.h"
 #include "proc/threads.h"
 
@@ -123,73 +124,17 @@ void remote_end_stop(struct remote *r, uint64_t us)
 	remote_hurry(r, false);
 }
 
-/* Those that wait for a thread or its process, and those that it blocks, a bit each; none where it is gone. */
-static void read_signals(const struct remote *r, pid_t tid, uint64_t *pending, uint64_t *blocked)
-{
-	char path[64], line[256];
-	auto_fclose FILE *f = NULL;
-
-	*pending = *blocked = 0;
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/status", r->pid, tid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
-			*pending |= strtoull(line + 7, NULL, 16);
-		else if (!strncmp(line, "SigBlk:", 7))
-			*blocked = strtoull(line + 7, NULL, 16);
-}
-
-bool remote_has_signal(const struct remote *r, pid_t tid)
-{
-	uint64_t pending, blocked;
-
-	read_signals(r, tid, &pending, &blocked);
-	return pending & ~blocked;
-}
-
-bool remote_blocks(const struct remote *r, pid_t tid, int sig)
-{
-	uint64_t pending, blocked;
-
-	read_signals(r, tid, &pending, &blocked);
-	return blocked >> (sig - 1) & 1;
-}
-
-/* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
-static bool is_interruptible(uint64_t nr)
-{
-	static const uint16_t calls[] = { SYS_epoll_wait,      SYS_epoll_pwait,	  SYS_epoll_pwait2,
-					  SYS_semop,	       SYS_semtimedop,	  SYS_io_getevents,
-					  SYS_io_pgetevents,   SYS_recvfrom,	  SYS_recvmsg,
-					  SYS_recvmmsg,	       SYS_read,	  SYS_readv,
-					  SYS_sendto,	       SYS_sendmsg,	  SYS_sendmmsg,
-					  SYS_write,	       SYS_writev,	  SYS_accept,
-					  SYS_accept4,	       SYS_connect,	  SYS_sendfile,
-					  SYS_rt_sigtimedwait, SYS_splice,	  SYS_preadv2,
-					  SYS_pwritev2,	       SYS_io_uring_enter };
-
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (nr == calls[i])
-			return true;
-	return false;
-}
-
-int remote_look(const struct remote *r, struct remote_thread *t)
+int remote_look(struct remote_thread *t)
 {
 	struct user_regs_struct regs;
+	int err = interrupted__look(t->tid, &regs);
 
-	if (ptrace(PTRACE_GETREGS, t->tid, 0, &regs))
-		return -errno;
-	if ((int64_t)regs.rax == -EINTR && is_interruptible(regs.orig_rax) &&
-	    !remote_has_signal(r, t->tid)) {
-		regs.rax = (uint64_t)-ERESTARTNOHAND;
-		if (ptrace(PTRACE_SETREGS, t->tid, 0, &regs))
-			return -errno;
-	}
+	if (err)
+		return err;
 	t->pc = regs.rip;
 	t->sp = regs.rsp;
 	t->self = regs.fs_base;
-	t->in_call = remote_is_waiting(&regs);
+	t->in_call = interrupted__waits(&regs);
 	memcpy(t->regs,
 	       (uint64_t[15]){ regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.rbp,
 			       regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14,
@@ -236,12 +181,12 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 				follow__stood(r->follow, tid);
 			return 0;
 		}
-		if (got == tid && r->follow)
-			continue;
-		if (got == tid)
-			ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
-		else if (now_ns() > deadline ||
-			 (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
+		if (got == tid) { /* with any other stop it forgets that it was asked */
+			if (!r->follow)
+				ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
+			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+		} else if (now_ns() > deadline ||
+			   (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else
 			remote_pause();
@@ -302,6 +247,12 @@ static bool is_wanted(const struct remote *r, pid_t tid)
 	       !(r->sleepers && sleepers__has(r->sleepers, tid));
 }
 
+/* Has it ended? Killed while it stood still for us it was left out, and is traced until then. */
+static bool is_lost(const struct remote *r, pid_t tid, int err)
+{
+	return err == -ESRCH || remote__is_dead(r->pid, tid) || inline_is_traced(tid);
+}
+
 /* Seized and interrupted, the leader not yet. */
 static int seize_one(struct remote *r, pid_t tid, bool *leader)
 {
@@ -310,11 +261,8 @@ static int seize_one(struct remote *r, pid_t tid, bool *leader)
 	if (err)
 		return err;
 	err = seize(r, tid);
-	/* killed while it stood still for us: we have left it out, and it is traced until it has ended */
-	if (err == -ESRCH || (err && (remote__is_dead(r->pid, tid) || inline_is_traced(tid))))
-		return 0;
 	if (err)
-		return err;
+		return is_lost(r, tid, err) ? 0 : err;
 	if (tid == r->pid)
 		*leader = true;
 	else
@@ -375,7 +323,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 		if (!err) {
 			begin_stop(r);
 			t->stopped = true;
-			err = remote_look(r, t);
+			err = remote_look(t);
 		}
 		if (err == -ETIMEDOUT && r->past_blocked &&
 		    is_asleep(remote__state(r->pid, t->tid)))
@@ -386,6 +334,26 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 			return err;
 		else
 			waited++;
+	}
+	return 0;
+}
+
+int remote__follow(struct remote *r)
+{
+	bool any = r->follow && !r->parked;
+
+	while (any) { /* what these start is seized by the kernel */
+		auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
+		pid_t tid;
+
+		any = false;
+		while (threads && (tid = threads__next(threads))) {
+			int err = follow__seize(r->follow, tid, r->pid);
+
+			if (err && err != -EEXIST && !is_lost(r, tid, err))
+				return err;
+			any |= !err;
+		}
 	}
 	return 0;
 }
@@ -408,7 +376,8 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 	r->cnt = 1;
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
 		return -errno;
-	return await_all(r, 0, now_ns() + STOP_LAST_NS);
+	err = await_all(r, 0, now_ns() + STOP_LAST_NS);
+	return !err && !r->cnt ? -ESRCH : err;
 }
 
 /* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
@@ -461,7 +430,7 @@ static bool let_go_late(struct remote *r, struct remote_thread *t)
 	}
 	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 	if (!sig)
-		remote_look(r, t);
+		remote_look(t);
 	let_go(r, t, sig);
 	return true;
 }
@@ -512,7 +481,7 @@ static void let_leader_go(struct remote *r)
 	waiting = is_signal_waiting(t->tid);
 	let_go(r, t, 0);
 	*t = r->threads[--r->cnt];
-	for (int i = 0; waiting && i < SIGNAL_TRIES && remote_has_signal(r, r->pid); i++)
+	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++)
 		remote_pause();
 }
 
@@ -523,7 +492,7 @@ static void let_followed_go(struct remote *r)
 		struct remote_thread *t = &r->threads[i];
 
 		if (!t->stopped && !await(r, t, 0)) {
-			remote_look(r, t);
+			remote_look(t);
 			let_go(r, t, 0);
 		}
 	}
@@ -655,6 +624,8 @@ static int stop_soon(struct remote *r, size_t limit)
 	int err = 0;
 
 	for (int i = 0; i <= STOP_TRIES; i++) {
+		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid))
+			return -ESRCH;
 		if (r->before) {
 			remote_hurry(r, false);
 			r->before(r->before_ctx);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/thread.h"
+#include "inline/interrupted.h"
 #include "inline/remote_priv.h"
 #include "proc/threads.h"
 
@@ -62,8 +63,7 @@ struct sleepers {
 static bool is_interrupted(pid_t tid, struct user_regs_struct *regs)
 {
 	return !ptrace(PTRACE_GETREGS, tid, 0, regs) &&
-	       (((int64_t)regs->rax == -EINTR && (int64_t)regs->orig_rax >= 0) ||
-		remote_is_waiting(regs));
+	       (interrupted__ends(regs) || interrupted__waits(regs));
 }
 
 /* Has something ended its call that may be a signal? Then the call is begun anew if no handler runs, as the kernel does it. */
@@ -71,12 +71,8 @@ static bool was_interrupted(pid_t tid)
 {
 	struct user_regs_struct regs;
 
-	if (!is_interrupted(tid, &regs))
-		return false;
-	if ((int64_t)regs.rax != -EINTR)
-		return true;
-	regs.rax = (uint64_t)-ERESTARTNOHAND;
-	return !ptrace(PTRACE_SETREGS, tid, 0, &regs);
+	return is_interrupted(tid, &regs) &&
+	       (!interrupted__ends(&regs) || !interrupted__begin_anew(tid, &regs));
 }
 
 /* What a thread did, or the kernel to it alone, or where whom it is for is not known. */
@@ -106,7 +102,7 @@ static bool hands_on(const struct sleepers *s, pid_t tid, int sig)
 	siginfo_t info;
 
 	return tid != first && !ptrace(PTRACE_GETSIGINFO, tid, 0, &info) && !is_its_own(&info) &&
-	       !remote_blocks(s->r, first, sig) && !syscall(SYS_tgkill, first, first, sig);
+	       !interrupted__blocks(first, sig) && !syscall(SYS_tgkill, first, first, sig);
 }
 
 /* One that is not kept, or no more. */
@@ -119,7 +115,7 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 
 	s->signalled |= sig || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
 	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
-		remote_look(s->r, &(struct remote_thread){ .tid = tid });
+		remote_look(&(struct remote_thread){ .tid = tid });
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
 	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(tid) &&
 	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
@@ -164,11 +160,11 @@ static bool goes_to(pid_t tid)
 }
 
 /* Does it wait? Then it begins its call anew, and stops there once more. */
-static bool waits(const struct sleepers *s, pid_t tid)
+static bool waits(pid_t tid)
 {
 	struct remote_thread t = { .tid = tid };
 
-	if (!remote_look(s->r, &t) && t.in_call && goes_to(tid))
+	if (!remote_look(&t) && t.in_call && goes_to(tid))
 		return true;
 	ptrace(PTRACE_DETACH, tid, 0, 0);
 	return false;
@@ -229,7 +225,7 @@ static bool is_kept(struct sleepers *s, pid_t tid)
 	struct user_regs_struct regs;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || (int64_t)regs.rax != -ENOSYS ||
-	    remote_look(s->r, &t) || !goes_to(tid))
+	    remote_look(&t) || !goes_to(tid))
 		return false;
 	t.in_call = true;
 	read_stack(s, &t);
@@ -264,7 +260,7 @@ static void let_first_take(struct sleepers *s)
 	pid_t first = s->r->pid;
 	int status;
 
-	while (now_ns() < deadline && remote_has_signal(s->r, first)) {
+	while (now_ns() < deadline && interrupted__has_signal(first)) {
 		bool stands = remote__state(first, first) == 't';
 
 		if (waitpid(first, &status, NEWS) == first)
@@ -333,7 +329,7 @@ static void await_signals(struct sleepers *s)
 	uint64_t deadline = now_ns() + SIGNALS_NS;
 
 	while (!s->failed && now_ns() < deadline &&
-	       (remote_has_signal(s->r, s->r->pid) || (s->signalled && anybody_runs(s)))) {
+	       (interrupted__has_signal(s->r->pid) || (s->signalled && anybody_runs(s)))) {
 		remote_pause();
 		await_passing(s);
 	}
@@ -347,7 +343,7 @@ static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
 	unsigned int asked_cnt = ask(s, asked, tids, cnt);
 
 	for (unsigned int i = 0; i < asked_cnt; i++)
-		if (stands(s, asked[i], since + STAND_NS) && waits(s, asked[i]))
+		if (stands(s, asked[i], since + STAND_NS) && waits(asked[i]))
 			s->passing++;
 	note_stop(s, since);
 	await_passing(s);

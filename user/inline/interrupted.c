@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/interrupted.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+
+#include "base/cleanup.h"
+
+/* Of proc(5), a bit for each signal; none where the thread is gone, which goes by its own number there. */
+struct signals {
+	uint64_t pending, blocked, ignored, caught;
+};
+
+static struct signals read_signals(pid_t tid)
+{
+	struct signals s = { 0 };
+	char path[40], line[256];
+	auto_fclose FILE *f = NULL;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		uint64_t set = strlen(line) > 7 ? strtoull(line + 7, NULL, 16) : 0;
+
+		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
+			s.pending |= set;
+		else if (!strncmp(line, "SigBlk:", 7))
+			s.blocked = set;
+		else if (!strncmp(line, "SigIgn:", 7))
+			s.ignored = set;
+		else if (!strncmp(line, "SigCgt:", 7))
+			s.caught = set;
+	}
+	return s;
+}
+
+static bool has(uint64_t set, int sig)
+{
+	return set >> (sig - 1) & 1;
+}
+
+bool interrupted__has_signal(pid_t tid)
+{
+	struct signals s = read_signals(tid);
+
+	return s.pending & ~s.blocked;
+}
+
+bool interrupted__blocks(pid_t tid, int sig)
+{
+	return has(read_signals(tid).blocked, sig);
+}
+
+bool interrupted__waits(const struct user_regs_struct *regs)
+{
+	int64_t said = -(int64_t)regs->rax;
+
+	return (int64_t)regs->orig_rax >= 0 &&
+	       (said == ERESTARTSYS || said == ERESTARTNOINTR || said == ERESTARTNOHAND ||
+		said == ERESTART_RESTARTBLOCK);
+}
+
+bool interrupted__ends(const struct user_regs_struct *regs)
+{
+	return (int64_t)regs->orig_rax >= 0 && (int64_t)regs->rax == -EINTR;
+}
+
+/* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
+static bool is_interruptible(uint64_t nr)
+{
+	static const uint16_t calls[] = { SYS_epoll_wait,      SYS_epoll_pwait,	  SYS_epoll_pwait2,
+					  SYS_semop,	       SYS_semtimedop,	  SYS_io_getevents,
+					  SYS_io_pgetevents,   SYS_recvfrom,	  SYS_recvmsg,
+					  SYS_recvmmsg,	       SYS_read,	  SYS_readv,
+					  SYS_sendto,	       SYS_sendmsg,	  SYS_sendmmsg,
+					  SYS_write,	       SYS_writev,	  SYS_accept,
+					  SYS_accept4,	       SYS_connect,	  SYS_sendfile,
+					  SYS_rt_sigtimedwait, SYS_splice,	  SYS_preadv2,
+					  SYS_pwritev2,	       SYS_io_uring_enter };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (nr == calls[i])
+			return true;
+	return false;
+}
+
+int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs)
+{
+	regs->rax = (uint64_t)-ERESTARTNOHAND;
+	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
+}
+
+int interrupted__look(pid_t tid, struct user_regs_struct *regs)
+{
+	if (ptrace(PTRACE_GETREGS, tid, 0, regs))
+		return -errno;
+	if (!interrupted__ends(regs) || !is_interruptible(regs->orig_rax) ||
+	    interrupted__has_signal(tid))
+		return 0;
+	return interrupted__begin_anew(tid, regs);
+}
+
+/* Those with a default that does something are not left out here, nor what lets a process go on. */
+static bool is_ignored(const struct signals *s, int sig)
+{
+	if (sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH)
+		return !has(s->caught, sig);
+	return has(s->ignored, sig) && sig != SIGCONT;
+}
+
+int interrupted__pass(pid_t tid, int sig)
+{
+	struct user_regs_struct regs;
+	struct signals s;
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !interrupted__ends(&regs) ||
+	    !is_interruptible(regs.orig_rax))
+		return sig;
+	s = read_signals(tid);
+	if (!is_ignored(&s, sig))
+		return sig;
+	if (!(s.pending & ~s.blocked))
+		interrupted__begin_anew(tid, &regs);
+	return 0;
+}

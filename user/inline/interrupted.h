@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * System calls that threads wait in when they are stopped. Most of them tell the kernel how they go on; those that answer EINTR would
+ * end by a mere stop, which the program has not asked for.
+ */
+#ifndef PYEBPF_INLINE_INTERRUPTED_H
+#define PYEBPF_INLINE_INTERRUPTED_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+/* What an interrupted system call says to the kernel itself: how it is made once more, unless a signal ends it. */
+enum {
+	ERESTARTSYS = 512,
+	ERESTARTNOINTR,
+	ERESTARTNOHAND,
+	ERESTART_RESTARTBLOCK = 516
+};
+
+/* interrupted__waits - has a thread that stands still been interrupted in such a call? */
+bool interrupted__waits(const struct user_regs_struct *regs);
+
+/* interrupted__ends - or in one that ends with EINTR, unless it is begun anew? */
+bool interrupted__ends(const struct user_regs_struct *regs);
+
+/**
+ * interrupted__begin_anew - make such a one, by which the thread stands still, go on unless a handler runs first
+ * @regs: the thread's, as they are; changed with it
+ *
+ * Return: 0 or a negative errno, as ESRCH.
+ */
+int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs);
+
+/**
+ * interrupted__look - the registers of a thread that was asked to stop, and stands still
+ *
+ * A call that answers that with EINTR is made to go on, where no signal is why. Return: 0 or a negative errno.
+ */
+int interrupted__look(pid_t tid, struct user_regs_struct *regs);
+
+/* interrupted__has_signal - does one wait for it, or for its process, that it does not block? It may be why a call was interrupted. */
+bool interrupted__has_signal(pid_t tid);
+
+/* interrupted__blocks - does it block a signal? */
+bool interrupted__blocks(pid_t tid, int sig);
+
+/**
+ * interrupted__pass - a thread stands still before it gets a signal. Nobody would have been woken for one that its process ignores,
+ * were it not traced: the call that it has ended goes on
+ *
+ * Return: the signal to be delivered, or 0: it is ignored.
+ */
+int interrupted__pass(pid_t tid, int sig);
+
+#endif
