@@ -201,6 +201,16 @@ def test_waiting_in_all_sorts_of_calls(name, args, tmp_path):
     assert all(int(n) >= 4 for n, _ in stops) and len(stops) >= 6
 
 
+@pytest.mark.parametrize("threads, args, ms", [(4, [], 500), (40, [], 500), (40, [], -1), (4, ["-s"], -1), (40, ["-s"], -1)])
+def test_signals_that_are_ignored(threads, args, ms, tmp_path):
+    """They wake a thread that is traced: its call goes on as if they had not. (With -s not one that has a time-out.)"""
+    with lib.started(lib.command(ONE) + [lib.PROGRAMS / "ignored.py", tmp_path / "end", threads, ms]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(10):
+            assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms", *args).returncode == 0
+        end_well(target, tmp_path)
+
+
 @pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
 def test_waits_that_the_kernel_counts(name, tmp_path):
     """What waits for so long, or for somebody, waits no longer for having been stopped all the time."""

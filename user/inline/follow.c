@@ -220,7 +220,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	}
 	if (sig == SIGTRAP || (sig == SYSCALL_STOP && t->watched))
 		return true;
-	follow__go(f, tid, sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig));
+	follow__go(f, tid, sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, true));
 	return false;
 }
 
@@ -377,8 +377,9 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		interrupted__look(tid, &regs);
 		break;
 	case 0:
-		sig = WSTOPSIG(status) == SYSCALL_STOP ? 0
-						       : interrupted__pass(tid, WSTOPSIG(status));
+		sig = WSTOPSIG(status) == SYSCALL_STOP
+			      ? 0
+			      : interrupted__pass(tid, WSTOPSIG(status), true);
 		break;
 	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);

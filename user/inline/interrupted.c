@@ -41,16 +41,35 @@ static struct signals read_signals(pid_t tid)
 	return s;
 }
 
+static uint64_t bit(int sig)
+{
+	return 1ull << (sig - 1);
+}
+
 static bool has(uint64_t set, int sig)
 {
-	return set >> (sig - 1) & 1;
+	return set & bit(sig);
+}
+
+/* What a process takes no notice of; SIGCONT has it go on nevertheless. */
+static uint64_t ignored(const struct signals *s)
+{
+	uint64_t usually = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH);
+
+	return (s->ignored | (usually & ~s->caught)) & ~bit(SIGCONT);
+}
+
+/* One that is ignored comes to a thread that is traced, too. */
+static bool is_any(const struct signals *s)
+{
+	return s->pending & ~s->blocked & ~ignored(s);
 }
 
 bool interrupted__has_signal(pid_t tid)
 {
 	struct signals s = read_signals(tid);
 
-	return s.pending & ~s.blocked;
+	return is_any(&s);
 }
 
 bool interrupted__blocks(pid_t tid, int sig)
@@ -91,6 +110,27 @@ static bool is_interruptible(uint64_t nr)
 	return false;
 }
 
+/* As far as that can be told from its arguments: a socket's is not among them. */
+static bool has_no_time_out(const struct user_regs_struct *regs)
+{
+	switch (regs->orig_rax) {
+	case SYS_epoll_wait:
+	case SYS_epoll_pwait:
+		return (int)regs->r10 < 0;
+	case SYS_semop:
+		return true;
+	case SYS_semtimedop:
+	case SYS_epoll_pwait2:
+		return !regs->r10;
+	case SYS_io_getevents:
+	case SYS_io_pgetevents:
+		return !regs->r8;
+	case SYS_rt_sigtimedwait:
+		return !regs->rdx;
+	}
+	return false;
+}
+
 int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs)
 {
 	regs->rax = (uint64_t)-ERESTARTNOHAND;
@@ -107,15 +147,7 @@ int interrupted__look(pid_t tid, struct user_regs_struct *regs)
 	return interrupted__begin_anew(tid, regs);
 }
 
-/* Those with a default that does something are not left out here, nor what lets a process go on. */
-static bool is_ignored(const struct signals *s, int sig)
-{
-	if (sig == SIGCHLD || sig == SIGURG || sig == SIGWINCH)
-		return !has(s->caught, sig);
-	return has(s->ignored, sig) && sig != SIGCONT;
-}
-
-int interrupted__pass(pid_t tid, int sig)
+int interrupted__pass(pid_t tid, int sig, bool lasting)
 {
 	struct user_regs_struct regs;
 	struct signals s;
@@ -124,9 +156,9 @@ int interrupted__pass(pid_t tid, int sig)
 	    !is_interruptible(regs.orig_rax))
 		return sig;
 	s = read_signals(tid);
-	if (!is_ignored(&s, sig))
+	if (!has(ignored(&s), sig))
 		return sig;
-	if (!(s.pending & ~s.blocked))
+	if (!is_any(&s) && (!lasting || has_no_time_out(&regs)))
 		interrupted__begin_anew(tid, &regs);
 	return 0;
 }

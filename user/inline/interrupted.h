@@ -39,7 +39,8 @@ int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs);
  */
 int interrupted__look(pid_t tid, struct user_regs_struct *regs);
 
-/* interrupted__has_signal - does one wait for it, or for its process, that it does not block? It may be why a call was interrupted. */
+/* interrupted__has_signal - does one wait for it, or for its process, that it does not block, nor its process ignore? It may be why a
+ * call was interrupted. */
 bool interrupted__has_signal(pid_t tid);
 
 /* interrupted__blocks - does it block a signal? */
@@ -48,9 +49,11 @@ bool interrupted__blocks(pid_t tid, int sig);
 /**
  * interrupted__pass - a thread stands still before it gets a signal. Nobody would have been woken for one that its process ignores,
  * were it not traced: the call that it has ended goes on
+ * @lasting: it is traced for long. A call that has a time-out ends with EINTR then, as it would begin with all of that time again, and never
+ *           end where more signals come
  *
  * Return: the signal to be delivered, or 0: it is ignored.
  */
-int interrupted__pass(pid_t tid, int sig);
+int interrupted__pass(pid_t tid, int sig, bool lasting);
 
 #endif

@@ -183,7 +183,8 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		}
 		if (got == tid) { /* with any other stop it forgets that it was asked */
 			if (!r->follow)
-				ptrace(PTRACE_CONT, tid, 0, WSTOPSIG(status));
+				ptrace(PTRACE_CONT, tid, 0,
+				       interrupted__pass(tid, WSTOPSIG(status), false));
 			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		} else if (now_ns() > deadline ||
 			   (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
@@ -428,7 +429,9 @@ static bool let_go_late(struct remote *r, struct remote_thread *t)
 		note_end(r, t->tid, status);
 		return true;
 	}
-	sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+	sig = status >> 16 == PTRACE_EVENT_STOP
+		      ? 0
+		      : interrupted__pass(t->tid, WSTOPSIG(status), false);
 	if (!sig)
 		remote_look(t);
 	let_go(r, t, sig);

@@ -109,7 +109,7 @@ static bool hands_on(const struct sleepers *s, pid_t tid, int sig)
 static void let_go(struct sleepers *s, pid_t tid, int status)
 {
 	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
-	int sig = status >> 16 || in_call ? 0 : WSTOPSIG(status);
+	int sig = status >> 16 || in_call ? 0 : interrupted__pass(tid, WSTOPSIG(status), false);
 	bool handed_on = sig && hands_on(s, tid, sig);
 	struct user_regs_struct regs;
 
