@@ -48,6 +48,7 @@ static struct world {
 	int strayed; /* signals that another thread than the first one took */
 } * w;
 static struct remote r;
+static bool followed; /* all are traced all the time, by us */
 
 static int get(const int *at)
 {
@@ -159,6 +160,24 @@ static void start(enum how how, int leader_runs)
 		usleep(1000);
 	usleep(20000);
 	assert_int_equal(remote__open(&r, pid, &e), 0);
+	if (!followed)
+		return;
+	assert_int_equal(follow__new(&r.follow), 0);
+	assert_int_equal(remote__follow(&r), 0);
+}
+
+static void leave(void)
+{
+	follow__free(r.follow);
+	r.follow = NULL;
+}
+
+/* Who is followed goes on when it is looked at. */
+static void nap(void)
+{
+	if (r.follow)
+		follow__serve(r.follow, r.pid);
+	usleep(1000);
 }
 
 static void close_all(void)
@@ -174,6 +193,7 @@ static void end(void)
 {
 	pid_t pid = r.pid;
 
+	leave();
 	close_all();
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
 	kill(pid, SIGKILL);
@@ -198,6 +218,7 @@ static long number_of(pid_t tid, const char *field)
 
 static void expect_untraced(void)
 {
+	leave();
 	assert_int_equal(number_of(r.pid, "TracerPid"), 0);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(number_of(w->tids[i], "TracerPid"), 0);
@@ -213,14 +234,14 @@ static void wake(int i)
 static bool becomes(const int *at, int value)
 {
 	for (int ms = 0; ms < 5000 && get(at) != value; ms++)
-		usleep(1000);
+		nap();
 	return get(at) == value;
 }
 
 static bool grows(const int *at, int from)
 {
 	for (int ms = 0; ms < 5000 && get(at) == from; ms++)
-		usleep(1000);
+		nap();
 	return get(at) > from;
 }
 
@@ -306,7 +327,8 @@ static void test_those_that_wake_stand_still(void **state)
 	usleep(50000);
 	assert_int_equal(get(&w->done[one]), 0);
 	assert_false(let_go(s));
-	expect_untraced();
+	if (!followed)
+		expect_untraced();
 	assert_true(becomes(&w->done[one], 1));
 	for (int i = 0; i < THREADS; i++)
 		if (i != one)
@@ -543,6 +565,30 @@ static void test_timeouts_with_signals(void **state)
 	expect_timeouts();
 }
 
+/* They wake whoever is traced; nobody else is. (One that is followed can end a call with a time-out by it.) */
+static void send_ignored(void)
+{
+	for (int i = 0; i < THREADS; i++)
+		syscall(SYS_tgkill, r.pid, w->tids[i], i % 2 ? SIGWINCH : SIGCHLD);
+	for (int ms = 0; ms < 20; ms++)
+		usleep(1000);
+}
+
+static void test_signals_that_are_ignored(void **state)
+{
+	struct sleepers *s;
+
+	(void)state;
+	start(EPOLLS, 0);
+	s = all_kept(THREADS);
+	sleepers__serve(s);
+	send_ignored();
+	assert_true(sleepers__hold(s));
+	send_ignored();
+	assert_false(let_go(s));
+	expect_timeouts();
+}
+
 /* In a child, which is killed meanwhile. One that is not kept would take signals. */
 static void keep_all_for_ever(int told)
 {
@@ -672,15 +718,57 @@ static void test_signals(void **state)
 	pthread_join(thread, NULL);
 	print_message("%d signals, %d not the first thread's; held %d times\n", get(&w->signals),
 		      get(&w->strayed), held);
-	assert_true(get(&w->signals) > ROUNDS);
+	/* those that are followed are served between two of these only */
+	assert_true(get(&w->signals) > (followed ? 10 : ROUNDS));
 	assert_true(2 * get(&w->strayed) < get(&w->signals));
 	assert_int_equal(get(&w->wrong), 0);
 	expect_untraced();
 	end();
 }
 
+/* A call while they are served, by those who do it at the same time where they are followed. */
+static void wait_for_one(void *ctx)
+{
+	for (int ms = 0; ms < 5000 && !get(ctx); ms++)
+		usleep(1000);
+}
+
+static void test_a_call_meanwhile(void **state)
+{
+	struct sleepers *s;
+
+	(void)state;
+	start(READS, 0);
+	s = all_kept(THREADS);
+	sleepers__serve(s);
+	wake(7);
+	sleepers__during(s, wait_for_one, &w->done[7]);
+	assert_int_equal(get(&w->done[7]), 1);
+	assert_false(let_go(s));
+	end();
+}
+
+static int follow_all(void **state)
+{
+	(void)state;
+	followed = true;
+	return 0;
+}
+
 int main(void)
 {
+	const struct CMUnitTest those_that_are_followed[] = {
+		cmocka_unit_test(test_those_that_wake_stand_still),
+		cmocka_unit_test(test_stacks),
+		cmocka_unit_test(test_before_that_they_are_let_go),
+		cmocka_unit_test(test_a_signal),
+		cmocka_unit_test(test_signals_that_wake_others),
+		cmocka_unit_test(test_timeouts),
+		cmocka_unit_test(test_timeouts_with_signals),
+		cmocka_unit_test(test_a_call_meanwhile),
+		cmocka_unit_test(test_a_storm),
+		cmocka_unit_test(test_signals),
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_those_that_wake_stand_still),
 		cmocka_unit_test(test_stacks),
@@ -690,6 +778,8 @@ int main(void)
 		cmocka_unit_test(test_signals_that_wake_others),
 		cmocka_unit_test(test_timeouts),
 		cmocka_unit_test(test_timeouts_with_signals),
+		cmocka_unit_test(test_signals_that_are_ignored),
+		cmocka_unit_test(test_a_call_meanwhile),
 		cmocka_unit_test(test_a_keeper_that_is_killed),
 		cmocka_unit_test(test_a_child_that_is_killed),
 		cmocka_unit_test(test_a_storm),
@@ -697,5 +787,6 @@ int main(void)
 	};
 
 	w = mmap(NULL, sizeof(*w), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL) +
+	       cmocka_run_group_tests(those_that_are_followed, follow_all, NULL);
 }

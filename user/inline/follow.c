@@ -12,6 +12,7 @@
 #include <uthash.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/remote.h"
@@ -27,6 +28,7 @@
 struct follow_tid {
 	pid_t tid, pid; /* pid 0: not looked at yet */
 	bool watched;
+	bool kept; /* what it does is told to the keeper */
 	bool leaves; /* it was asked to stop, to be let go */
 	bool vforked; /* it stands still where it was born, or soon will, and its parent sleeps until it executes something */
 	UT_hash_handle hh;
@@ -37,6 +39,12 @@ struct follow {
 	unsigned int vforked_cnt; /* of these */
 	struct follow_event *queue; /* what came while a stop was waited for */
 	size_t queue_cnt, queue_size;
+	struct follow_keeper keeper;
+	struct told { /* by waitpid(), and not looked at yet */
+		pid_t tid;
+		int status;
+	} * told;
+	uint32_t told_cnt, told_size;
 };
 
 int follow__new(struct follow **out)
@@ -91,6 +99,7 @@ void follow__free(struct follow *f)
 	HASH_ITER(hh, f->tids, t, next)
 	drop(f, t);
 	free(f->queue);
+	free(f->told);
 	free(f);
 }
 
@@ -128,6 +137,23 @@ void follow__watch(struct follow *f, pid_t pid, bool on)
 
 	if (t)
 		t->watched = on;
+}
+
+void follow__set_keeper(struct follow *f, const struct follow_keeper *keeper)
+{
+	struct follow_tid *t;
+
+	f->keeper = *keeper;
+	for (t = f->tids; t && !keeper->tell; t = t->hh.next)
+		t->kept = false;
+}
+
+void follow__keep(struct follow *f, pid_t tid, bool on)
+{
+	struct follow_tid *t = find(f, tid);
+
+	if (t)
+		t->kept = on;
 }
 
 /* Of the process that a thread is of; 0: it is gone. */
@@ -184,6 +210,17 @@ static bool on_end(struct follow *f, struct follow_tid *t, int status, struct fo
 	return last;
 }
 
+/* What it gets of a stop by a signal; at the end of a call (it was kept in it) that is interrupted as if it had been asked to stop: none. */
+static int signal_of(pid_t tid, int sig)
+{
+	struct user_regs_struct regs;
+
+	if (sig != SYSCALL_STOP)
+		return interrupted__pass(tid, sig, true);
+	interrupted__look(tid, &regs);
+	return 0;
+}
+
 /* One stop of a thread. True: @out is somebody's business. */
 static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct follow_event *out)
 {
@@ -220,7 +257,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	}
 	if (sig == SIGTRAP || (sig == SYSCALL_STOP && t->watched))
 		return true;
-	follow__go(f, tid, sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, true));
+	follow__go(f, tid, signal_of(tid, sig));
 	return false;
 }
 
@@ -230,6 +267,10 @@ static bool handle(struct follow *f, pid_t tid, int status, struct follow_event 
 
 	if (!t)
 		return false;
+	if (t->kept) {
+		f->keeper.tell(f->keeper.ctx, tid, status);
+		return false;
+	}
 	return WIFSTOPPED(status) ? on_stop(f, t, status, out) : on_end(f, t, status, out);
 }
 
@@ -277,29 +318,42 @@ void follow__serve_vforked(struct follow *f)
 	}
 }
 
-/* Asked of the kernel once for all: to ask for each of hundreds takes 0.3 ms. */
-static bool is_any_news(void)
+/* Of all that this thread of ours traces, or has started: to ask for each of hundreds takes 0.3 ms. 0: none has news. */
+static pid_t whose_news(void)
 {
 	const int what = WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD;
 	siginfo_t info = { 0 };
 
-	return waitid(P_ALL, 0, &info, what) || info.si_pid;
+	return waitid(P_ALL, 0, &info, what) ? 0 : info.si_pid;
 }
 
-/* One that was some program's last is put off, and a thread can be gone since. */
-static bool serve_some(struct follow *f)
+/* False: nothing was, or there is no memory; it is asked for again. */
+static bool take_news(struct follow *f, pid_t tid)
 {
-	struct follow_tid *t, *next;
-	int status;
+	struct told *told;
 
-	HASH_ITER(hh, f->tids, t, next)
-	{
-		pid_t tid = t->tid;
+	if (GROW(f->told, f->told_size, f->told_cnt))
+		return false;
+	told = &f->told[f->told_cnt];
+	told->tid = tid;
+	if (waitpid(tid, &told->status, __WALL | WNOHANG) != tid)
+		return false;
+	f->told_cnt++;
+	return true;
+}
 
-		if (waitpid(tid, &status, __WALL | WNOHANG) == tid && follow__took(f, tid, status))
-			return true;
-	}
-	return false;
+/* All of it first: whoever is told of one can have others go, or end. */
+static void ask_for_news(struct follow *f)
+{
+	struct follow_tid *t;
+	pid_t tid;
+
+	f->told_cnt = 0;
+	while ((tid = whose_news()) && find(f, tid) && take_news(f, tid))
+		;
+	for (t = tid ? f->tids : NULL; t;
+	     t = t->hh.next) /* that of somebody else hides the others' */
+		take_news(f, t->tid);
 }
 
 bool follow__runs(const struct follow *f, pid_t pid)
@@ -312,9 +366,9 @@ bool follow__runs(const struct follow *f, pid_t pid)
 
 bool follow__serve(struct follow *f, pid_t pid)
 {
-	if (is_any_news())
-		while (serve_some(f))
-			;
+	ask_for_news(f);
+	for (uint32_t i = 0; i < f->told_cnt; i++)
+		follow__took(f, f->told[i].tid, f->told[i].status);
 	return follow__runs(f, pid);
 }
 
@@ -377,9 +431,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		interrupted__look(tid, &regs);
 		break;
 	case 0:
-		sig = WSTOPSIG(status) == SYSCALL_STOP
-			      ? 0
-			      : interrupted__pass(tid, WSTOPSIG(status), true);
+		sig = signal_of(tid, WSTOPSIG(status));
 		break;
 	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
@@ -419,11 +471,13 @@ static void ask_some(struct follow *f)
 static bool let_some_go(struct follow *f)
 {
 	struct follow_tid *t, *next;
-	bool any = is_any_news(), late = false;
+	bool late = false;
 
 	HASH_ITER(hh, f->tids, t, next)
-	if ((any || t->leaves) && !let_go(f, t))
-		late |= t->leaves;
+	late |= t->leaves && !let_go(f, t);
+	if (whose_news()) /* of those that were not asked, too */
+		HASH_ITER(hh, f->tids, t, next)
+	let_go(f, t);
 	return late;
 }
 

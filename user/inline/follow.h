@@ -30,6 +30,12 @@ struct follow_event {
 	int status;
 };
 
+/* Whoever has threads do more than run on; a status of waitpid(). */
+struct follow_keeper {
+	void (*tell)(void *ctx, pid_t tid, int status);
+	void *ctx;
+};
+
 int follow__new(struct follow **out); /* 0 or -ENOMEM */
 void follow__free(struct follow *f); /* all are let go first */
 
@@ -65,6 +71,12 @@ void follow__go(struct follow *f, pid_t tid, int sig);
 
 /* follow__watch - from now on each system call of the process's thread is a FOLLOW_STOP. */
 void follow__watch(struct follow *f, pid_t pid, bool on);
+
+/* follow__set_keeper - who is told from now on of what is kept; { 0 }: nobody, and nothing is. */
+void follow__set_keeper(struct follow *f, const struct follow_keeper *keeper);
+
+/* follow__keep - all that a thread does is told to the keeper, and waits for what that has it do; off: as any other from here on. */
+void follow__keep(struct follow *f, pid_t tid, bool on);
 
 /* follow__release - all are let go, with what is born meanwhile; follow__next() still tells of these. Those that do not stop in time are let go when
  * pyebpf ends. For how long one stood still at most, us. */

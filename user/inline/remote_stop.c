@@ -622,6 +622,14 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	return err;
 }
 
+static void call_before(struct remote *r)
+{
+	if (r->sleepers)
+		sleepers__during(r->sleepers, r->before, r->before_ctx);
+	else
+		r->before(r->before_ctx);
+}
+
 static int stop_soon(struct remote *r, size_t limit)
 {
 	int err = 0;
@@ -631,7 +639,7 @@ static int stop_soon(struct remote *r, size_t limit)
 			return -ESRCH;
 		if (r->before) {
 			remote_hurry(r, false);
-			r->before(r->before_ctx);
+			call_before(r);
 		}
 		remote_hurry(r, !r->late_cnt);
 		err = r->past_blocked || await_late(r)
@@ -652,8 +660,10 @@ static void keep_sleepers(struct remote *r)
 	uint32_t us;
 	int err;
 
-	if (r->held || r->parked || r->follow || r->late_cnt || !remote_has_many(r))
+	if (r->held || r->parked || r->late_cnt || !remote_has_many(r))
 		return;
+	if (r->follow) /* we do it ourselves */
+		remote_hurry(r, true);
 	hold_terminal(r, true);
 	err = sleepers__keep(r, &r->sleepers);
 	us = r->sleepers ? sleepers__longest_us(r->sleepers) : 0;

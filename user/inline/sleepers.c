@@ -105,15 +105,42 @@ static bool hands_on(const struct sleepers *s, pid_t tid, int sig)
 	       !interrupted__blocks(first, sig) && !syscall(SYS_tgkill, first, first, sig);
 }
 
+/* It goes on as if it had not been kept. */
+static void release(const struct sleepers *s, pid_t tid, int sig)
+{
+	struct follow *f = s->r->follow;
+
+	if (f) {
+		follow__keep(f, tid, false);
+		follow__go(f, tid, sig);
+	} else {
+		ptrace(PTRACE_DETACH, tid, 0, sig);
+	}
+}
+
+/* What it does is none of ours, where it is followed. */
+static void hand_back(struct sleepers *s, pid_t tid, int status)
+{
+	struct follow *f = s->r->follow;
+
+	follow__keep(f, tid, false);
+	s->failed |= follow__took(f, tid, status) && !follow__runs(f, s->r->pid);
+}
+
 /* One that is not kept, or no more. */
 static void let_go(struct sleepers *s, pid_t tid, int status)
 {
 	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
-	int sig = status >> 16 || in_call ? 0 : interrupted__pass(tid, WSTOPSIG(status), false);
+	bool signalled = !(status >> 16) && !in_call;
+	int sig = signalled ? interrupted__pass(tid, WSTOPSIG(status), false) : 0;
 	bool handed_on = sig && hands_on(s, tid, sig);
 	struct user_regs_struct regs;
 
-	s->signalled |= sig || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
+	if (s->r->follow && status >> 16) {
+		hand_back(s, tid, status);
+		return;
+	}
+	s->signalled |= signalled || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
 	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
 		remote_look(&(struct remote_thread){ .tid = tid });
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
@@ -122,15 +149,24 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 		s->passing++;
 		return;
 	}
-	ptrace(PTRACE_DETACH, tid, 0, handed_on ? 0 : sig);
+	release(s, tid, handed_on ? 0 : sig);
 }
 
 static void note_end(struct sleepers *s, pid_t tid, int status)
 {
-	if (tid != s->r->pid)
+	if (s->r->follow)
+		hand_back(s, tid, status);
+	else if (tid != s->r->pid)
 		return;
 	s->ended = true;
 	s->status = status;
+}
+
+/* As asked; one that is followed, and was kept before, at the end of its call. */
+static bool has_stopped(const struct sleepers *s, int status)
+{
+	return status >> 8 == (PTRACE_EVENT_STOP << 8 | SIGTRAP) ||
+	       (s->r->follow && status >> 8 == SYSCALL_STOP);
 }
 
 /* Has it stopped? Otherwise it has ended, or is let go, now or where it stops later. */
@@ -141,7 +177,7 @@ static bool stands(struct sleepers *s, pid_t tid, uint64_t deadline)
 
 	while (!(got = waitpid(tid, &status, __WALL | WNOHANG)) && now_ns() < deadline)
 		remote_pause();
-	if (got == tid && WIFSTOPPED(status) && status >> 8 == (PTRACE_EVENT_STOP << 8 | SIGTRAP))
+	if (got == tid && WIFSTOPPED(status) && has_stopped(s, status))
 		return true;
 	if (got == tid && WIFSTOPPED(status))
 		let_go(s, tid, status);
@@ -160,14 +196,26 @@ static bool goes_to(pid_t tid)
 }
 
 /* Does it wait? Then it begins its call anew, and stops there once more. */
-static bool waits(pid_t tid)
+static bool waits(const struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid };
 
 	if (!remote_look(&t) && t.in_call && goes_to(tid))
 		return true;
-	ptrace(PTRACE_DETACH, tid, 0, 0);
+	release(s, tid, 0);
 	return false;
+}
+
+static bool seize(const struct sleepers *s, pid_t tid)
+{
+	struct follow *f = s->r->follow;
+	int err;
+
+	if (!f)
+		return !ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD);
+	err = follow__seize(f, tid, s->r->pid);
+	follow__keep(f, tid, !err || err == -EEXIST);
+	return !err || err == -EEXIST;
 }
 
 static unsigned int ask(const struct sleepers *s, pid_t *asked, const pid_t *tids, unsigned int cnt)
@@ -175,8 +223,7 @@ static unsigned int ask(const struct sleepers *s, pid_t *asked, const pid_t *tid
 	unsigned int asked_cnt = 0;
 
 	for (unsigned int i = 0; i < cnt; i++) {
-		if (!threads__has(s->r->pid, tids[i]) ||
-		    ptrace(PTRACE_SEIZE, tids[i], 0, PTRACE_O_TRACESYSGOOD))
+		if (!threads__has(s->r->pid, tids[i]) || !seize(s, tids[i]))
 			continue;
 		ptrace(PTRACE_INTERRUPT, tids[i], 0, 0);
 		asked[asked_cnt++] = tids[i];
@@ -250,6 +297,15 @@ static bool was_woken(pid_t tid, int status)
 	return status >> 8 == SYSCALL_STOP && is_interrupted(tid, &regs);
 }
 
+/* Of the first thread, which need not be one of those. */
+static void tell(struct sleepers *s, pid_t tid, int status)
+{
+	if (s->r->follow)
+		follow__took(s->r->follow, tid, status);
+	else
+		take_news(s, tid, status);
+}
+
 /*
  * The signals that have woken others, before these go on: one of them would take what the first thread was woken for, which would begin
  * its call anew meanwhile, and wait on. Unless it stands still for somebody else.
@@ -264,24 +320,36 @@ static void let_first_take(struct sleepers *s)
 		bool stands = remote__state(first, first) == 't';
 
 		if (waitpid(first, &status, NEWS) == first)
-			take_news(s, first, status);
+			tell(s, first, status);
 		else if (stands)
 			break;
 		remote_pause();
 	}
 }
 
-/* Those that come to their calls wait in them, those that come out of them go. */
-static void serve(struct sleepers *s)
+static void on_news(void *ctx, pid_t tid, int status)
 {
+	struct sleepers *s = ctx;
+
+	if (tid != s->r->pid && was_woken(tid, status))
+		let_first_take(s);
+	take_news(s, tid, status);
+}
+
+/* Those that come to their calls wait in them, those that come out of them go. Was there any? (Where they are followed that is not said.) */
+static bool serve(struct sleepers *s)
+{
+	bool any = false;
 	int status;
 	pid_t tid;
 
-	while ((tid = waitpid(-1, &status, NEWS)) > 0) {
-		if (tid != s->r->pid && was_woken(tid, status))
-			let_first_take(s);
-		take_news(s, tid, status);
+	if (s->r->follow) {
+		s->failed |= !follow__serve(s->r->follow, s->r->pid);
+		return false;
 	}
+	for (; (tid = waitpid(-1, &status, NEWS)) > 0; any = true)
+		on_news(s, tid, status);
+	return any;
 }
 
 static void note_stop(struct sleepers *s, uint64_t since)
@@ -320,16 +388,18 @@ static bool anybody_runs(struct sleepers *s)
 		if (i % BATCH == 0)
 			serve(s);
 	}
-	return false;
+	return serve(s);
 }
 
-/* One that was woken for it, and has had no CPU yet, would take it untraced, or find that its call has ended with EINTR. */
+/* One that was woken for it, and has had no CPU yet, would take it untraced, or find that its call has ended with EINTR. Who is followed
+ * stays traced. */
 static void await_signals(struct sleepers *s)
 {
 	uint64_t deadline = now_ns() + SIGNALS_NS;
 
 	while (!s->failed && now_ns() < deadline &&
-	       (interrupted__has_signal(s->r->pid) || (s->signalled && anybody_runs(s)))) {
+	       (interrupted__has_signal(s->r->pid) ||
+		(s->signalled && !s->r->follow && anybody_runs(s)))) {
 		remote_pause();
 		await_passing(s);
 	}
@@ -343,7 +413,7 @@ static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
 	unsigned int asked_cnt = ask(s, asked, tids, cnt);
 
 	for (unsigned int i = 0; i < asked_cnt; i++)
-		if (stands(s, asked[i], since + STAND_NS) && waits(asked[i]))
+		if (stands(s, asked[i], since + STAND_NS) && waits(s, asked[i]))
 			s->passing++;
 	note_stop(s, since);
 	await_passing(s);
@@ -438,11 +508,26 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* The same where they are followed, by the thread that we are. */
+static bool come_to(struct sleepers *s, enum phase phase)
+{
+	pthread_mutex_lock(&s->lock);
+	if (!s->failed && s->is != phase)
+		await_passing(s);
+	if (phase == ENDED)
+		await_signals(s);
+	s->is = s->failed ? ENDED : phase;
+	pthread_mutex_unlock(&s->lock);
+	return s->is == phase;
+}
+
 /* Did it come to that? Else none is kept. */
 static bool want(struct sleepers *s, enum phase phase)
 {
 	bool is;
 
+	if (s->r->follow)
+		return come_to(s, phase);
 	pthread_mutex_lock(&s->lock);
 	s->wanted = phase;
 	pthread_cond_broadcast(&s->changed);
@@ -466,6 +551,17 @@ static void done(struct sleepers *s)
 	free(s);
 }
 
+static int begin(struct sleepers *s)
+{
+	struct follow *f = s->r->follow;
+
+	if (!f)
+		return thread_start(&s->thread, NULL, run, s);
+	follow__set_keeper(f, &(struct follow_keeper){ .tell = on_news, .ctx = s });
+	keep_all(s);
+	return 0;
+}
+
 int sleepers__keep(const struct remote *r, struct sleepers **out)
 {
 	struct sleepers *s = calloc(1, sizeof(*s));
@@ -478,7 +574,7 @@ int sleepers__keep(const struct remote *r, struct sleepers **out)
 	s->wanted = SERVING;
 	pthread_mutex_init(&s->lock, NULL);
 	thread_cond_init(&s->changed);
-	err = thread_start(&s->thread, NULL, run, s);
+	err = begin(s);
 	if (err) {
 		done(s);
 		return err;
@@ -541,6 +637,39 @@ size_t sleepers__selves(struct sleepers *s, uint64_t **out)
 	return cnt;
 }
 
+struct call {
+	void (*call)(void *ctx);
+	void *ctx;
+	bool done;
+};
+
+static void *make_call(void *arg)
+{
+	struct call *c = arg;
+
+	c->call(c->ctx);
+	__atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+void sleepers__during(struct sleepers *s, void (*call)(void *ctx), void *ctx)
+{
+	struct call c = { call, ctx, false };
+	pthread_t thread;
+
+	if (!s->r->follow || thread_start(&thread, NULL, make_call, &c)) {
+		call(ctx);
+		return;
+	}
+	while (!__atomic_load_n(&c.done, __ATOMIC_ACQUIRE)) {
+		remote_pause();
+		pthread_mutex_lock(&s->lock);
+		serve(s);
+		pthread_mutex_unlock(&s->lock);
+	}
+	pthread_join(thread, NULL);
+}
+
 uint32_t sleepers__longest_us(struct sleepers *s)
 {
 	uint64_t ns;
@@ -565,8 +694,12 @@ bool sleepers__let_go(struct sleepers *s, int *status)
 	if (!s)
 		return false;
 	want(s, ENDED);
-	pthread_join(s->thread, NULL);
-	await_end(s->tid);
+	if (s->r->follow) {
+		follow__set_keeper(s->r->follow, &(struct follow_keeper){ 0 });
+	} else {
+		pthread_join(s->thread, NULL);
+		await_end(s->tid);
+	}
 	ended = s->ended;
 	*status = s->status;
 	done(s);

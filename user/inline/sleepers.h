@@ -4,7 +4,7 @@
  * waits on, traced so that it stops where its call ends (ptrace(2): syscall-exit-stop). So hundreds of them need not stand still all
  * at once where nobody may run for a moment; that takes 20 to 40 us each.
  *
- * They are traced by a thread of ours that does nothing else. When it ends, or pyebpf is killed, the kernel lets all of them go, those
+ * They are traced by a thread of ours that does nothing else, or, where they are followed, by the one that does that, and stay with it. When it ends, or pyebpf is killed, the kernel lets all of them go, those
  * that wait without being woken. One that stands where its call has ended runs on: with PTRACE_O_TRACESYSGOOD the number of that stop is
  * none of a signal, which it would get else.
  */
@@ -50,6 +50,9 @@ const pid_t *sleepers__listed(const struct sleepers *s, size_t *cnt);
 
 /* sleepers__selves - while they are served: the pthread_self() of those that are kept now, for free(). How many; 0: *out is NULL */
 size_t sleepers__selves(struct sleepers *s, uint64_t **out);
+
+/* sleepers__during - while they are served: call what takes long, and needs no ptrace(). Where they are followed another thread of ours does */
+void sleepers__during(struct sleepers *s, void (*call)(void *ctx), void *ctx);
 
 /* sleepers__longest_us - the longest time that one stood still to be kept */
 uint32_t sleepers__longest_us(struct sleepers *s);

@@ -1,5 +1,5 @@
 """usage: ignored.py FLAG THREADS MS: threads wait in a call that a handler would end, for so long or (-1) for ever, while signals that
-nobody cares for come to them, until FLAG exists. Those wake nobody: "fine"."""
+nobody cares for come to them, until FLAG exists. Those wake nobody: how many calls ended with an error, or too early."""
 import ctypes
 import os
 import select
@@ -32,8 +32,8 @@ while not os.path.exists(sys.argv[1]):
     for t in threads:
         for number in signal.SIGCHLD, signal.SIGWINCH, signal.SIGUSR2:
             signal.pthread_kill(t.ident, number)
-    time.sleep(0.0005)
+            time.sleep(0.002)
 os.write(END[1], b"x")
 for t in threads:
     t.join()
-print(BAD or "fine", flush=True)
+print(len(BAD), flush=True)
