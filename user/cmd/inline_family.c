@@ -100,7 +100,7 @@ static bool was_before(const struct inline_run *r, pid_t pid)
 	return false;
 }
 
-/* While one thread of the target makes the calls of the attach the kernel tells of no fork of the others. */
+/* Of a thread that was in the middle of a fork() when it began to be followed the kernel tells none of it. */
 static void look_for_unseen(struct inline_run *r)
 {
 	static const struct err why = { .what = "it was forked while its parent was attached to" };
