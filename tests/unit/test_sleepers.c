@@ -23,7 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "inline/remote.h"
+#include "inline/remote_priv.h"
 #include "inline/sleepers.h"
 
 #define THREADS	   40
@@ -726,7 +726,7 @@ static void test_signals(void **state)
 	end();
 }
 
-/* A call while they are served, by those who do it at the same time where they are followed. */
+/* A call before a stop takes long; those who are followed are looked at meanwhile. */
 static void wait_for_one(void *ctx)
 {
 	for (int ms = 0; ms < 5000 && !get(ctx); ms++)
@@ -741,10 +741,19 @@ static void test_a_call_meanwhile(void **state)
 	start(READS, 0);
 	s = all_kept(THREADS);
 	sleepers__serve(s);
+	r.before = wait_for_one;
+	r.before_ctx = &w->done[7];
 	wake(7);
-	sleepers__during(s, wait_for_one, &w->done[7]);
+	r.sleepers = s;
+	remote_call_before(&r);
 	assert_int_equal(get(&w->done[7]), 1);
+	r.sleepers = NULL;
 	assert_false(let_go(s));
+	wake(9); /* kept before, it stands once more where its call ends, if it is followed */
+	r.before_ctx = &w->done[9];
+	remote_call_before(&r);
+	assert_int_equal(get(&w->done[9]), 1);
+	r.before = NULL;
 	end();
 }
 

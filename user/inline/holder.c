@@ -187,8 +187,7 @@ int remote__stop_holder(struct remote *r)
 
 	if (!r->lock.in || r->held || r->parked || !remote_has_many(r))
 		return -EOPNOTSUPP;
-	if (r->before)
-		r->before(r->before_ctx);
+	remote_call_before(r);
 	since = now_ns();
 	for (;;) {
 		if (r->follow && !follow__serve(r->follow, r->pid))

@@ -24,6 +24,9 @@ const uint64_t *remote_stack(const struct remote *r, const struct remote_thread 
 /* remote_end_stop - one that took so long is over */
 void remote_end_stop(struct remote *r, uint64_t us);
 
+/* remote_call_before - r->before, if there is one; nobody who is followed stands still for it */
+void remote_call_before(struct remote *r);
+
 /* remote_stop_thread - this one alone. As remote__stop(). */
 int remote_stop_thread(struct remote *r, pid_t tid);
 

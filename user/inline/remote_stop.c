@@ -24,6 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/sleepers.h"
@@ -622,12 +623,41 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	return err;
 }
 
-static void call_before(struct remote *r)
+struct call {
+	void (*call)(void *ctx);
+	void *ctx;
+	bool done;
+};
+
+static void *make_call(void *arg)
 {
-	if (r->sleepers)
-		sleepers__during(r->sleepers, r->before, r->before_ctx);
-	else
+	struct call *c = arg;
+
+	c->call(c->ctx);
+	__atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Another thread of ours makes it where we are who looks at what those do that are followed. */
+void remote_call_before(struct remote *r)
+{
+	struct call c = { r->before, r->before_ctx, false };
+	pthread_t thread;
+
+	if (!r->before)
+		return;
+	if (!r->follow || r->parked || thread_start(&thread, NULL, make_call, &c)) {
 		r->before(r->before_ctx);
+		return;
+	}
+	while (!__atomic_load_n(&c.done, __ATOMIC_ACQUIRE)) {
+		remote_pause();
+		if (r->sleepers)
+			sleepers__look(r->sleepers);
+		else
+			follow__serve(r->follow, r->pid);
+	}
+	pthread_join(thread, NULL);
 }
 
 static int stop_soon(struct remote *r, size_t limit)
@@ -639,7 +669,7 @@ static int stop_soon(struct remote *r, size_t limit)
 			return -ESRCH;
 		if (r->before) {
 			remote_hurry(r, false);
-			call_before(r);
+			remote_call_before(r);
 		}
 		remote_hurry(r, !r->late_cnt);
 		err = r->past_blocked || await_late(r)

@@ -637,37 +637,11 @@ size_t sleepers__selves(struct sleepers *s, uint64_t **out)
 	return cnt;
 }
 
-struct call {
-	void (*call)(void *ctx);
-	void *ctx;
-	bool done;
-};
-
-static void *make_call(void *arg)
+void sleepers__look(struct sleepers *s)
 {
-	struct call *c = arg;
-
-	c->call(c->ctx);
-	__atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-void sleepers__during(struct sleepers *s, void (*call)(void *ctx), void *ctx)
-{
-	struct call c = { call, ctx, false };
-	pthread_t thread;
-
-	if (!s->r->follow || thread_start(&thread, NULL, make_call, &c)) {
-		call(ctx);
-		return;
-	}
-	while (!__atomic_load_n(&c.done, __ATOMIC_ACQUIRE)) {
-		remote_pause();
-		pthread_mutex_lock(&s->lock);
-		serve(s);
-		pthread_mutex_unlock(&s->lock);
-	}
-	pthread_join(thread, NULL);
+	pthread_mutex_lock(&s->lock);
+	serve(s);
+	pthread_mutex_unlock(&s->lock);
 }
 
 uint32_t sleepers__longest_us(struct sleepers *s)

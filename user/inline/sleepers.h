@@ -51,8 +51,8 @@ const pid_t *sleepers__listed(const struct sleepers *s, size_t *cnt);
 /* sleepers__selves - while they are served: the pthread_self() of those that are kept now, for free(). How many; 0: *out is NULL */
 size_t sleepers__selves(struct sleepers *s, uint64_t **out);
 
-/* sleepers__during - while they are served: call what takes long, and needs no ptrace(). Where they are followed another thread of ours does */
-void sleepers__during(struct sleepers *s, void (*call)(void *ctx), void *ctx);
+/* sleepers__look - while they are served, which takes that where they are followed: let those go that came out of their calls */
+void sleepers__look(struct sleepers *s);
 
 /* sleepers__longest_us - the longest time that one stood still to be kept */
 uint32_t sleepers__longest_us(struct sleepers *s);
