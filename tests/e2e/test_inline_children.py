@@ -143,6 +143,33 @@ def test_another_thread_forks_during_the_attach(name, tmp_path):
         assert target.poll() is None
 
 
+EXECS = """
+import os, pathlib, random, sys, threading, time
+path, turn, how = sys.argv[1:]
+for i in range(40): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+pathlib.Path(path + ".new").write_text(turn)
+os.rename(path + ".new", path)
+end = time.monotonic() + random.random() * .35
+while how == "runs" and time.monotonic() < end: pass
+time.sleep(max(0, end - time.monotonic()))
+os.execv(sys.executable, [sys.executable, "-c", sys.orig_argv[2], path, str(int(turn) + 1), how])
+"""
+
+
+@pytest.mark.parametrize("how", ["runs", "sleeps"])
+def test_many_threads_and_an_exec_at_any_moment(how, tmp_path):
+    """They are kept, or one of them stands still, or all run: the program that is executed goes on, attached to or not."""
+    count = tmp_path / "count"
+    with lib.started(lib.command(ONE) + ["-c", EXECS, count, 1, how]) as target:
+        lib.until(count.exists, "the first one")
+        for _ in range(8):
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "300ms", "-p", target.pid])
+            assert done.returncode == 0 or (done.returncode == 4 and b"executed" in done.stderr), lib.text(done.stderr)
+            turn = int(count.read_text())
+            lib.until(lambda: int(count.read_text()) > turn + 1, "that it goes on")
+        assert target.poll() is None
+
+
 def test_a_command_that_is_no_python(tmp_path):
     python = lib.shell_words(lib.command(ONE) + [FAMILY, "report", 12])
     seen, done = lib.traced(["sh", "-c", "true; %s; sh -c '%s'" % (python, python)], tmp_path, *INLINE)

@@ -177,6 +177,14 @@ static int drain_all(struct inline_member *m)
 	return got < 0 ? got : 0;
 }
 
+static bool has_ended(const struct inline_member *m)
+{
+	const struct follow *f = m->engine->remote.follow;
+
+	return remote__is_dead(m->pid, m->pid) || inline__has_executed(m->engine) ||
+	       (f && !follow__runs(f, m->pid));
+}
+
 /* Events were lost: read what is left, then the stacks anew, while nobody runs Python code. */
 static int recover_from_loss(struct inline_member *m)
 {
@@ -202,6 +210,9 @@ static int recover_from_loss(struct inline_member *m)
 		if (err == -EAGAIN)
 			remote__give_time(m->torn);
 	} while (err == -EAGAIN);
+	if ((err == -ESRCH || err == -EFAULT) &&
+	    has_ended(m)) /* others need not stand still for that */
+		return 0;
 	return err ? err : inline_stacks__tell(m);
 }
 

@@ -164,9 +164,18 @@ static pid_t process_of(pid_t tid)
 	return pid > 0 ? (pid_t)pid : 0;
 }
 
-/* Something was started by a thread that stands still. */
-static void take_new(struct follow *f, pid_t tid, bool vforked)
+static bool is_birth(int status)
 {
+	int event = status >> 16;
+
+	return event == PTRACE_EVENT_FORK || event == PTRACE_EVENT_VFORK ||
+	       event == PTRACE_EVENT_CLONE;
+}
+
+/* Something was started by a thread that stands still. */
+static void note_born(struct follow *f, pid_t tid, int status)
+{
+	bool vforked = status >> 16 == PTRACE_EVENT_VFORK;
 	unsigned long born = 0;
 	struct follow_tid *t = NULL;
 
@@ -176,7 +185,6 @@ static void take_new(struct follow *f, pid_t tid, bool vforked)
 		t->vforked = true;
 		f->vforked_cnt++;
 	}
-	follow__go(f, tid, 0);
 }
 
 /* It shares its parent's memory, so it is nobody's business before it executes something. */
@@ -233,7 +241,8 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
 	case PTRACE_EVENT_CLONE:
-		take_new(f, tid, event == PTRACE_EVENT_VFORK);
+		note_born(f, tid, status);
+		follow__go(f, tid, 0);
 		return false;
 	case PTRACE_EVENT_EXEC:
 		only_first(f, tid);
@@ -244,7 +253,8 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 			return false;
 		}
 		if (t->pid) {
-			interrupted__look(tid, &regs);
+			if (sig == SIGTRAP)
+				interrupted__look(tid, &regs);
 			ask(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, NULL);
 			return false;
 		}
@@ -338,6 +348,9 @@ static bool take_news(struct follow *f, pid_t tid)
 	told->tid = tid;
 	if (waitpid(tid, &told->status, __WALL | WNOHANG) != tid)
 		return false;
+	if (WIFSTOPPED(told->status) && is_birth(told->status))
+		note_born(f, tid,
+			  told->status); /* it can have been killed by the time it is looked at */
 	f->told_cnt++;
 	return true;
 }
@@ -428,7 +441,8 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		break;
 	}
 	case PTRACE_EVENT_STOP:
-		interrupted__look(tid, &regs);
+		if (WSTOPSIG(status) == SIGTRAP)
+			interrupted__look(tid, &regs);
 		break;
 	case 0:
 		sig = signal_of(tid, WSTOPSIG(status));

@@ -378,7 +378,8 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 	r->cnt = 1;
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
 		return -errno;
-	err = await_all(r, 0, now_ns() + STOP_LAST_NS);
+	/* others that are followed would not be looked at meanwhile */
+	err = await_all(r, 0, now_ns() + (r->follow ? STOP_NS : STOP_LAST_NS));
 	return !err && !r->cnt ? -ESRCH : err;
 }
 
@@ -665,8 +666,10 @@ static int stop_soon(struct remote *r, size_t limit)
 	int err = 0;
 
 	for (int i = 0; i <= STOP_TRIES; i++) {
-		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid))
-			return -ESRCH;
+		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid)) {
+			err = -ESRCH;
+			break;
+		}
 		if (r->before) {
 			remote_hurry(r, false);
 			remote_call_before(r);

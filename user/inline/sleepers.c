@@ -156,7 +156,7 @@ static void note_end(struct sleepers *s, pid_t tid, int status)
 {
 	if (s->r->follow)
 		hand_back(s, tid, status);
-	else if (tid != s->r->pid)
+	if (tid != s->r->pid)
 		return;
 	s->ended = true;
 	s->status = status;
@@ -186,6 +186,8 @@ static bool stands(struct sleepers *s, pid_t tid, uint64_t deadline)
 	else if (!got) {
 		s->passing++;
 		s->late[s->late_cnt++] = tid;
+	} else if (s->r->follow) {
+		follow__keep(s->r->follow, tid, false);
 	}
 	return false;
 }
@@ -206,11 +208,22 @@ static bool waits(const struct sleepers *s, pid_t tid)
 	return false;
 }
 
+static bool is_kept_already(const struct sleepers *s, pid_t tid)
+{
+	for (size_t i = 0; i < s->cnt; i++)
+		if (s->threads[i].tid == tid)
+			return true;
+	return false;
+}
+
+/* One that was asked before, and came late, can be kept since. */
 static bool seize(const struct sleepers *s, pid_t tid)
 {
 	struct follow *f = s->r->follow;
 	int err;
 
+	if (is_kept_already(s, tid))
+		return false;
 	if (!f)
 		return !ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD);
 	err = follow__seize(f, tid, s->r->pid);
@@ -265,14 +278,23 @@ static void read_stack(const struct sleepers *s, struct remote_thread *t)
 	t->stack_words = n;
 }
 
+/* A call can have ended with ENOSYS, too: the kernel tells from 5.3 on. */
+static bool begins_call(pid_t tid)
+{
+	struct __ptrace_syscall_info info = { 0 };
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0)
+		return info.op == PTRACE_SYSCALL_INFO_ENTRY;
+	return !ptrace(PTRACE_GETREGS, tid, 0, &regs) && (int64_t)regs.rax == -ENOSYS;
+}
+
 /* Does it stand where its call begins (anew)? Then it waits in it from here on. To detach it here would end the call with EINTR. */
 static bool is_kept(struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid, .kept = true };
-	struct user_regs_struct regs;
 
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || (int64_t)regs.rax != -ENOSYS ||
-	    remote_look(&t) || !goes_to(tid))
+	if (!begins_call(tid) || remote_look(&t) || !goes_to(tid))
 		return false;
 	t.in_call = true;
 	read_stack(s, &t);
@@ -368,7 +390,7 @@ static void await_passing(struct sleepers *s)
 	for (;;) {
 		serve(s);
 		note_stop(s, since);
-		if (!s->passing)
+		if (!s->passing || s->failed)
 			return;
 		since = now_ns();
 		if (since > deadline) {
