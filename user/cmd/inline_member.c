@@ -210,8 +210,7 @@ static int recover_from_loss(struct inline_member *m)
 		if (err == -EAGAIN)
 			remote__give_time(m->torn);
 	} while (err == -EAGAIN);
-	if ((err == -ESRCH || err == -EFAULT) &&
-	    has_ended(m)) /* others need not stand still for that */
+	if ((err == -ESRCH || err == -EFAULT) && has_ended(m)) /* the others of the run go on */
 		return 0;
 	return err ? err : inline_stacks__tell(m);
 }

@@ -84,7 +84,7 @@ void inline_target__add_stops(struct inline_target *t, const struct inline_engin
 
 void inline_target__add_stop(struct inline_target *t, uint32_t us)
 {
-	t->stops++;
+	t->stops += us != 0;
 	if (us > t->longest_us)
 		t->longest_us = us;
 }

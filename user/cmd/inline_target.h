@@ -54,7 +54,7 @@ void inline_target__signals(struct inline_target *t, int timeout);
 /* inline_target__unfollow - what it started has been let go. */
 void inline_target__unfollow(struct inline_target *t);
 
-/* inline_target__add_stop - one that no engine knows of. */
+/* inline_target__add_stop - one that no engine knows of; 0: there was none. */
 void inline_target__add_stop(struct inline_target *t, uint32_t us);
 
 /* inline_target__add_stops - of another process of the run. */

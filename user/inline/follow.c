@@ -18,9 +18,8 @@
 #include "inline/remote.h"
 
 #define RELEASE_NS 2000000000ull
-#define STAND_NS \
-	3000000ull /* for those that were asked together; one that does not is waited for with all others */
-#define BATCH 8u /* that stand still together: one of them for 0.1 to 0.2 ms */
+#define STAND_NS   3000000ull /* for those that were asked together; then others are, too */
+#define BATCH	   8u /* that stand still together: one of them for 0.1 to 0.2 ms */
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
@@ -348,9 +347,9 @@ static bool take_news(struct follow *f, pid_t tid)
 	told->tid = tid;
 	if (waitpid(tid, &told->status, __WALL | WNOHANG) != tid)
 		return false;
+	/* it can have been killed by the time it is looked at */
 	if (WIFSTOPPED(told->status) && is_birth(told->status))
-		note_born(f, tid,
-			  told->status); /* it can have been killed by the time it is looked at */
+		note_born(f, tid, told->status);
 	f->told_cnt++;
 	return true;
 }
@@ -364,8 +363,8 @@ static void ask_for_news(struct follow *f)
 	f->told_cnt = 0;
 	while ((tid = whose_news()) && find(f, tid) && take_news(f, tid))
 		;
-	for (t = tid ? f->tids : NULL; t;
-	     t = t->hh.next) /* that of somebody else hides the others' */
+	/* that of somebody else hides the others' */
+	for (t = tid ? f->tids : NULL; t; t = t->hh.next)
 		take_news(f, t->tid);
 }
 
@@ -433,13 +432,9 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 	switch (status >> 16) {
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
-	case PTRACE_EVENT_CLONE: {
-		unsigned long born = 0;
-
-		if (!ask(PTRACE_GETEVENTMSG, tid, &born) && born)
-			add(f, (pid_t)born, 0);
+	case PTRACE_EVENT_CLONE:
+		note_born(f, tid, status);
 		break;
-	}
 	case PTRACE_EVENT_STOP:
 		if (WSTOPSIG(status) == SIGTRAP)
 			interrupted__look(tid, &regs);

@@ -82,7 +82,7 @@ struct remote {
 	struct sleepers *sleepers; /* kept for a stop of all; NULL: none */
 	size_t kept_cnt; /* the last ones of @threads, which are copies of these */
 	struct follow *
-		follow; /* its threads stay traced, by this thread of ours; borrowed; NULL: they are let go */
+		follow; /* its threads stay traced, by the thread that we are; borrowed; NULL: none do */
 	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
 	 * without us, and would go on with these: */
 	bool parked, ran_on; /* ran_on: it went on by itself, we took too long */

@@ -141,7 +141,8 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 		return;
 	}
 	s->signalled |= signalled || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
-	if (status >> 16 == PTRACE_EVENT_STOP) /* the call that it was asked in goes on */
+	/* the call that it was asked in goes on; who was kept before, and is followed, stops at the end of it */
+	if (status >> 16 == PTRACE_EVENT_STOP || (in_call && s->r->follow))
 		remote_look(&(struct remote_thread){ .tid = tid });
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
 	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(tid) &&
