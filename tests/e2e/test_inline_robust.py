@@ -382,17 +382,18 @@ def test_short_stops_of_sleepers(name, args, tmp_path):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
+@pytest.mark.parametrize("args, first", [([], "time.sleep(1000)"), (["-s"], "time.sleep(1000)"), ([], "while True: pass")],
+                         ids=["one process", "followed", "beside the first thread"])
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.13", "3.15"))
-def test_short_stops_beside_some_that_wake(name, args, tmp_path):
-    """A thousand deep threads sleep, ten wake up all the time: of those that are kept asleep no stack is read in the stop."""
+def test_short_stops_beside_some_that_wake(name, args, first, tmp_path):
+    """A thousand deep threads sleep, ten wake up all the time: of those that are kept asleep, or were by themselves since they were
+    read before, no stack is read in the stop."""
     program = MANY.split("print")[0].replace("i % 30", "i % 100").replace("300)", "1000)") + (
         "def wake(n):\n"
         "    if n: return wake(n - 1)\n"
         "    while True: time.sleep(0.002)\n"
         "for i in range(10): threading.Thread(target=wake, args=(i,), daemon=True).start()\n"
-        "print('up', flush=True)\n"
-        "time.sleep(1000)\n")
+        "print('up', flush=True)\n" + first)
     with lib.started(lib.command(name) + ["-c", program]) as target:
         assert target.stdout.readline() == b"up\n"
         check_short_stops(target.pid, tmp_path / "t.pyebpf", *args)

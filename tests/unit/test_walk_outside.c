@@ -425,10 +425,10 @@ static void test_walk_outside__all_together_are_bounded(void **state)
 
 static unsigned int asked;
 
-static bool slept(void *ctx, uint64_t thread_id)
+static bool slept(void *ctx, const struct outside_thread *t)
 {
 	asked++;
-	assert_int_equal(thread_id, 0x7000);
+	assert_int_equal(t->thread_id, 0x7000);
 	return *(const bool *)ctx;
 }
 
@@ -655,10 +655,10 @@ static void test_walk_outside__unchanged_and_hostile(void **state)
 	outside_stacks__done(&known.stacks);
 }
 
-static bool kept(void *ctx, uint64_t thread_id)
+static bool kept(void *ctx, const struct outside_thread *t)
 {
 	(void)ctx;
-	return thread_id == 0x7001;
+	return t->thread_id == 0x7001;
 }
 
 /* The second one was kept, the others have run. @is_so: that counts */

@@ -15,6 +15,8 @@
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
 
+#define MANY_STACKS 64u
+
 /* The number of a code object on a stack. 0: the interpreter's own, which shows no frame. */
 static uint32_t number_of(const struct inline_member *m, uint64_t address, bool *is_new)
 {
@@ -150,27 +152,31 @@ static pid_t tid_ahead(const struct inline_member *m, const struct outside_threa
 static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 			   struct code_names *names, size_t *next)
 {
-	if (!t->known)
-		t->tid = tid_ahead(m, t, next);
 	if (!t->known && !t->tid)
-		t->tid = tid_of(m, t->thread_id);
+		t->tid = tid_ahead(m, t, next) ?: tid_of(m, t->thread_id);
 	for (uint32_t i = t->tid ? t->frame_cnt : 0; i-- > 0;)
 		if (i + 1 == t->frame_cnt || t->frames[i].code != t->frames[i + 1].code)
 			define(m, t->frames[i].code, names);
 }
 
-static bool slept(void *ctx, uint64_t thread_id)
+static bool has_not_run(struct inline_member *m, const struct outside_thread *b)
+{
+	pid_t tid = b->tid ? b->tid : remote__tid_of(&m->engine->remote, b->thread_id);
+
+	return asleep__has_not_run(&m->asleep, tid);
+}
+
+static bool slept(void *ctx, const struct outside_thread *b)
 {
 	struct inline_member *m = ctx;
 	struct remote *r = &m->engine->remote;
-	const struct remote_thread *t = thread_of(m, thread_id);
+	const struct remote_thread *t = thread_of(m, b->thread_id);
 
 	if (t && t->kept) /* since before the stacks were read */
 		return true;
 	if (t)
 		return asleep__is_still(&m->asleep, t);
-	return (r->rest_runs || !r->cnt) &&
-	       asleep__has_not_run(&m->asleep, remote__tid_of(r, thread_id));
+	return (r->rest_runs || !r->cnt) && has_not_run(m, b);
 }
 
 static void note_kept(struct inline_member *m)
@@ -181,17 +187,19 @@ static void note_kept(struct inline_member *m)
 		qsort(m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
 }
 
-/* In a stop, or before it as it seems that it will be. */
-static bool is_kept(void *ctx, uint64_t thread_id)
+/* In a stop, or before it as it seems that it will be: kept from running, or it was asleep by itself all the while. */
+static bool is_kept(void *ctx, const struct outside_thread *b)
 {
 	struct inline_member *m = ctx;
+	struct remote *r = &m->engine->remote;
 	const struct remote_thread *t;
 
-	if (!m->engine->remote.cnt)
-		return m->kept_cnt &&
-		       bsearch(&thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
-	t = thread_of(m, thread_id);
-	return t && t->kept;
+	if (!r->cnt && m->kept_cnt)
+		return bsearch(&b->thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
+	t = r->cnt ? thread_of(m, b->thread_id) : NULL;
+	if (t)
+		return t->kept;
+	return (r->rest_runs || !r->cnt) && has_not_run(m, b);
 }
 
 static bool any_deep(const struct outside_stacks *stacks)
@@ -200,6 +208,14 @@ static bool any_deep(const struct outside_stacks *stacks)
 		if (stacks->threads[i].frame_cnt >= OUTSIDE_KNOWN_MIN)
 			return true;
 	return false;
+}
+
+/* Is there much to be won by knowing who sleeps? Of those that are kept it is known. */
+static bool is_sleep_worth(const struct inline_member *m)
+{
+	const struct outside_stacks *s = &m->ahead.stacks;
+
+	return any_deep(s) || (s->cnt >= MANY_STACKS && !m->engine->remote.sleepers);
 }
 
 /* Of all threads, which run on. False: there is nothing to be won by it. */
@@ -251,7 +267,7 @@ void inline_stacks__ahead(void *ctx)
 		outside_stacks__done(&m->ahead.stacks); /* of another stop */
 	else if (!read_ahead(m))
 		m->ahead_left = 0;
-	else if (any_deep(&m->ahead.stacks) && !asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
+	else if (is_sleep_worth(m) && !asleep__note(&m->asleep, m->pid) && m->asleep.cnt)
 		read_ahead(m);
 	m->ahead_left -= m->ahead_left != 0;
 	find_tids(m);

@@ -239,7 +239,7 @@ int inline_target__start(struct inline_target *t)
 	if (err)
 		return err;
 	err = t->opts->command ? start_command(t) : start_process(t);
-	if (t->opts->subprocesses) /* a command has what we had */
+	if (t->opts->subprocesses || !t->opts->command) /* a command has what we had */
 		run_raise_files();
 	return err;
 }

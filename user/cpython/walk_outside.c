@@ -425,13 +425,14 @@ static bool take_kept(struct reader *r, struct outside_thread *t)
 	struct outside_known *known = r->known;
 	struct outside_thread *b;
 
-	if (!known || !known->kept || !r->one_interpreter || !known->kept(known->ctx, t->thread_id))
+	if (!known || !known->kept || !r->one_interpreter)
 		return false;
 	b = find_known(r, t);
-	if (!b || b->frame_cnt > r->budget || read_top(r, t, innermost(b)) || t->top != b->top ||
-	    t->at != b->at)
+	if (!b || !known->kept(known->ctx, b) || b->frame_cnt > r->budget ||
+	    read_top(r, t, innermost(b)) || t->top != b->top || t->at != b->at)
 		return false;
 	t->status = OUTSIDE_AGREED;
+	t->tid = b->tid;
 	t->truncated = b->truncated;
 	r->budget -= b->frame_cnt;
 	if (known->rehearsed)
@@ -451,7 +452,7 @@ static bool take_known(struct reader *r, struct outside_thread *t)
 	bool same;
 
 	if (!b || b->frame_cnt < OUTSIDE_KNOWN_MIN || budget < b->frame_cnt ||
-	    !r->known->slept(r->known->ctx, t->thread_id))
+	    !r->known->slept(r->known->ctx, b))
 		return false;
 	same = !walk_once(r, t->tstate, KNOWN_FRAMES, &top) && top.cnt == KNOWN_FRAMES &&
 	       !memcmp(top.frames, b->frames, top.cnt * sizeof(*top.frames));

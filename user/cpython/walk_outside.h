@@ -73,14 +73,14 @@ int walk_outside(const struct proc_mem *mem, const struct interp *in, struct out
  * What was read before the threads were stopped, by walk_outside_held(), too. It holds for all threads but one, where only that one has
  * run Python code since: their states are not even looked at, and their frames are taken out of here. Else for those that slept
  * all the while, where the innermost frames are the same; that counts for stacks of OUTSIDE_KNOWN_MIN frames and more. Of those that were
- * kept from running since before it was read only the innermost frame is looked at (another thread may run with their states), and all are
+ * kept from running since before it was read, or have had no CPU since, only the innermost frame is looked at (another thread may run with their states), and all are
  * taken out of here; not where there are several interpreters, whose states are run by whoever comes to 3.11.
  */
 struct outside_known {
 	struct outside_stacks stacks;
 	uint64_t only; /* the state of the one; 0: others may have run */
-	bool (*slept)(void *ctx, uint64_t thread_id);
-	bool (*kept)(void *ctx, uint64_t thread_id); /* NULL: none is */
+	bool (*slept)(void *ctx, const struct outside_thread *t); /* one of these */
+	bool (*kept)(void *ctx, const struct outside_thread *t); /* NULL: none is */
 	bool rehearsed; /* the walk only tells @pages what it needs: no frames are given of those that are kept, or taken */
 	void *ctx;
 };

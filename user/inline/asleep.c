@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -87,12 +88,15 @@ static void forget(struct asleep *a)
 	a->cnt = 0;
 }
 
-static int add(struct asleep *a, pid_t tid)
+/* @most: files that may be kept open */
+static int add(struct asleep *a, pid_t tid, size_t most)
 {
-	bool keep = a->cnt < ASLEEP_OPEN_MAX;
-	struct asleep_thread t = { .tid = tid,
-				   .status = keep ? open_file(a->pid, tid, "status") : -1,
-				   .runs = keep ? open_file(a->pid, tid, "schedstat") : -1 };
+	struct asleep_thread t = { .tid = tid, .status = -1, .runs = -1 };
+
+	if (a->cnt < ASLEEP_OPEN_MAX)
+		t.status = open_file(a->pid, tid, "status");
+	if (a->cnt + ASLEEP_OPEN_MAX < most)
+		t.runs = open_file(a->pid, tid, "schedstat");
 
 	if (!sleeps_now(a->pid, &t)) {
 		close_files(&t);
@@ -121,8 +125,16 @@ static int by_tid(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static size_t most_files(void)
+{
+	struct rlimit files;
+
+	return getrlimit(RLIMIT_NOFILE, &files) ? 0 : files.rlim_cur / 2;
+}
+
 int asleep__note(struct asleep *a, pid_t pid)
 {
+	const size_t most = most_files();
 	auto_fn(threads__closep) DIR *threads = NULL;
 	pid_t tid;
 	int err = 0;
@@ -133,7 +145,7 @@ int asleep__note(struct asleep *a, pid_t pid)
 	if (!threads)
 		return -errno;
 	while (!err && (tid = threads__next(threads)))
-		err = add(a, tid);
+		err = add(a, tid, most);
 	if (err)
 		forget(a);
 	else if (a->cnt)

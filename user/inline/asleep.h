@@ -28,8 +28,9 @@ struct asleep {
 		pid_t tid;
 		uint64_t sleeps; /* so far: voluntary context switches */
 		uint64_t ran_ns, come; /* so far, on CPUs; how often it got one */
-		int status,
-			runs; /* of the first ASLEEP_OPEN_MAX: the two files, which saves half of the time; else -1 */
+		/* the two files, which saves most of the time: of the first ASLEEP_OPEN_MAX; of as many as half of the descriptors that we
+		 * may have; else -1 */
+		int status, runs;
 	} * threads; /* by tid; owned */
 	size_t cnt, size;
 };
