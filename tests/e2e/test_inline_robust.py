@@ -17,7 +17,7 @@ import time
 import pytest
 
 import lib
-from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, memfds
+from test_inline import FAMILIES, INLINE, ONE, attach_for, busy, check_sums, end_well, memfd_links, memfds, redirected
 
 QUIET = ("import sys, time\n"
          "def f(): time.sleep(0.001)\n"
@@ -502,7 +502,7 @@ def test_detach_of_a_child(tmp_path):
     with lib.started(lib.command(ONE) + ["-u", "-c", code], stdin=-1) as target:
         assert target.stdout.readline() == b"up\n"
         with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
-            lib.until(lambda: memfds(target.pid), "the attach")
+            lib.until(lambda: redirected(target.pid), "the attach")
             target.stdin.write(b"\n")
             target.stdin.flush()
             child = int(target.stdout.readline())
@@ -542,7 +542,7 @@ def test_detach_of_a_child_whose_parent_waits(tmp_path):
         assert target.stdout.readline() == b"up\n"
         with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *SHORT, "--on-full", "wait", "-p",
                           target.pid], stderr=-1) as tracer:
-            lib.until(lambda: memfds(target.pid), "the attach")
+            lib.until(lambda: redirected(target.pid), "the attach")
             target.stdin.write(b"\n")
             target.stdin.flush()
             child = int(target.stdout.readline())
