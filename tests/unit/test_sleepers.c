@@ -570,8 +570,7 @@ static void send_ignored(void)
 {
 	for (int i = 0; i < THREADS; i++)
 		syscall(SYS_tgkill, r.pid, w->tids[i], i % 2 ? SIGWINCH : SIGCHLD);
-	for (int ms = 0; ms < 20; ms++)
-		usleep(1000);
+	usleep(20000);
 }
 
 static void test_signals_that_are_ignored(void **state)

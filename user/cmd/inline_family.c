@@ -450,11 +450,13 @@ void inline_family__release(struct inline_run *r)
 	struct inline_found found;
 	struct follow_event event;
 	unsigned int born = 0;
+	uint32_t stood_us;
 	struct err e;
 
 	if (!r->follow)
 		return;
-	inline_target__add_stop(&r->t, follow__release(r->follow));
+	stood_us = follow__release(r->follow);
+	inline_target__add_stops(&r->t, stood_us != 0, stood_us);
 	while (follow__next(r->follow, &event)) {
 		if (event.what == FOLLOW_BORN) { /* with its parent's stubs */
 			inline__recover(event.pid, &found, &e);

@@ -379,7 +379,8 @@ void inline_member__forget(struct inline_member *m)
 	if (m->mem_open)
 		proc_mem__close(&m->mem);
 	if (m->engine == &m->own_engine) {
-		inline_target__add_stops(&r->t, m->engine);
+		inline_target__add_stops(&r->t, m->engine->remote.stops,
+					 m->engine->remote.longest_us);
 		if (m->engine->remote.pid)
 			inline__done(m->engine);
 		interp__done(m->in);

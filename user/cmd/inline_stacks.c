@@ -159,24 +159,23 @@ static void look_at_thread(struct inline_member *m, struct outside_thread *t,
 			define(m, t->frames[i].code, names);
 }
 
+/* One that was not stopped, where not all were. */
 static bool has_not_run(struct inline_member *m, const struct outside_thread *b)
 {
-	pid_t tid = b->tid ? b->tid : remote__tid_of(&m->engine->remote, b->thread_id);
+	struct remote *r = &m->engine->remote;
 
-	return asleep__has_not_run(&m->asleep, tid);
+	return (r->rest_runs || !r->cnt) &&
+	       asleep__has_not_run(&m->asleep, b->tid ?: remote__tid_of(r, b->thread_id));
 }
 
 static bool slept(void *ctx, const struct outside_thread *b)
 {
 	struct inline_member *m = ctx;
-	struct remote *r = &m->engine->remote;
 	const struct remote_thread *t = thread_of(m, b->thread_id);
 
 	if (t && t->kept) /* since before the stacks were read */
 		return true;
-	if (t)
-		return asleep__is_still(&m->asleep, t);
-	return (r->rest_runs || !r->cnt) && has_not_run(m, b);
+	return t ? asleep__is_still(&m->asleep, t) : has_not_run(m, b);
 }
 
 static void note_kept(struct inline_member *m)
@@ -191,15 +190,12 @@ static void note_kept(struct inline_member *m)
 static bool is_kept(void *ctx, const struct outside_thread *b)
 {
 	struct inline_member *m = ctx;
-	struct remote *r = &m->engine->remote;
 	const struct remote_thread *t;
 
-	if (!r->cnt && m->kept_cnt)
+	if (!m->engine->remote.cnt && m->kept_cnt)
 		return bsearch(&b->thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
-	t = r->cnt ? thread_of(m, b->thread_id) : NULL;
-	if (t)
-		return t->kept;
-	return (r->rest_runs || !r->cnt) && has_not_run(m, b);
+	t = thread_of(m, b->thread_id);
+	return t ? t->kept : has_not_run(m, b);
 }
 
 static bool any_deep(const struct outside_stacks *stacks)

@@ -75,18 +75,11 @@ void inline_target__signals(struct inline_target *t, int timeout)
 		t->ended = true;
 }
 
-void inline_target__add_stops(struct inline_target *t, const struct inline_engine *e)
+void inline_target__add_stops(struct inline_target *t, uint32_t stops, uint32_t longest_us)
 {
-	t->stops += e->remote.stops;
-	if (e->remote.longest_us > t->longest_us)
-		t->longest_us = e->remote.longest_us;
-}
-
-void inline_target__add_stop(struct inline_target *t, uint32_t us)
-{
-	t->stops += us != 0;
-	if (us > t->longest_us)
-		t->longest_us = us;
+	t->stops += stops;
+	if (longest_us > t->longest_us)
+		t->longest_us = longest_us;
 }
 
 void inline_target__say_stops(const struct inline_target *t)

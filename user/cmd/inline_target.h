@@ -54,11 +54,8 @@ void inline_target__signals(struct inline_target *t, int timeout);
 /* inline_target__unfollow - what it started has been let go. */
 void inline_target__unfollow(struct inline_target *t);
 
-/* inline_target__add_stop - one that no engine knows of; 0: there was none. */
-void inline_target__add_stop(struct inline_target *t, uint32_t us);
-
-/* inline_target__add_stops - of another process of the run. */
-void inline_target__add_stops(struct inline_target *t, const struct inline_engine *e);
+/* inline_target__add_stops - of another process of the run, or those that no engine knows of. */
+void inline_target__add_stops(struct inline_target *t, uint32_t stops, uint32_t longest_us);
 
 /* inline_target__say_stops - how often it was stopped, and for how long. */
 void inline_target__say_stops(const struct inline_target *t);

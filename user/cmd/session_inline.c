@@ -396,7 +396,8 @@ static int finish(struct inline_run *r, int err)
 		fputs("\r\033[K", stderr);
 	for (struct inline_member *m = r->members; m; m = m->next)
 		if (m->engine != &r->t.engine)
-			inline_target__add_stops(&r->t, m->engine);
+			inline_target__add_stops(&r->t, m->engine->remote.stops,
+						 m->engine->remote.longest_us);
 	inline_target__say_stops(&r->t);
 	limits_report(&r->kept);
 	if (!r->t.opts->quiet && !r->counts) /* else the sums know it */

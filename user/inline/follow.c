@@ -37,7 +37,7 @@ struct follow {
 	struct follow_tid *tids;
 	unsigned int vforked_cnt; /* of these */
 	struct follow_event *queue; /* what came while a stop was waited for */
-	size_t queue_cnt, queue_size;
+	uint32_t queue_cnt, queue_size;
 	struct follow_keeper keeper;
 	struct told { /* by waitpid(), and not looked at yet */
 		pid_t tid;
@@ -236,13 +236,12 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	pid_t tid = t->tid;
 
 	*out = (struct follow_event){ .what = FOLLOW_STOP, .pid = tid, .status = status };
-	switch (event) {
-	case PTRACE_EVENT_FORK:
-	case PTRACE_EVENT_VFORK:
-	case PTRACE_EVENT_CLONE:
+	if (is_birth(status)) {
 		note_born(f, tid, status);
 		follow__go(f, tid, 0);
 		return false;
+	}
+	switch (event) {
 	case PTRACE_EVENT_EXEC:
 		only_first(f, tid);
 		return true;
@@ -285,16 +284,8 @@ static bool handle(struct follow *f, pid_t tid, int status, struct follow_event 
 
 static void put_off(struct follow *f, const struct follow_event *event)
 {
-	if (f->queue_cnt == f->queue_size) {
-		size_t size = f->queue_size ? 2 * f->queue_size : 16;
-		void *more = reallocarray(f->queue, size, sizeof(*f->queue));
-
-		if (!more)
-			return;
-		f->queue = more;
-		f->queue_size = size;
-	}
-	f->queue[f->queue_cnt++] = *event;
+	if (!GROW(f->queue, f->queue_size, f->queue_cnt))
+		f->queue[f->queue_cnt++] = *event;
 }
 
 bool follow__took(struct follow *f, pid_t tid, int status)
@@ -370,7 +361,7 @@ static void ask_for_news(struct follow *f)
 
 bool follow__runs(const struct follow *f, pid_t pid)
 {
-	for (size_t i = 0; i < f->queue_cnt; i++)
+	for (uint32_t i = 0; i < f->queue_cnt; i++)
 		if (f->queue[i].pid == pid && f->queue[i].what != FOLLOW_BORN)
 			return false;
 	return true;
@@ -429,20 +420,12 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 			put_off(f, &event);
 		return true;
 	}
-	switch (status >> 16) {
-	case PTRACE_EVENT_FORK:
-	case PTRACE_EVENT_VFORK:
-	case PTRACE_EVENT_CLONE:
+	if (is_birth(status))
 		note_born(f, tid, status);
-		break;
-	case PTRACE_EVENT_STOP:
-		if (WSTOPSIG(status) == SIGTRAP)
-			interrupted__look(tid, &regs);
-		break;
-	case 0:
+	else if (status >> 8 == (SIGTRAP | PTRACE_EVENT_STOP << 8))
+		interrupted__look(tid, &regs);
+	else if (!(status >> 16))
 		sig = signal_of(tid, WSTOPSIG(status));
-		break;
-	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
 	if (!t->pid && !t->vforked && process_of(tid) == tid)
 		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
@@ -453,7 +436,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 /* They stand still, and have told why. */
 static void let_queued_go(struct follow *f)
 {
-	for (size_t i = 0; i < f->queue_cnt; i++) {
+	for (uint32_t i = 0; i < f->queue_cnt; i++) {
 		struct follow_tid *t = find(f, f->queue[i].pid);
 
 		if (!t || f->queue[i].what == FOLLOW_ENDED)

@@ -209,12 +209,13 @@ static bool waits(const struct sleepers *s, pid_t tid)
 	return false;
 }
 
-static bool is_kept_already(const struct sleepers *s, pid_t tid)
+/* NULL: it is not kept */
+static struct remote_thread *find(const struct sleepers *s, pid_t tid)
 {
 	for (size_t i = 0; i < s->cnt; i++)
 		if (s->threads[i].tid == tid)
-			return true;
-	return false;
+			return &s->threads[i];
+	return NULL;
 }
 
 /* One that was asked before, and came late, can be kept since. */
@@ -223,7 +224,7 @@ static bool seize(const struct sleepers *s, pid_t tid)
 	struct follow *f = s->r->follow;
 	int err;
 
-	if (is_kept_already(s, tid))
+	if (find(s, tid))
 		return false;
 	if (!f)
 		return !ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD);
@@ -248,13 +249,14 @@ static unsigned int ask(const struct sleepers *s, pid_t *asked, const pid_t *tid
 /* One that is not kept either comes to its last stop. */
 static void forget(struct sleepers *s, pid_t tid)
 {
-	for (size_t i = 0; i < s->cnt; i++)
-		if (s->threads[i].tid == tid) {
-			free((void *)s->threads[i].stack);
-			s->threads[i] = s->threads[--s->cnt];
-			return;
-		}
-	s->passing--;
+	struct remote_thread *t = find(s, tid);
+
+	if (!t) {
+		s->passing--;
+		return;
+	}
+	free((void *)t->stack);
+	*t = s->threads[--s->cnt];
 }
 
 /* Its stack does not change while it waits: what is looked for on it in a stop is found now. Signals' frames are in one piece. */
