@@ -15,11 +15,9 @@
 #include "base/grow.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
-#include "inline/remote.h"
+#include "inline/remote_priv.h"
 
 #define RELEASE_NS 2000000000ull
-#define STAND_NS   3000000ull /* for those that were asked together; then others are, too */
-#define BATCH	   8u /* that stand still together: one of them for 0.1 to 0.2 ms */
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
@@ -453,7 +451,7 @@ static void ask_some(struct follow *f)
 	unsigned int cnt = 0;
 
 	HASH_ITER(hh, f->tids, t, next)
-	if (t->pid && !t->leaves && cnt++ < BATCH) {
+	if (t->pid && !t->leaves && cnt++ < REMOTE_BATCH) {
 		t->leaves = true;
 		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
 	}
@@ -483,7 +481,7 @@ uint32_t follow__release(struct follow *f)
 		bool late;
 
 		ask_some(f);
-		while ((late = let_some_go(f)) && took < STAND_NS) {
+		while ((late = let_some_go(f)) && took < REMOTE_STAND_NS) {
 			remote_pause();
 			took = now_ns() - since;
 		}

@@ -8,6 +8,10 @@
 /* remote_has_many - threads: fewer stand still within a millisecond */
 bool remote_has_many(const struct remote *r);
 
+/* Who is not stopped with all others, but before or after them, is so with few: one of them stands still for 0.1 to 0.2 ms. */
+#define REMOTE_BATCH	8u
+#define REMOTE_STAND_NS 3000000ull /* until those that were asked together stand still */
+
 /* remote_look - what is known of a thread that stands still; as interrupted__look() */
 int remote_look(struct remote_thread *t);
 

@@ -21,8 +21,6 @@
 #include "inline/remote_priv.h"
 #include "proc/threads.h"
 
-#define BATCH	   8u /* that are stopped together: one of them stands still for 0.1 to 0.2 ms */
-#define STAND_NS   3000000ull /* until those that were asked together stand still */
 #define PASS_NS	   1000000000ull /* until one that did not is let go: nobody stands still for it */
 #define SERVE_NS   50000ull
 #define SIGNALS_NS 20000000ull /* until no signal waits that may be the first thread's */
@@ -410,7 +408,7 @@ static bool anybody_runs(struct sleepers *s)
 	for (size_t i = 0; i < s->cnt; i++) {
 		if (remote__state(s->r->pid, s->threads[i].tid) == 'R')
 			return true;
-		if (i % BATCH == 0)
+		if (i % REMOTE_BATCH == 0)
 			serve(s);
 	}
 	return serve(s);
@@ -434,11 +432,11 @@ static void await_signals(struct sleepers *s)
 static void keep_some(struct sleepers *s, const pid_t *tids, unsigned int cnt)
 {
 	uint64_t since = now_ns();
-	pid_t asked[BATCH];
+	pid_t asked[REMOTE_BATCH];
 	unsigned int asked_cnt = ask(s, asked, tids, cnt);
 
 	for (unsigned int i = 0; i < asked_cnt; i++)
-		if (stands(s, asked[i], since + STAND_NS) && waits(s, asked[i]))
+		if (stands(s, asked[i], since + REMOTE_STAND_NS) && waits(s, asked[i]))
 			s->passing++;
 	note_stop(s, since);
 	await_passing(s);
@@ -492,8 +490,9 @@ static void keep_all(struct sleepers *s)
 	s->late = calloc(cnt, sizeof(s->late[0]));
 	s->failed = !s->threads || !s->late;
 	for (int pass = 0; pass < PASSES && cnt && !s->failed; pass++) {
-		for (uint32_t i = 0; i < cnt && !s->failed && now_ns() < deadline; i += BATCH)
-			keep_some(s, tids + i, cnt - i < BATCH ? cnt - i : BATCH);
+		for (uint32_t i = 0; i < cnt && !s->failed && now_ns() < deadline;
+		     i += REMOTE_BATCH)
+			keep_some(s, tids + i, cnt - i < REMOTE_BATCH ? cnt - i : REMOTE_BATCH);
 		cnt = s->late_cnt;
 		memcpy(tids, s->late, cnt * sizeof(*tids));
 		s->late_cnt = 0;
