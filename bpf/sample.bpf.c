@@ -276,7 +276,7 @@ __hidden bool sample_take(void *ctx, u32 context, u64 weight_ns, const struct of
 	}
 	if (status == PYE_SAMPLE_OK)
 		status = stack_take(s, context, layout);
-	if (gil_has(l, gil, s->rec.futex)) {
+	if (waits_for_gil(s, l, gil)) {
 		s->rec.reason = PYE_OFF_GIL;
 		holder_take(s, l, gil);
 	} else if (s->rec.reason == PYE_OFF_LOCK) {

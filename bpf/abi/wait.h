@@ -10,6 +10,19 @@
 
 #define PYE_GIL_BYTES 240 /* of the interpreter's lock, with its conditions */
 
+/*
+ * What a thread is in that waits for a condition of musl: it lies on its stack, and `barrier` is the word that it sleeps on. Who began to
+ * wait later comes first; the condition points to the first one. Source: musl 1.2.3, src/thread/pthread_cond_timedwait.c
+ */
+struct pye_musl_waiter {
+	__u64 newer, older; /* addresses; 0: none */
+	__u32 state, barrier;
+};
+_Static_assert(sizeof(struct pye_musl_waiter) == 24, "musl's");
+
+#define PYE_MUSL_WAITERS \
+	64 /* so many are looked at: with more before it a thread seems to wait for another lock */
+
 enum pye_wait_call {
 	PYE_CALL_POLL = 7,
 	PYE_CALL_SELECT = 23,

@@ -330,6 +330,51 @@ static __always_inline bool gil_has(const struct pye_pylayout *l, u64 gil, u64 f
 	return gil && futex - (gil - l->gil_before) < bytes;
 }
 
+/* musl: the one that a condition points to, of those that wait for it with whom waits for this word; 0: it is no such word. */
+static __noinline u64 first_waiter(u64 futex)
+{
+	u64 at = futex - __builtin_offsetof(struct pye_musl_waiter, barrier), older;
+	struct pye_musl_waiter w;
+
+	if (bpf_probe_read_user(&w, sizeof(w), (void *)at))
+		return 0;
+	for (int i = 0; i < PYE_MUSL_WAITERS && w.newer; i++) {
+		older = at;
+		at = w.newer;
+		if (bpf_probe_read_user(&w, sizeof(w), (void *)at) || w.older != older)
+			return 0;
+	}
+	return w.newer ? 0 : at;
+}
+
+/* Does a lock point there, one of its conditions that is? Changes s->page. */
+static __always_inline bool gil_points_to(struct sample_scratch *s, const struct pye_pylayout *l,
+					  u64 gil, u64 waiter)
+{
+	const u64 *words = (const u64 *)s->page;
+
+	if (bpf_probe_read_user(s->page, PYE_GIL_BYTES, (void *)(gil - l->gil_before)))
+		return false;
+	for (int i = 0; i < PYE_GIL_BYTES / 8; i++)
+		if (words[i] == waiter)
+			return true;
+	return false;
+}
+
+/* Does a thread wait for this lock? As gil__is_word() of user space. */
+static __always_inline bool waits_for_gil(struct sample_scratch *s, const struct pye_pylayout *l,
+					  u64 gil)
+{
+	u64 waiter;
+
+	if (!gil || s->rec.reason != PYE_OFF_LOCK)
+		return false;
+	if (gil_has(l, gil, s->rec.futex))
+		return true;
+	waiter = first_waiter(s->rec.futex);
+	return waiter && gil_points_to(s, l, gil, waiter);
+}
+
 /*
  * gil_holder - the thread state that holds a lock; 0: none, or not readable
  *

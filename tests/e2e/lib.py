@@ -45,7 +45,7 @@ def families():
     """One interpreter of each family (the short form leaves out 3.7, which is as 3.6 and 3.8 are): rather one that is a plain
     file than one that is started through a loader."""
     best = {}
-    for name in sorted(pythons.names(), key=lambda n: (not n.startswith("pyenv"), len(n), n)):
+    for name in sorted(set(pythons.names()).difference(musl()), key=lambda n: (not n.startswith("pyenv"), len(n), n)):
         if LONG or family(name) != "3.7":
             best.setdefault(family(name), name)
     return sorted(best.values(), key=lambda n: (pythons.version(n), n))
@@ -58,6 +58,11 @@ def every():
 def builds():
     """The other interpreters of these families: of other compilers, with a shared library, by tail calls, for debugging."""
     return [n for n in every() if n not in families() and family(n) in map(family, families())]
+
+
+def musl():
+    """Those with that C library; they lack modules that need other ones (ctypes, zlib)."""
+    return [n for n in every() if n.endswith("-musl")]
 
 
 def exact_programs(name, share):

@@ -43,7 +43,7 @@ def family(name, tmp_path, what, count):
     return seen.whole(), json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("what, name", [("fork", n) for n in FAMILIES] + [("both", n) for n in lib.pick("3.8", "3.11", "3.13t", "3.15")])
+@pytest.mark.parametrize("what, name", [("fork", n) for n in FAMILIES] + [("both", n) for n in lib.pick("3.8", "3.11", "3.13t", "3.15") + lib.musl()])
 def test_every_call_of_every_child(what, name, tmp_path):
     seen, said = family(name, tmp_path, what, 2)
     assert works(seen) == said and len(said) == (3 if what == "fork" else 5)
@@ -69,7 +69,7 @@ def attached(target, cap):
         yield tracer
 
 
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14"))
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.13t", "3.14") + lib.musl())
 def test_children_of_a_running_process(name, tmp_path):
     cap = tmp_path / "t.pyebpf"
     with lib.started(lib.command(name) + [FAMILY, "both", 2], stdin=-1, env=python_of(name)) as target:

@@ -370,7 +370,7 @@ for _ in range(50):
 """
 
 
-@pytest.mark.parametrize("name, which", [(n, "other") for n in lib.every() if pythons.version(n) >= (3, 9)]
+@pytest.mark.parametrize("name, which", [(n, "other") for n in lib.every() if pythons.version(n) >= (3, 9) and n not in lib.musl()]
                          + [(n, "usual") for n in lib.pick("3.9", "3.12")])
 def test_another_evaluator(name, which, tmp_path):
     """What it hands on is seen; that there can be more is said, once, and only then."""

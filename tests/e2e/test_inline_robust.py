@@ -116,7 +116,7 @@ def test_rounds_under_load(name, rounds, tmp_path):
         end_well(target, tmp_path)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", SOME + lib.musl())
 def test_killed_at_any_moment(name, tmp_path):
     chance = random.Random(name)
     with busy(name, tmp_path) as target:
@@ -359,7 +359,7 @@ def test_short_stops_of_a_thousand(name, args, tmp_path):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
-@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t") + lib.musl())
 def test_short_stops_of_sleepers(name, args, tmp_path):
     """Where nobody has the interpreter's lock all are kept where they wait, not stopped at once; that is not seen by them."""
     program = MANY.split("print")[0] + (

@@ -29,7 +29,7 @@ def traced(name, tmp_path, code, *options):
     return seen, seen.of(prog), json.loads(out.read_text())
 
 
-@pytest.mark.parametrize("name", THREADS)
+@pytest.mark.parametrize("name", THREADS + lib.musl())
 def test_threads_that_come_and_go(name, tmp_path):
     """More than there are rings, at once and one after the other: each has its own calls. A thread gets the memory of one before it."""
     _, own, want = traced(name, tmp_path, (

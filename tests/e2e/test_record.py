@@ -93,7 +93,7 @@ def test_threads_are_seen_without_the_lock_and_while_they_wait(name, tmp_path):
         assert others < 0.2 * off[leaf, reason], (leaf, off)
 
 
-@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) != "3.13t"])
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) != "3.13t"] + lib.musl())
 def test_waiting_for_the_interpreter_lock_is_told(name, tmp_path):
     samples, path, _ = record(name, "contend.py", tmp_path, "--mode", "offcpu")
     off = collections.Counter()
@@ -260,7 +260,7 @@ def locked(samples, path, leaf, reason):
     return [s for s, names in samples.of(path) if names and names[-1] == leaf and s["reason"] == reason]
 
 
-@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) != "3.13t"])
+@pytest.mark.parametrize("name", [n for n in lib.families() if lib.family(n) != "3.13t"] + lib.musl())
 def test_who_held_the_interpreter_lock(name, tmp_path):
     """One thread computes without end, the other one wants the lock now and then: it has the first one's function as its holder."""
     samples, path, _ = record(name, "hog.py", tmp_path, "--mode", "offcpu", "-r", "999")

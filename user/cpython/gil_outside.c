@@ -2,7 +2,9 @@
 #include "cpython/gil_outside.h"
 
 #include <errno.h>
+#include <stddef.h>
 
+#include "abi/wait.h"
 #include "cpython/interp.h"
 #include "proc/mem.h"
 
@@ -50,6 +52,42 @@ uint64_t gil__holder(const struct proc_mem *mem, const struct interp *in, uint64
 	if (!gil || proc_mem__read(mem, gil + skip, &head, sizeof(head)) || head.locked <= 0)
 		return 0;
 	return head.holder;
+}
+
+/* Of musl: the first one of those that wait for a condition, of whom one waits for this word; 0: it is no such word. */
+static uint64_t first_waiter(const struct proc_mem *mem, uint64_t futex)
+{
+	uint64_t at = futex - offsetof(struct pye_musl_waiter, barrier), older;
+	struct pye_musl_waiter w;
+
+	if (proc_mem__read(mem, at, &w, sizeof(w)))
+		return 0;
+	for (int i = 0; i < PYE_MUSL_WAITERS && w.newer; i++) {
+		older = at;
+		at = w.newer;
+		if (proc_mem__read(mem, at, &w, sizeof(w)) || w.older != older)
+			return 0;
+	}
+	return w.newer ? 0 : at;
+}
+
+bool gil__is_word(const struct proc_mem *mem, const struct interp *in, uint64_t gil, uint64_t futex)
+{
+	const struct pye_pylayout *l = &in->layout;
+	uint64_t start = gil - l->gil_before, words[PYE_GIL_BYTES / 8], waiter;
+	uint64_t bytes = l->gil_behind ? l->gil_before + (uint64_t)l->gil_behind : PYE_GIL_BYTES;
+
+	if (!gil)
+		return false;
+	if (futex - start < bytes)
+		return true;
+	waiter = first_waiter(mem, futex);
+	if (!waiter || proc_mem__read(mem, start, words, sizeof(words)))
+		return false;
+	for (size_t i = 0; i < PYE_GIL_BYTES / 8; i++)
+		if (words[i] == waiter)
+			return true;
+	return false;
 }
 
 int gil__shared(const struct proc_mem *mem, const struct interp *in, uint64_t *gil,

@@ -16,6 +16,10 @@ uint64_t gil__of(const struct proc_mem *mem, const struct interp *in, uint64_t i
 /* gil__holder - who holds a lock: the address of a thread state, which was true when it was read; 0: nobody is seen to */
 uint64_t gil__holder(const struct proc_mem *mem, const struct interp *in, uint64_t gil);
 
+/* gil__is_word - does a thread that waits for this word (of futex(2)) wait for the lock? As waits_for_gil() of the BPF programs. */
+bool gil__is_word(const struct proc_mem *mem, const struct interp *in, uint64_t gil,
+		  uint64_t futex);
+
 /**
  * gil__shared - do all interpreters have the same lock?
  * @gil:  its address; 0: none has one now

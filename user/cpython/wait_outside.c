@@ -67,14 +67,6 @@ int waits__before(struct outside_waits *w, pid_t pid)
 	return 0;
 }
 
-/* As gil_has() of the BPF programs. */
-static bool is_gil(const struct pye_pylayout *l, uint64_t gil, uint64_t futex)
-{
-	uint64_t bytes = l->gil_behind ? l->gil_before + (uint64_t)l->gil_behind : PYE_GIL_BYTES;
-
-	return gil && futex - (gil - l->gil_before) < bytes;
-}
-
 /* Without a call a thread that waits for memory is not to be woken; others are stopped, say. */
 static enum pye_off_reason reason_without_call(pid_t pid)
 {
@@ -91,8 +83,8 @@ static bool same_call(const struct proc_call *a, const struct proc_call *b)
 	       memcmp(a->args, b->args, sizeof(a->args)) == 0;
 }
 
-static void say_why(const struct interp *in, pid_t pid, uint64_t gil, const struct waits_task *task,
-		    struct outside_wait *out)
+static void say_why(const struct proc_mem *mem, const struct interp *in, pid_t pid, uint64_t gil,
+		    const struct waits_task *task, struct outside_wait *out)
 {
 	struct proc_call again;
 	enum pye_off_reason reason;
@@ -104,7 +96,7 @@ static void say_why(const struct interp *in, pid_t pid, uint64_t gil, const stru
 	if (!out->known || !again.waits)
 		return;
 	reason = pye_wait_reason(again.nr, again.args[0], again.args[1]);
-	if (reason == PYE_OFF_LOCK && is_gil(&in->layout, gil, again.args[0]))
+	if (reason == PYE_OFF_LOCK && gil__is_word(mem, in, gil, again.args[0]))
 		out->reason = PYE_OFF_GIL; /* it wakes every few milliseconds to ask for it */
 	else if (same_call(&task->call, &again))
 		out->reason = reason == PYE_OFF_FAULT ? reason_without_call(pid) : reason;
@@ -206,7 +198,7 @@ int waits__after(struct outside_waits *w, pid_t pid, const struct proc_mem *mem,
 		struct waits_task *task = task_of(w, mem, t, self_offset);
 
 		if (task)
-			say_why(in, pid, gil__of(mem, in, t->interp), task, &w->threads[i]);
+			say_why(mem, in, pid, gil__of(mem, in, t->interp), task, &w->threads[i]);
 	}
 	w->settled = mark_holders(w, mem, in, stacks);
 	return 0;
