@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -17,7 +18,8 @@
 #include "inline/hold.h"
 #include "proc/info.h"
 
-#define WATCH_NS 20000000ull /* that others wait, at most */
+#define WATCH_NS   20000000ull /* that others wait, at most */
+#define ROUNDS_MAX 8 /* that descendants are looked for, which may fork meanwhile */
 
 struct inline_kin {
 	pid_t pid;
@@ -100,31 +102,6 @@ static bool was_before(const struct inline_run *r, pid_t pid)
 	return false;
 }
 
-/* Of a thread that was in the middle of a fork() when it began to be followed the kernel tells none of it. */
-static void look_for_unseen(struct inline_run *r)
-{
-	static const struct err why = { .what = "it was forked while its parent was attached to" };
-	pid_t now[INLINE_BEFORE_MAX];
-	int cnt = proc_descendants(r->t.pid.pid, now, INLINE_BEFORE_MAX);
-
-	for (int i = 0; i < cnt; i++)
-		if (!was_before(r, now[i]) && !follow__has(r->follow, now[i]) &&
-		    !remote__is_dead(now[i], now[i]))
-			miss(r, now[i], &why);
-}
-
-int inline_family__begin(struct inline_run *r, struct inline_member *m)
-{
-	struct inline_kin *k = kin_new(r, r->t.pid.pid);
-
-	if (!k)
-		return -ENOMEM;
-	k->member = m;
-	if (m && m->attached)
-		look_for_unseen(r);
-	return 0;
-}
-
 /* Traced, but not from its first call on. */
 static void check_start(struct inline_run *r, const struct inline_member *m)
 {
@@ -135,9 +112,11 @@ static void check_start(struct inline_run *r, const struct inline_member *m)
 		 m->pid);
 }
 
-static void give_up(struct inline_run *r, struct inline_member *m, const struct err *e)
+/* @stands: it is known from its birth on; else it may have ended before it was looked at */
+static void give_up(struct inline_run *r, struct inline_member *m, bool stands, const struct err *e)
 {
-	miss(r, m->pid, e);
+	if (stands || !remote__is_dead(m->pid, m->pid))
+		miss(r, m->pid, e);
 	assembler__process_end(r->as, m->pix, now_ns());
 	inline_member__forget(m);
 }
@@ -177,7 +156,7 @@ static int adopt(struct inline_run *r, struct inline_kin *k, const struct inline
 		follow__go(r->follow, k->pid, 0);
 	}
 	if (err) {
-		give_up(r, m, &e);
+		give_up(r, m, true, &e);
 		return 0;
 	}
 	if (m->cap)
@@ -251,7 +230,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		inline_member__forget(m);
 		return err;
 	}
-	give_up(r, m, &q->e);
+	give_up(r, m, stands, &q->e);
 	return 0;
 }
 
@@ -404,6 +383,112 @@ static int look_for_loaded(struct inline_run *r)
 		free(q.in);
 	}
 	return err;
+}
+
+/* Has it stubs of its parent, or parts of an attach, which came there unseen? */
+static bool has_parts(const struct inline_run *r, pid_t pid)
+{
+	struct inline_early early;
+
+	for (const struct inline_member *m = r->members; m; m = m->next)
+		if (inline__is_copy(pid, m->engine) ||
+		    (inline__is_early_copy(pid, m->engine, &early) && early.cnt))
+			return true;
+	return false;
+}
+
+/* No Python, so far: what it starts is seen. */
+static void follow_running(struct inline_run *r, struct inline_kin *k)
+{
+	struct remote threads = { .pid = k->pid, .mem = -1, .follow = r->follow };
+	int err = remote__follow(&threads);
+	struct err why = { 0 };
+
+	hold__runs(&k->hold);
+	if (!err || remote__is_dead(k->pid, k->pid))
+		return;
+	err_set(&why, err, "what it starts is not seen: %s", strerror(-err));
+	miss(r, k->pid, &why);
+}
+
+/* It began before it was followed: it is recorded from here on. */
+static int take_running(struct inline_run *r, struct inline_kin *k)
+{
+	struct question q = { .run = r, .kin = k };
+	int found = find_interpreter(&q), err = 0;
+
+	if (!found)
+		err = attach(r, k, &q, false);
+	else if (found == -PYE_ENOTPYTHON)
+		follow_running(r, k);
+	else if (!remote__is_dead(k->pid, k->pid))
+		miss(r, k->pid, &q.e);
+	free(q.in);
+	if (k->member && !was_before(r, k->pid)) {
+		r->missed++;
+		log_warn(
+			"child %d was forked while its parent was attached to: its first calls are missing",
+			k->pid);
+	}
+	return err;
+}
+
+static int take_unseen(struct inline_run *r, pid_t pid)
+{
+	static const struct err why = { .what = "it was forked while its parent was attached to" };
+	struct inline_kin *k = kin_new(r, pid);
+
+	if (!k)
+		return -ENOMEM;
+	if (was_before(r, pid) || !has_parts(r, pid))
+		return take_running(r, k);
+	miss(r, pid, &why);
+	return 0;
+}
+
+static bool is_among(pid_t pid, const pid_t *pids, int cnt)
+{
+	for (int i = 0; i < cnt; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * The target's descendants that are not followed yet: that were there before, and those of a thread that was in the middle of a fork()
+ * when it began to be followed, of which the kernel tells none. Not ourselves, if it has started us.
+ */
+static int take_all_unseen(struct inline_run *r)
+{
+	pid_t all[INLINE_BEFORE_MAX], ours[INLINE_BEFORE_MAX];
+	int cnt = proc_descendants(r->t.pid.pid, all, INLINE_BEFORE_MAX), taken = 0, err = 0;
+	int ours_cnt = proc_descendants(getpid(), ours, INLINE_BEFORE_MAX);
+
+	for (int i = 0; i < cnt && !err; i++) {
+		pid_t pid = all[i];
+
+		if (kin_of(r, pid) || follow__has(r->follow, pid) || remote__is_dead(pid, pid) ||
+		    pid == getpid() || is_among(pid, ours, ours_cnt))
+			continue;
+		taken++;
+		err = take_unseen(r, pid);
+		if (!err)
+			err = take_events(r);
+	}
+	return err ? err : taken;
+}
+
+int inline_family__begin(struct inline_run *r, struct inline_member *m)
+{
+	struct inline_kin *k = kin_new(r, r->t.pid.pid);
+	int taken = m && m->attached;
+
+	if (!k)
+		return -ENOMEM;
+	k->member = m;
+	for (int i = 0; i < ROUNDS_MAX && taken > 0; i++)
+		taken = take_all_unseen(r);
+	return taken < 0 ? taken : 0;
 }
 
 /* Does one start, which stops at each system call until its program is there? */

@@ -151,7 +151,8 @@ void inline_member__forget(struct inline_member *m);
 /* inline_family__attaching - the process that was asked for runs, and is attached to from now on. For struct inline_opts. */
 void inline_family__attaching(void *ctx);
 
-/* inline_family__begin - with -s: the process that was asked for; @m: NULL while it is no Python. 0 or -ENOMEM. */
+/* inline_family__begin - with -s: the process that was asked for, and what it has started so far; @m: NULL while it is no Python. 0 or an
+ * error that ends the run. */
 int inline_family__begin(struct inline_run *r, struct inline_member *m);
 
 /* inline_family__look - at what has been born, executed, or has ended. 0 or an error that ends the run. */
