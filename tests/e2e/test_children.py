@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """-s: children by the hundred, children that cannot be traced, and commands that only start others."""
+import collections
+import contextlib
 import os
 import resource
 import subprocess
@@ -39,6 +41,51 @@ def test_children_of_a_running_process(tmp_path):
             target.stdin.flush()
             lib.finish(tracer, seconds=120)
     assert len({e["pid"] for e in owns(lib.Trace(cap))}) == 30
+
+
+@contextlib.contextmanager
+def waiting_children(name):
+    """A program that has started some, and the pids of those that are Python."""
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "run_already.py"], stdin=-1, stderr=-1) as target:
+        yield target, [int(target.stderr.readline()) for _ in range(4)]
+
+
+def let_work(target):
+    """{pid: calls of work()} that they made."""
+    target.stdin.write(b"\n")
+    target.stdin.flush()
+    return dict(map(int, line.split()) for line in target.stdout.read().splitlines())
+
+
+def calls_of_work(capture):
+    return collections.Counter(e["pid"] for e in lib.Trace(capture).whole().events if e["ev"] == "call" and e["name"] == "work")
+
+
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_children_that_run_already(name, tmp_path):
+    """And theirs, also below a shell."""
+    cap = tmp_path / "t.pyebpf"
+    with waiting_children(name) as (target, pids):
+        with lib.attach(target.pid, cap, "-s") as tracer:
+            lib.wait_attached(tracer, target.pid, *pids)
+            said = let_work(target)
+            words = lib.finish(tracer)
+    calls = calls_of_work(cap)
+    assert [(said[pid], calls[pid]) for pid in sorted(pids)] == [(n, n) for n in (200, 201, 202, 300)] and "warning" not in words
+
+
+def test_samples_of_children_that_run_already(tmp_path):
+    cap = tmp_path / "s.pyebpf"
+    code = ("import os, sys\ndef spin():\n    while True: pass\nkids = []\nfor _ in range(2):\n    kids.append(os.fork())\n    if not kids[-1]: spin()\n"
+            "print(flush=True)\nsys.stdin.read()\nfor pid in kids: os.kill(pid, 9)\n")
+    with lib.started(lib.any_python() + ["-c", code], stdin=-1) as target:
+        target.stdout.readline()
+        done = lib.sh([lib.BINARY, "record", "--force", "-s", "-p", target.pid, "-d", "1s", "-o", cap])
+        target.stdin.close()
+        target.wait(30)
+    assert done.returncode == 0, lib.text(done.stderr)
+    spinning = {e["pid"] for e in lib.objects(lib.convert(cap)) if e["ev"] == "sample" and e["state"] == "on"}
+    assert len(spinning - {target.pid}) == 2, lib.text(done.stderr)
 
 
 @pytest.mark.parametrize("script", ["{0}; true", "sh -c '{0}'; exit 0", "{0} & wait"])

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """-s with the inline engine: a child is traced from its first call on, and what it does is never taken for its parent's."""
-import collections
 import contextlib
 import json
 import os
@@ -84,55 +83,16 @@ def test_children_of_a_running_process(name, tmp_path):
     assert works(seen) == said and len(said) == 5, words
 
 
-RUN_ALREADY = """
-import os, subprocess, sys
-def work(n): return n
-def say(n):
-    for i in range(n): work(i)
-    os.write(1, b"%d %d\\n" % (os.getpid(), n))
-def wait_and_work(fd, n):
-    os.write(2, b"%d\\n" % os.getpid())
-    os.read(fd, 1)
-    say(n)
-    pid = os.fork()
-    if pid: return os.waitpid(pid, 0)
-    say(n + 100)
-if len(sys.argv) > 1:
-    wait_and_work(int(sys.argv[1]), int(sys.argv[2]))
-    os._exit(0)
-r, w = os.pipe()
-os.set_inheritable(r, True)
-kids = []
-for n in range(3):
-    kids.append(os.fork())
-    if not kids[-1]:
-        wait_and_work(r, 200 + n)
-        os._exit(0)
-me = [sys.executable, "-c", CODE]
-shells = [subprocess.Popen(["sh", "-c", text, "sh"] + me + [str(r), n], close_fds=False)
-          for text, n in (('"$@"; true', "300"), ('head -c 1 <&%d >/dev/null; "$@"; true' % r, "301"))]
-sys.stdin.readline()
-os.write(w, b"x" * 7)
-for pid in kids: os.waitpid(pid, 0)
-for shell in shells: shell.wait()
-"""
-
-
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t") + lib.musl())
 def test_children_that_run_already(name, tmp_path):
     """And theirs, also below a shell, and what that starts later: the workers of a server that began long ago."""
-    cap, prog = tmp_path / "t.pyebpf", tmp_path / "already.py"
-    prog.write_text("CODE = %r\nexec(CODE)\n" % RUN_ALREADY)
-    with lib.started(lib.command(name) + [prog], stdin=-1, stderr=-1) as target:
-        pids = [int(target.stderr.readline()) for _ in range(4)]
+    cap = tmp_path / "t.pyebpf"
+    with test_children.waiting_children(name) as (target, pids):
         with lib.attach(target.pid, cap, *INLINE) as tracer:
             lib.until(lambda: all(map(test_inline.redirected, [target.pid, *pids])), "the attach")
-            target.stdin.write(b"\n")
-            target.stdin.flush()
-            said = dict(map(int, line.split()) for line in target.stdout.read().splitlines())
+            said = test_children.let_work(target)
             words = lib.finish(tracer)
-    calls = collections.Counter(e["pid"] for e in lib.Trace(cap).whole().events if e["ev"] == "call" and e["name"] == "work")
-    assert calls == said and sorted(said.values()) == [200, 201, 202, 300, 300, 301, 301, 302, 400, 401], words
+    assert test_children.calls_of_work(cap) == said and sorted(said.values()) == [200, 201, 202, 300, 300, 301, 301, 302, 400, 401], words
     assert "warning" not in words
 
 

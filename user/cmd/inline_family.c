@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -446,29 +445,19 @@ static int take_unseen(struct inline_run *r, pid_t pid)
 	return 0;
 }
 
-static bool is_among(pid_t pid, const pid_t *pids, int cnt)
-{
-	for (int i = 0; i < cnt; i++)
-		if (pids[i] == pid)
-			return true;
-	return false;
-}
-
 /*
  * The target's descendants that are not followed yet: that were there before, and those of a thread that was in the middle of a fork()
- * when it began to be followed, of which the kernel tells none. Not ourselves, if it has started us.
+ * when it began to be followed, of which the kernel tells none.
  */
 static int take_all_unseen(struct inline_run *r)
 {
-	pid_t all[INLINE_BEFORE_MAX], ours[INLINE_BEFORE_MAX];
+	pid_t all[INLINE_BEFORE_MAX];
 	int cnt = proc_descendants(r->t.pid.pid, all, INLINE_BEFORE_MAX), taken = 0, err = 0;
-	int ours_cnt = proc_descendants(getpid(), ours, INLINE_BEFORE_MAX);
 
 	for (int i = 0; i < cnt && !err; i++) {
 		pid_t pid = all[i];
 
-		if (kin_of(r, pid) || follow__has(r->follow, pid) || remote__is_dead(pid, pid) ||
-		    pid == getpid() || is_among(pid, ours, ours_cnt))
+		if (kin_of(r, pid) || follow__has(r->follow, pid) || remote__is_dead(pid, pid))
 			continue;
 		taken++;
 		err = take_unseen(r, pid);

@@ -60,7 +60,7 @@ static const struct opt_row target_rows[] = {
 	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, AT(pids), NULL,
 	  "sample these running processes; can be repeated", false, run_parse_pids },
 	{ 's', "subprocesses", NULL, OPT_FLAG, AT(subprocesses), NULL,
-	  "sample their children too, from their first moment on", false, NULL },
+	  "sample their children too: those that run already, and others from their first moment on", false, NULL },
 	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
 	{ 0, "as-root", NULL, OPT_FLAG, AT(as_root), NULL,
 	  "under sudo: run CMD as root, not as the user who typed it", false, NULL },

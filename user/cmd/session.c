@@ -24,6 +24,7 @@
 #include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
+#include "proc/info.h"
 #include "symbol/symbols.h"
 
 #define POLL_MS		 5
@@ -38,6 +39,7 @@
 #define PROGRESS_NS	 1000000000ull
 #define SETTLE_NS	 1000000000ull /* older records than this are not in the rings */
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
+#define DESCENDANTS_MAX	 1024 /* of a process, with -s, that run when it is attached to */
 
 enum pye_counter {
 #define PYE_COUNTER(name, number, text) CNT_##name = (number),
@@ -80,6 +82,47 @@ static uint32_t families(const struct session *s)
 	return mask;
 }
 
+/* What runs is Python, and can be traced. Whatever else is left out; of what is Python it is said why. */
+static int add_running(struct session *s, pid_t pid)
+{
+	struct err e = { 0 };
+	struct interp in;
+	struct target *t;
+	int err = interp__find_cached(pid, s->opts.engine, s->execs.cache, &in, &e);
+
+	if (err == -PYE_ENOTPYTHON || err == -PYE_ETARGET)
+		return 0;
+	t = err ? NULL : target_add(s, pid, &e);
+	if (t) {
+		t->in = in;
+		t->ran = t->has_interp = true;
+		err = target_vet(s, t, &e);
+		t->ended = err != 0;
+	} else if (!err) { /* it has ended meanwhile */
+		interp__done(&in);
+		return errno == ENOMEM ? -ENOMEM : 0;
+	}
+	if (err && err != -ENOMEM)
+		log_warn("process %d is not traced: %s", pid, e.what);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* -s: what the processes that were asked for have started so far. */
+static int find_descendants(struct session *s)
+{
+	pid_t pids[DESCENDANTS_MAX];
+	int err = 0;
+
+	for (size_t i = 0; i < s->opts.pid_cnt; i++) {
+		int cnt = proc_descendants(s->opts.pids[i], pids, DESCENDANTS_MAX);
+
+		for (int k = 0; k < cnt && !err; k++)
+			if (!target_by_pid(s, pids[k]))
+				err = add_running(s, pids[k]);
+	}
+	return err;
+}
+
 /* With -p: every target must be one that can be traced before anything is placed. What they execute mostly runs in the
  * same files, and then is found at once. */
 static int find_targets(struct session *s, struct err *e)
@@ -105,7 +148,7 @@ static int find_targets(struct session *s, struct err *e)
 		if (err)
 			return err;
 	}
-	return 0;
+	return s->opts.subprocesses ? find_descendants(s) : 0;
 }
 
 /* Nobody should find out one by one what is missing: loading the programs comes after the targets. */
@@ -310,12 +353,16 @@ static int start(struct session *s, struct err *e)
 		return err ? err : session_drop(s, e);
 	}
 	for (size_t i = 0; i < s->target_cnt; i++) {
-		int err = target_start(s, s->targets[i], e);
+		struct target *t = s->targets[i];
+		int err = t->ended ? 0 : target_start(s, t, e);
 
-		if (err)
+		if (err && (t->asked || err == -ENOMEM || err == -PYE_EOUTPUT))
 			return err;
-		if (!s->opts.sample_ns)
-			idle_begin(s->targets[i]);
+		if (err && proc_pid__alive(&t->pid))
+			log_warn("process %d is not traced: %s", t->pid.given, e->what);
+		t->ended |= err != 0;
+		if (!t->ended && !s->opts.sample_ns)
+			idle_begin(t);
 	}
 	return session_drop(s, e);
 }

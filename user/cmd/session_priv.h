@@ -23,6 +23,7 @@ struct target {
 	struct proc_pid pid;
 	uint32_t pix; /* 0: no interpreter found yet */
 	bool asked; /* named by the user or launched: the run ends with the last of these */
+	bool ran; /* with -s: descended from one of those, when the run began */
 	bool launched; /* held by us */
 	bool ended;
 	bool settled; /* that is some time ago: all that it did before has been heard of */

@@ -141,14 +141,14 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	return err;
 }
 
-static unsigned int asked_of_file(const struct session *s, const struct interp *in)
+static unsigned int first_of_file(const struct session *s, const struct interp *in)
 {
 	unsigned int cnt = 0;
 
 	for (size_t i = 0; i < s->target_cnt; i++) {
 		const struct target *t = s->targets[i];
 
-		cnt += t->asked && t->has_interp && !t->ended && t->in.dev == in->dev &&
+		cnt += (t->asked || t->ran) && t->has_interp && !t->ended && t->in.dev == in->dev &&
 		       t->in.ino == in->ino;
 	}
 	return cnt;
@@ -157,7 +157,7 @@ static unsigned int asked_of_file(const struct session *s, const struct interp *
 int target_attach(struct session *s, struct target *t, struct err *e)
 {
 	bool shared = !budget_is_on(s) && ((s->opts.subprocesses && t->launched) ||
-					   asked_of_file(s, &t->in) > OWN_PROBES_MAX);
+					   first_of_file(s, &t->in) > OWN_PROBES_MAX);
 	int err;
 
 	if (shared && !cap_bpf__probed(s->cap, &t->in))

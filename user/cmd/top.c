@@ -89,7 +89,7 @@ static const struct opt_row target_rows[] = {
 	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, AT(pids), NULL,
 	  "look at these processes; can be repeated", false, run_parse_pids },
 	{ 's', "subprocesses", NULL, OPT_FLAG, AT(subprocesses), NULL,
-	  "and at their children, from their first moment on", false, NULL },
+	  "and at their children: those that run already, and others from their first moment on", false, NULL },
 	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
 	{ 0 },
 };

@@ -68,7 +68,7 @@ static const struct opt_row target_rows[] = {
 	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, AT(pids), NULL,
 	  "trace these running processes; can be repeated", false, run_parse_pids },
 	{ 's', "subprocesses", NULL, OPT_FLAG, AT(subprocesses), NULL,
-	  "trace their children too", false, NULL },
+	  "trace their children too, also those that run already", false, NULL },
 	{ 0, "children", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
 	{ 0, "follow-fork", NULL, OPT_FLAG, AT(subprocesses), NULL, "", true, NULL },
 	{ 0, "host-wide", NULL, OPT_FLAG, AT(select.host_wide), NULL,

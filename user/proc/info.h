@@ -76,7 +76,7 @@ uint64_t proc_cpu_ns(pid_t pid);
 int proc_file_users(dev_t dev, ino_t ino);
 
 /**
- * proc_descendants - children of a process, their children and so on, nearer ones first
+ * proc_descendants - children of a process, their children and so on, nearer ones first; not the calling process, nor what that started
  * @cap: at most so many
  *
  * Return: how many; a negative errno.

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "proc/file.h"
@@ -95,7 +96,7 @@ int proc_descendants(pid_t pid, pid_t *out, size_t cap)
 		pid_t of = done ? out[done - 1] : pid;
 
 		for (size_t i = 0; i < all_cnt && cnt < cap; i++) {
-			if (parents[i] != of)
+			if (parents[i] != of || all[i] == getpid())
 				continue;
 			out[cnt++] = all[i];
 			parents[i] = 0; /* once, even if the tree changed while it was read */
