@@ -86,12 +86,48 @@ def test_children_of_a_running_process(name, tmp_path):
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t") + lib.musl())
 def test_children_that_run_already(name, tmp_path):
     """And theirs, also below a shell, and what that starts later: the workers of a server that began long ago."""
-    cap = tmp_path / "t.pyebpf"
+    check_running_children(name, tmp_path)
+
+
+def test_children_that_run_already_behind_a_kill(tmp_path):
+    """What the one that was killed has left in each of them is taken out."""
+    check_running_children(ONE, tmp_path, killed=True)
+
+
+def test_detach_of_a_family(tmp_path):
+    with test_children.waiting_children(ONE) as (target, pids):
+        pids.append(target.pid)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf", *INLINE) as tracer:
+            lib.until(lambda: all(map(test_inline.redirected, pids)), "the attach")
+            tracer.kill()
+            tracer.wait()
+        done = lib.sh([lib.BINARY, "detach", "-s", target.pid])
+        assert done.returncode == 0 and not stubs_of(pids), lib.text(done.stderr)
+        assert lib.text(done.stderr).count("is as it was before") == 5
+        assert len(test_children.let_work(target)) == 10
+
+
+def stubs_of(pids):
+    """The files that their stubs are mapped from."""
+    lines = [line.split() for pid in pids for line in pathlib.Path("/proc/%d/maps" % pid).read_text().splitlines()]
+    return {line[4] for line in lines if line[1] == "r-xp" and "/memfd:" in line[-1] + line[-2]}
+
+
+def check_running_children(name, tmp_path, killed=False):
+    cap, left = tmp_path / "t.pyebpf", set()
     with test_children.waiting_children(name) as (target, pids):
+        pids.append(target.pid)
+        there = lambda: all(map(test_inline.redirected, pids)) and not stubs_of(pids) & left
+        if killed:
+            with lib.attach(target.pid, tmp_path / "left.pyebpf", *INLINE) as first:
+                lib.until(there, "the first attach")
+                left = stubs_of(pids)
+                first.kill()
         with lib.attach(target.pid, cap, *INLINE) as tracer:
-            lib.until(lambda: all(map(test_inline.redirected, [target.pid, *pids])), "the attach")
+            lib.until(there, "the attach")
             said = test_children.let_work(target)
             words = lib.finish(tracer)
+    assert len(left) == 5 * killed
     assert test_children.calls_of_work(cap) == said and sorted(said.values()) == [200, 201, 202, 300, 300, 301, 301, 302, 400, 401], words
     assert "warning" not in words
 

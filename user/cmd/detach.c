@@ -7,17 +7,22 @@
 #include "cmd/options.h"
 #include "cmd/run.h"
 #include "inline/engine.h"
+#include "proc/info.h"
 #include "proc/pid.h"
 
 struct detach_opts {
 	struct pid_list pids;
-	bool quiet;
+	bool subprocesses, quiet;
 };
+
+#define DESCENDANTS_MAX 1024 /* of a process */
 
 /* clang-format off */
 static const struct opt_row target_rows[] = {
 	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, offsetof(struct detach_opts, pids), NULL,
 	  "from these processes; can be repeated", false, run_parse_pids },
+	{ 's', "subprocesses", NULL, OPT_FLAG, offsetof(struct detach_opts, subprocesses), NULL,
+	  "from their children too", false, NULL },
 	{ 0 },
 };
 static const struct opt_row other_rows[] = {
@@ -34,7 +39,7 @@ static const struct opt_group groups[] = {
 
 static const struct opt_command command = {
 	.name = "detach",
-	.usage = "detach [-p] PID[,PID]",
+	.usage = "detach [-s] [-p] PID[,PID]",
 	.about =
 		"Take out what a `pyebpf trace --engine inline` that was killed has left in a process: "
 		"every word that is still pyebpf's is put back, and the stubs are unmapped when no "
@@ -44,7 +49,7 @@ static const struct opt_command command = {
 	.groups = groups,
 	.examples = "  pyebpf detach 1234\n"
 		    "  sudo pyebpf detach 1234               # of another user\n"
-		    "  pyebpf detach $(pgrep -fo gunicorn)\n",
+		    "  pyebpf detach -s $(pgrep -fo gunicorn) # a server and its workers\n",
 };
 
 static void say(pid_t pid, const struct inline_found *found)
@@ -77,6 +82,18 @@ static int detach(pid_t given, bool quiet, struct err *e)
 	return err;
 }
 
+static int detach_descendants(pid_t pid, bool quiet, struct err *e)
+{
+	pid_t pids[DESCENDANTS_MAX];
+	int cnt = proc_descendants(pid, pids, DESCENDANTS_MAX), err = 0;
+	bool has_reader;
+
+	for (int i = 0; i < cnt && !err; i++)
+		if (inline__is_left(pids[i], &has_reader))
+			err = detach(pids[i], quiet, e);
+	return err;
+}
+
 int cmd_detach(int argc, char **argv)
 {
 	struct detach_opts opts = { 0 };
@@ -91,7 +108,10 @@ int cmd_detach(int argc, char **argv)
 		return err_exit_code(err);
 	if (!opts.pids.cnt || rest.command_cnt)
 		return err_exit_code(options_usage(&command, "want a process"));
-	for (size_t i = 0; i < opts.pids.cnt && !err; i++)
+	for (size_t i = 0; i < opts.pids.cnt && !err; i++) {
 		err = detach(opts.pids.pids[i], opts.quiet, &e);
+		if (!err && opts.subprocesses)
+			err = detach_descendants(opts.pids.pids[i], opts.quiet, &e);
+	}
 	return cmd_end(&command, err, &e);
 }

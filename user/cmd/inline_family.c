@@ -414,8 +414,10 @@ static void follow_running(struct inline_run *r, struct inline_kin *k)
 static int take_running(struct inline_run *r, struct inline_kin *k)
 {
 	struct question q = { .run = r, .kin = k };
-	int found = find_interpreter(&q), err = 0;
+	int found = inline_target__recover(k->pid, k->pid, &q.e), err = 0;
 
+	if (!found)
+		found = find_interpreter(&q);
 	if (!found)
 		err = attach(r, k, &q, false);
 	else if (found == -PYE_ENOTPYTHON)
@@ -467,6 +469,18 @@ static int take_all_unseen(struct inline_run *r)
 	return err ? err : taken;
 }
 
+/* Of those the kernel would not tell that they have ended, and their numbers are given again. */
+static void drop_unfollowed(struct inline_run *r)
+{
+	struct inline_kin *next;
+
+	for (struct inline_kin *k = r->kin; k; k = next) {
+		next = k->next;
+		if (k->pid != r->t.pid.pid && !follow__has(r->follow, k->pid))
+			kin_drop(r, k);
+	}
+}
+
 int inline_family__begin(struct inline_run *r, struct inline_member *m)
 {
 	struct inline_kin *k = kin_new(r, r->t.pid.pid);
@@ -475,8 +489,11 @@ int inline_family__begin(struct inline_run *r, struct inline_member *m)
 	if (!k)
 		return -ENOMEM;
 	k->member = m;
+	if (!taken) /* a command */
+		return 0;
 	for (int i = 0; i < ROUNDS_MAX && taken > 0; i++)
 		taken = take_all_unseen(r);
+	drop_unfollowed(r);
 	return taken < 0 ? taken : 0;
 }
 

@@ -178,18 +178,23 @@ static int start_command(struct inline_target *t)
 	return t->refused ? t->refused : inline_target__never_python(t);
 }
 
+int inline_target__recover(pid_t pid, pid_t given, struct err *e)
+{
+	struct inline_found found;
+	int err = inline__recover(pid, &found, e);
+
+	if (!err && found.taken_out)
+		log_info("took out what an earlier pyebpf had left in process %d", given);
+	return err;
+}
+
 static int start_process(struct inline_target *t)
 {
 	int err = proc_pid__open(t->opts->pids[0], &t->pid, t->e);
-	struct inline_found found;
 
 	if (!err)
-		err = inline__recover(t->pid.pid, &found, t->e);
-	if (err)
-		return err;
-	if (found.taken_out)
-		log_info("took out what an earlier pyebpf had left in process %d", t->pid.given);
-	return interp__find(t->pid.pid, "uprobe", &t->in, t->e);
+		err = inline_target__recover(t->pid.pid, t->pid.given, t->e);
+	return err ? err : interp__find(t->pid.pid, "uprobe", &t->in, t->e);
 }
 
 /* A command that cannot be traced must not run, unless it has run long before that was known. That we end it is no status of its own. */

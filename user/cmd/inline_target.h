@@ -60,6 +60,9 @@ void inline_target__add_stops(struct inline_target *t, uint32_t stops, uint32_t 
 /* inline_target__say_stops - how often it was stopped, and for how long. */
 void inline_target__say_stops(const struct inline_target *t);
 
+/* inline_target__recover - out of one that runs with what an earlier pyebpf has left; as inline__recover(). @given: as it is told of */
+int inline_target__recover(pid_t pid, pid_t given, struct err *e);
+
 /* inline_target__say_loaded - a process was no Python when it began. */
 void inline_target__say_loaded(pid_t pid);
 
