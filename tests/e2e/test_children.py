@@ -76,7 +76,7 @@ def test_children_that_run_already(name, tmp_path):
 
 def test_samples_of_children_that_run_already(tmp_path):
     cap = tmp_path / "s.pyebpf"
-    code = ("import os, sys\ndef spin():\n    while True: pass\nkids = []\nfor _ in range(2):\n    kids.append(os.fork())\n    if not kids[-1]: spin()\n"
+    code = ("import os, sys\nparent = os.getpid()\ndef spin():\n    while os.getppid() == parent: pass\n    os._exit(0)\nkids = []\nfor _ in range(2):\n    kids.append(os.fork())\n    if not kids[-1]: spin()\n"
             "print(flush=True)\nsys.stdin.read()\nfor pid in kids: os.kill(pid, 9)\n")
     with lib.started(lib.any_python() + ["-c", code], stdin=-1) as target:
         target.stdout.readline()

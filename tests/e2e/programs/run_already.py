@@ -18,7 +18,8 @@ def say(n):
 
 def wait_and_work(fd, n):
     os.write(2, b"%d\n" % os.getpid())
-    os.read(fd, 1)
+    if not os.read(fd, 1):  # the parent was killed
+        os._exit(1)
     say(n)
     pid = os.fork()
     if pid:
@@ -36,6 +37,7 @@ def main():
     for n in range(3):
         kids.append(os.fork())
         if not kids[-1]:
+            os.close(w)
             wait_and_work(r, 200 + n)
             os._exit(0)
     me = [sys.executable, __file__, str(r)]
