@@ -114,7 +114,7 @@ static void check_start(struct inline_run *r, const struct inline_member *m)
 /* @stands: it is known from its birth on; else it may have ended before it was looked at */
 static void give_up(struct inline_run *r, struct inline_member *m, bool stands, const struct err *e)
 {
-	if (stands || !remote__is_dead(m->pid, m->pid))
+	if (stands || !inline__is_ending(m->pid))
 		miss(r, m->pid, e);
 	assembler__process_end(r->as, m->pix, now_ns());
 	inline_member__forget(m);
@@ -404,7 +404,7 @@ static void follow_running(struct inline_run *r, struct inline_kin *k)
 	struct err why = { 0 };
 
 	hold__runs(&k->hold);
-	if (!err || remote__is_dead(k->pid, k->pid))
+	if (!err || inline__is_ending(k->pid))
 		return;
 	err_set(&why, err, "what it starts is not seen: %s", strerror(-err));
 	miss(r, k->pid, &why);
@@ -422,7 +422,7 @@ static int take_running(struct inline_run *r, struct inline_kin *k)
 		err = attach(r, k, &q, false);
 	else if (found == -PYE_ENOTPYTHON)
 		follow_running(r, k);
-	else if (!remote__is_dead(k->pid, k->pid))
+	else if (!inline__is_ending(k->pid))
 		miss(r, k->pid, &q.e);
 	free(q.in);
 	if (k->member && !was_before(r, k->pid)) {
@@ -459,7 +459,7 @@ static int take_all_unseen(struct inline_run *r)
 	for (int i = 0; i < cnt && !err; i++) {
 		pid_t pid = all[i];
 
-		if (kin_of(r, pid) || follow__has(r->follow, pid) || remote__is_dead(pid, pid))
+		if (kin_of(r, pid) || follow__has(r->follow, pid) || inline__is_ending(pid))
 			continue;
 		taken++;
 		err = take_unseen(r, pid);

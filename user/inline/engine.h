@@ -177,6 +177,9 @@ struct inline_found {
  */
 int inline__recover(pid_t pid, struct inline_found *found, struct err *e);
 
+/* inline__is_ending - a process that ends gives its memory back first, and is a zombie only after that. */
+bool inline__is_ending(pid_t pid);
+
 /* inline__is_left - are there stubs of ours in a process? Only reads. @has_reader: and somebody reads. False
  * too when it may not be looked at. Takes a second when one was killed just now. */
 bool inline__is_left(pid_t pid, bool *has_reader);

@@ -343,8 +343,7 @@ static int recover_at(struct remote *r, const struct maps *maps, size_t i, struc
 	return err;
 }
 
-/* A process that ends gives its memory back first, and is a zombie only after that. */
-static bool is_ending(pid_t pid)
+bool inline__is_ending(pid_t pid)
 {
 	return remote__is_dead(pid, pid) || !inline_status_number(pid, "VmSize");
 }
@@ -387,13 +386,15 @@ int inline_failed(pid_t pid, int err, struct err *e)
 		err_hint(e, "take them out with that one: pyebpf detach %d", pid);
 		return -PYE_EPLAN;
 	}
-	if ((err == -EPERM || err == -EACCES || err == -EFAULT || err == -EBADF) && is_ending(pid))
+	if ((err == -EPERM || err == -EACCES || err == -EFAULT || err == -EBADF) &&
+	    inline__is_ending(pid))
 		err = -ESRCH;
 	if (err == -EPERM || err == -EACCES)
 		return inline_bar(e, pid, "stopped");
 	if (err == -ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d has %s", pid,
-			       is_ending(pid) ? "ended" : "executed another program meanwhile");
+			       inline__is_ending(pid) ? "ended"
+						      : "executed another program meanwhile");
 	if (err == -EBADF) {
 		err_set(e, -PYE_ETARGET,
 			"process %d closed what it was just given for the probes, as a program does that becomes "
