@@ -15,8 +15,6 @@ struct detach_opts {
 	bool subprocesses, quiet;
 };
 
-#define DESCENDANTS_MAX 1024 /* of a process */
-
 /* clang-format off */
 static const struct opt_row target_rows[] = {
 	{ 'p', "pid", "PID[,PID]", OPT_CUSTOM, offsetof(struct detach_opts, pids), NULL,
@@ -84,8 +82,8 @@ static int detach(pid_t given, bool quiet, struct err *e)
 
 static int detach_descendants(pid_t pid, bool quiet, struct err *e)
 {
-	pid_t pids[DESCENDANTS_MAX];
-	int cnt = proc_descendants(pid, pids, DESCENDANTS_MAX), err = 0;
+	pid_t pids[PROC_DESCENDANTS_MAX];
+	int cnt = proc_descendants(pid, pids, PROC_DESCENDANTS_MAX), err = 0;
 	bool has_reader;
 
 	for (int i = 0; i < cnt && !err; i++)
@@ -110,7 +108,7 @@ int cmd_detach(int argc, char **argv)
 		return err_exit_code(options_usage(&command, "want a process"));
 	for (size_t i = 0; i < opts.pids.cnt && !err; i++) {
 		err = detach(opts.pids.pids[i], opts.quiet, &e);
-		if (!err && opts.subprocesses)
+		if (!err && opts.subprocesses && proc_pid_is_ours())
 			err = detach_descendants(opts.pids.pids[i], opts.quiet, &e);
 	}
 	return cmd_end(&command, err, &e);

@@ -88,7 +88,7 @@ void inline_family__attaching(void *ctx)
 {
 	const struct inline_member *m = ctx;
 	struct inline_run *r = m->run;
-	int cnt = proc_descendants(m->pid, r->before, INLINE_BEFORE_MAX);
+	int cnt = proc_descendants(m->pid, r->before, PROC_DESCENDANTS_MAX);
 
 	r->before_cnt = cnt > 0 ? (size_t)cnt : 0;
 }
@@ -453,8 +453,8 @@ static int take_unseen(struct inline_run *r, pid_t pid)
  */
 static int take_all_unseen(struct inline_run *r)
 {
-	pid_t all[INLINE_BEFORE_MAX];
-	int cnt = proc_descendants(r->t.pid.pid, all, INLINE_BEFORE_MAX), taken = 0, err = 0;
+	pid_t all[PROC_DESCENDANTS_MAX];
+	int cnt = proc_descendants(r->t.pid.pid, all, PROC_DESCENDANTS_MAX), taken = 0, err = 0;
 
 	for (int i = 0; i < cnt && !err; i++) {
 		pid_t pid = all[i];

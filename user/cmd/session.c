@@ -39,7 +39,6 @@
 #define PROGRESS_NS	 1000000000ull
 #define SETTLE_NS	 1000000000ull /* older records than this are not in the rings */
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
-#define DESCENDANTS_MAX	 1024 /* of a process, with -s, that run when it is attached to */
 
 enum pye_counter {
 #define PYE_COUNTER(name, number, text) CNT_##name = (number),
@@ -110,11 +109,16 @@ static int add_running(struct session *s, pid_t pid)
 /* -s: what the processes that were asked for have started so far. */
 static int find_descendants(struct session *s)
 {
-	pid_t pids[DESCENDANTS_MAX];
+	pid_t pids[PROC_DESCENDANTS_MAX];
 	int err = 0;
 
+	if (!proc_pid_is_ours()) {
+		log_warn(
+			"/proc belongs to another pid namespace: children that run already are not traced");
+		return 0;
+	}
 	for (size_t i = 0; i < s->opts.pid_cnt; i++) {
-		int cnt = proc_descendants(s->opts.pids[i], pids, DESCENDANTS_MAX);
+		int cnt = proc_descendants(s->opts.pids[i], pids, PROC_DESCENDANTS_MAX);
 
 		for (int k = 0; k < cnt && !err; k++)
 			if (!target_by_pid(s, pids[k]))

@@ -14,6 +14,7 @@
 #include "cpython/walk_outside.h"
 #include "inline/asleep.h"
 #include "inline/follow.h"
+#include "proc/info.h"
 #include "proc/mem.h"
 
 struct inline_run;
@@ -57,8 +58,6 @@ struct inline_member {
 /* -s: a process that is followed, recorded or not. */
 struct inline_kin;
 
-#define INLINE_BEFORE_MAX 1024
-
 struct inline_run {
 	struct inline_target t;
 	int fd; /* of the capture */
@@ -88,7 +87,7 @@ struct inline_run {
 	struct inline_heart *heart;
 	struct inline_others others;
 	struct inline_kin *kin;
-	pid_t before[INLINE_BEFORE_MAX]; /* with -s: descendants of the target before it was attached to */
+	pid_t before[PROC_DESCENDANTS_MAX]; /* with -s: descendants of the target before it was attached to */
 	size_t before_cnt;
 	unsigned int missed; /* children that could not be traced */
 };

@@ -75,6 +75,8 @@ uint64_t proc_cpu_ns(pid_t pid);
 /* proc_file_users - how many processes have mapped code of a file, as maps name it; a negative errno. */
 int proc_file_users(dev_t dev, ino_t ino);
 
+#define PROC_DESCENDANTS_MAX 1024 /* of a process that -s begins with */
+
 /**
  * proc_descendants - children of a process, their children and so on, nearer ones first; not the calling process, nor what that started
  * @cap: at most so many
