@@ -481,3 +481,39 @@ def test_the_end_in_the_middle_of_forks(end, tmp_path):
             assert not test_inline.memfds(target.pid)
         flag.touch()
         assert target.stdout.readline() == b"fine\n" and target.wait(30) == 0
+
+
+STARTS = """import os, subprocess, sys, threading
+def start():
+    while not os.path.exists(sys.argv[1]):
+        ends.append(subprocess.run(sys.argv[2:] + ['-V'], stdout=subprocess.DEVNULL).returncode)
+ends = []
+threads = [threading.Thread(target=start) for i in range(3)]
+for t in threads: t.start()
+print('up', flush=True)
+for t in threads: t.join()
+print(len(ends), set(ends), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", [n for n in lib.every() if n in ("3.11-debian", "3.13-trixie")] + lib.musl())
+def test_the_end_in_the_middle_of_starts(name, tmp_path):
+    """Nothing has been written into a program that has not begun, whatever its loader is; nor is it taken for its own trap while another one
+    is attached to."""
+    flag = tmp_path / "flag"
+    with lib.started(lib.command(ONE) + ["-c", STARTS, flag] + lib.command(name)) as target:
+        assert target.stdout.readline() == b"up\n"
+        for i in range(6):
+            with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid],
+                             stderr=-1) as tracer:
+                lib.until(lambda: robust.word(target.pid, 0), "the first events")
+                time.sleep(0.1 + 0.007 * i)
+                if i % 2:
+                    tracer.kill()
+                    tracer.wait()
+                else:
+                    lib.stop(tracer)
+                    lib.Trace(tmp_path / "t.pyebpf").whole()
+        flag.touch()
+        count, ends = lib.text(target.stdout.readline()).split(maxsplit=1)
+        assert int(count) > 10 and ends.strip() == "{0}" and target.wait(30) == 0

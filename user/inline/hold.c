@@ -2,7 +2,7 @@
 /*
  * A breakpoint at the entry point, set when the program was executed. A program that is given to the
  * dynamic loader as an argument is mapped by that: there the system calls are watched until it is. Gently, they are watched until
- * the first one that is the program's own.
+ * the first one that is the program's own: a breakpoint would end it when pyebpf ends before it is met, or is busy with another process.
  */
 #include "inline/hold.h"
 
@@ -31,7 +31,10 @@
 #define BREAKPOINT 0xcc
 #define HEADERS	   64 /* program headers that are looked at */
 #define LOOK_NS	   2000000
-#define LOOKS_MAX  4096 /* stops in which a loader has mapped its program long ago */
+#define LOOKS_MAX  4096 /* stops in which a loader has mapped and started its program long ago */
+#define START	   128 /* bytes of _start up to its call, at most */
+#define BELOW	   64 /* that it pushes on its stack, at most */
+#define ABOVE	   128 /* that a loader takes off that before, for its own arguments */
 
 int hold__seize(pid_t pid)
 {
@@ -49,6 +52,15 @@ static int set_breakpoint(struct hold *h, uint64_t at)
 	    pwrite(h->mem, &breakpoint, 1, (off_t)at) != 1)
 		return -EFAULT;
 	h->entry = at;
+	return 0;
+}
+
+static int meet_at(struct hold *h, uint64_t at)
+{
+	if (!h->gently)
+		return set_breakpoint(h, at);
+	h->entry = at;
+	h->watch = true;
 	return 0;
 }
 
@@ -88,8 +100,8 @@ static void look_for_program(struct hold *h)
 	if (entry) {
 		const struct mapping *code = maps__find(&maps, entry);
 
-		if (code && code->flags & MAPPING_EXEC && !set_breakpoint(h, entry))
-			h->watch = false;
+		if (code && code->flags & MAPPING_EXEC && !meet_at(h, entry))
+			h->watch = h->gently;
 	}
 	maps__done(&maps);
 }
@@ -123,15 +135,31 @@ static bool find_loader(struct hold *h)
 	return h->loader != 0;
 }
 
+/* Is it in what _start has called? That never returns, so the address behind the call stays where the stack begins. */
+static bool is_in_start(const struct hold *h)
+{
+	uint64_t words[(BELOW + ABOVE) / 8];
+
+	if (!h->entry || pread(h->mem, words, sizeof(words), (off_t)((h->stack & ~7ull) - BELOW)) !=
+				 sizeof(words))
+		return false;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (words[i] > h->entry && words[i] - h->entry <= START)
+			return true;
+	return false;
+}
+
 /* Behind a system call that is not the loader's? */
 static bool is_started(const struct hold *h)
 {
 	struct user_regs_struct regs;
 
-	return (h->loader || h->is_static) && !ptrace(PTRACE_GETREGS, h->pid, 0, &regs) &&
-	       (int64_t)regs.rax != -ENOSYS && regs.orig_rax != SYS_execve &&
-	       regs.orig_rax != SYS_execveat &&
-	       (h->is_static || regs.rip - h->loader >= h->loader_end - h->loader);
+	if (ptrace(PTRACE_GETREGS, h->pid, 0, &regs) || (int64_t)regs.rax == -ENOSYS ||
+	    regs.orig_rax == SYS_execve || regs.orig_rax == SYS_execveat)
+		return false;
+	if (h->loader)
+		return regs.rip - h->loader >= h->loader_end - h->loader;
+	return h->is_static || is_in_start(h);
 }
 
 /* Does its dynamic section say that it is a program? That of a loader does not. */
@@ -179,6 +207,7 @@ static enum sort sort_of(const struct hold *h)
 
 static void on_exec(struct hold *h)
 {
+	struct user_regs_struct regs;
 	char path[40];
 	uint64_t entry;
 
@@ -187,6 +216,7 @@ static void on_exec(struct hold *h)
 	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
 	h->mem = open(path, O_RDWR | O_CLOEXEC);
 	h->entry = h->loader = 0;
+	h->stack = ptrace(PTRACE_GETREGS, h->pid, 0, &regs) ? 0 : regs.rsp;
 	h->watch = h->is_static = h->runs = false;
 	h->looks = 0;
 	if (h->gently && find_loader(h)) {
@@ -203,7 +233,7 @@ static void on_exec(struct hold *h)
 	}
 	entry = inline_auxiliary(h->pid, AT_ENTRY);
 	if (entry)
-		set_breakpoint(h, entry);
+		meet_at(h, entry);
 }
 
 /* Is this stop the breakpoint? Then the program is at its entry point again, as if there was none. */
@@ -211,7 +241,8 @@ static bool is_at_entry(struct hold *h)
 {
 	struct user_regs_struct regs;
 
-	if (!h->entry || ptrace(PTRACE_GETREGS, h->pid, 0, &regs) || regs.rip != h->entry + 1)
+	if (!h->entry || h->gently || ptrace(PTRACE_GETREGS, h->pid, 0, &regs) ||
+	    regs.rip != h->entry + 1)
 		return false;
 	regs.rip = h->entry;
 	ptrace(PTRACE_SETREGS, h->pid, 0, &regs);
@@ -261,9 +292,12 @@ int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ct
 	} else if (what == SYSCALL_STOP) {
 		if (h->watch && is_started(h))
 			return ask(h, wanted, ctx);
-		if (h->watch && !h->loader && maps_code(h))
+		if (h->watch && !h->loader && !h->entry && maps_code(h))
 			look_for_program(h);
-		h->watch &= h->loader || ++h->looks < LOOKS_MAX;
+		if (h->watch && !h->loader && ++h->looks == LOOKS_MAX) {
+			h->watch = false;
+			hold__runs(h);
+		}
 	} else if (what == SIGTRAP && is_at_entry(h)) {
 		return ask(h, wanted, ctx);
 	} else if (status >> 16 != PTRACE_EVENT_STOP) {

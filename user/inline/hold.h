@@ -22,8 +22,9 @@ struct held {
 struct hold {
 	pid_t pid;
 	int mem; /* -1: not open */
-	uint64_t entry; /* where the breakpoint is; 0: none */
-	uint8_t code[2];
+	uint64_t entry; /* of the program, where the breakpoint is; 0: not known */
+	uint64_t stack; /* where it begins */
+	uint8_t code[2]; /* what belongs at the entry point */
 	bool watch; /* its system calls are looked at: the program is not mapped yet, or not started */
 	bool gently; /* it is not ours: nothing is written into it */
 	bool is_static; /* gently: it has no loader, all its system calls are its own */
@@ -33,8 +34,8 @@ struct hold {
 		dev_t dev;
 		ino_t ino; /* 0: not known */
 	} file; /* of that */
-	unsigned int looks; /* for what a loader maps, so far */
-	uint64_t loader, loader_end; /* gently: whose calls do not count */
+	unsigned int looks; /* for what a loader maps and starts, so far */
+	uint64_t loader, loader_end; /* gently: whose calls do not count; 0: that is not told by the address */
 };
 
 #define HOLD_GO_ON 1
