@@ -141,6 +141,19 @@ def test_what_is_no_python_is_said():
         refused([lib.BINARY, "dump", target.pid], 4, r"pyebpf dump: PID %d is sleep \(.*/sleep\), not Python" % target.pid)
 
 
+AGAIN = "import os, sys; os.execv(sys.executable, sys.orig_argv)"
+
+
+def test_a_program_that_has_just_been_executed_is_python():
+    """Whose file may not be mapped yet."""
+    name = lib.pick("3.12")[0]
+    with lib.started(lib.command(name) + ["-S", "-E", "-c", AGAIN]) as target:
+        for _ in range(30):
+            said = lib.text(lib.sh([lib.BINARY, "dump", target.pid]).stderr)
+            assert "not Python" not in said, said
+        assert target.poll() is None
+
+
 def test_what_is_gone_is_said():
     with subprocess.Popen([sys.executable, "-c", ""]) as target:
         os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT)  # a zombie: its number is not given away

@@ -39,6 +39,10 @@
 /* For all the files of a process: 20 interpreters take 1 s. */
 #define LOOK_MS 10000u
 
+/* Of a process that executes something just now nothing is mapped, or only the loader. */
+#define TRIES  4
+#define TRY_US 5000
+
 /* One placed interpreter. */
 struct candidate {
 	const struct interp_file *file; /* borrowed from the cache */
@@ -427,7 +431,13 @@ int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *
 	err = interp_cache__new(&cache);
 	if (err)
 		return err;
-	err = interp__find_cached(pid, engine, cache, out, e);
+	for (unsigned int i = 0; i < TRIES; i++) {
+		if (i)
+			usleep(TRY_US);
+		err = interp__find_cached(pid, engine, cache, out, e);
+		if (err != -PYE_ENOTPYTHON)
+			break;
+	}
 	if (err == -PYE_ENOTPYTHON)
 		interp_hint_children(pid, engine, cache, e);
 	return err;

@@ -54,6 +54,8 @@ static inline void interp_cache__freep(struct interp_cache **cache)
  *          but @fd, for messages
  * @e:      names what was found instead (the executable and, say, that only children are Python)
  *
+ * One that is not Python is looked at again for some milliseconds: it may be about to load it.
+ *
  * Checks besides the plan: the version in memory (_Py_DebugOffsets) equals the plan's, the file on
  * disk is the one that is mapped, no JIT is active (3.13+).
  *

@@ -35,7 +35,8 @@ struct hold {
 		ino_t ino; /* 0: not known */
 	} file; /* of that */
 	unsigned int looks; /* for what a loader maps and starts, so far */
-	uint64_t loader, loader_end; /* gently: whose calls do not count; 0: that is not told by the address */
+	uint64_t loader,
+		loader_end; /* gently: whose calls do not count; 0: that is not told by the address */
 };
 
 #define HOLD_GO_ON 1
