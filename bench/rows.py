@@ -26,7 +26,7 @@ TRACERS = {
     "pyebpf inline --opcodes all": ([*INLINE, "--opcodes", "all"], CPU_TOOL),
 }
 # seconds of a slice, where a second has too few units of a program
-LONGER = {"pyebpf uprobe": 5, "pyebpf usdt": 5}
+LONGER = {"pyebpf uprobe": 8, "pyebpf usdt": 8}
 
 
 def output(options, folder):
