@@ -247,3 +247,25 @@ def test_threads_that_sleep_deep_down(name, tmp_path):
     shown = collections.Counter((e["tid"], e["name"], e["ts_ns"]) for e in opened)
     known = [(e, [name for tid, name, begin, end in was if tid == e[0] and begin < e[2] < end]) for e in shown]
     assert [e for e, names in known if names not in ([], [e[1]])] == [] and len(known) > 6 and max(shown.values()) > 50
+
+
+@pytest.mark.parametrize("name", lib.families() if lib.LONG else lib.pick("3.8", "3.12", "3.13t"))
+def test_a_thread_that_makes_calls_for_us_ends(name, tmp_path):
+    """Right after them: what it was given the process still has."""
+    program = ("import threading, time\n"
+               "def call(): pass\n"
+               "def thread():\n"
+               "    end = time.perf_counter() + 0.0005\n"
+               "    while time.perf_counter() < end: call()\n"
+               "print('up', flush=True)\n"
+               "while True:\n"
+               "    threads = [threading.Thread(target=thread) for _ in range(4)]\n"
+               "    for t in threads: t.start()\n"
+               "    for t in threads: t.join()\n")
+    with lib.started(lib.command(name) + ["-c", program]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for i in range(100 if lib.LONG else 20):
+            done = lib.trace([*INLINE, *WAIT, "--force", "-d", "5ms", "-p", target.pid, *["-s"] * (i % 2)], tmp_path / "t.pyebpf")
+            assert done.returncode == 0, lib.text(done.stderr)
+            lib.Trace(tmp_path / "t.pyebpf").whole()
+        assert target.poll() is None

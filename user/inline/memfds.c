@@ -17,22 +17,47 @@
 #include "inline/region.h"
 #include "proc/maps.h"
 
-/* Of the thread that made it, if that has not ended: then most likely of all. False: it is no memfd. */
+/*
+ * Of the thread that made it, unless that ends: its descriptors are gone some time before it is, then those of the leader tell, most
+ * likely the same. False: it is no memfd.
+ */
 static bool memfd_path(const struct remote *r, uint64_t fd, char *path, size_t size)
 {
-	pid_t tid = r->caller && !remote__is_dead(r->pid, r->caller) ? r->caller : r->pid;
 	char link[32];
 
-	snprintf(path, size, "/proc/%d/task/%d/fd/%d", r->pid, tid, (int)fd);
-	return readlink(path, link, sizeof(link)) > 7 && !memcmp(link, "/memfd:", 7);
+	for (pid_t tid = r->caller;; tid = r->pid) {
+		if (!tid || remote__is_ending(r->pid, tid))
+			tid = r->pid;
+		snprintf(path, size, "/proc/%d/task/%d/fd/%d", r->pid, tid, (int)fd);
+		if (readlink(path, link, sizeof(link)) > 7)
+			return !memcmp(link, "/memfd:", 7);
+		if (tid == r->pid || !remote__is_ending(r->pid, tid))
+			return false;
+	}
+}
+
+/* As open(2); EBADF: the number is no memfd's. */
+static int open_memfd(const struct remote *r, uint64_t fd, int flags)
+{
+	char path[64];
+	int ours = -1;
+
+	for (int i = 0; i < 2 && ours < 0; i++) {
+		if (!memfd_path(r, fd, path, sizeof(path))) {
+			errno = EBADF;
+			return -1;
+		}
+		ours = open(path, flags | O_CLOEXEC);
+	}
+	return ours;
 }
 
 ino_t inline_memfd_at(const struct remote *r, uint64_t fd)
 {
-	char path[64];
+	auto_close int ours = open_memfd(r, fd, O_PATH);
 	struct stat st;
 
-	return memfd_path(r, fd, path, sizeof(path)) && !stat(path, &st) ? st.st_ino : 0;
+	return ours >= 0 && !fstat(ours, &st) ? st.st_ino : 0;
 }
 
 /* Nobody has written to it, nor will be kept from that. */
@@ -46,12 +71,8 @@ static bool is_new(int fd)
 
 int inline_open_fd(const struct remote *r, int fd)
 {
-	auto_close int ours = -1;
-	char path[64];
+	auto_close int ours = open_memfd(r, (uint64_t)fd, O_RDWR);
 
-	if (!memfd_path(r, (uint64_t)fd, path, sizeof(path)))
-		return -EBADF;
-	ours = open(path, O_RDWR | O_CLOEXEC);
 	if (ours < 0) /* it was there a moment ago */
 		return errno == ENOENT ? -EBADF : -errno;
 	return is_new(ours) ? take_fd(&ours) : -EBADF;

@@ -21,6 +21,7 @@
 
 #define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
 #define TOUCH_MAX    512 /* places at once */
+#define EXITING	     0x4u /* PF_EXITING of the kernel's task flags */
 #define USER_CS	     0x33
 #define USER_SS	     0x2b
 
@@ -162,20 +163,40 @@ void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes)
 	}
 }
 
-char remote__state(pid_t pid, pid_t tid)
+/* What stat(5) says of a thread, into @line, from its state on; NULL: it is not there. "?": that could not be read. */
+static const char *read_stat(pid_t pid, pid_t tid, char *line, int size)
 {
-	char path[64], line[256] = "";
+	char path[64];
 	auto_fclose FILE *f = NULL;
-	const char *state;
+	const char *name_end;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
 	f = fopen(path, "re");
 	if (!f && errno != ENOENT && errno != ESRCH)
-		return '?';
-	if (!f || !fgets(line, sizeof(line), f))
-		return 'X';
-	state = strrchr(line, ')');
-	return state && state[1] == ' ' ? state[2] : '?';
+		return "?";
+	if (!f || !fgets(line, size, f))
+		return NULL;
+	name_end = strrchr(line, ')');
+	return name_end && name_end[1] == ' ' ? name_end + 2 : "?";
+}
+
+char remote__state(pid_t pid, pid_t tid)
+{
+	char line[256];
+	const char *stat = read_stat(pid, tid, line, sizeof(line));
+
+	return stat ? stat[0] : 'X';
+}
+
+bool remote__is_ending(pid_t pid, pid_t tid)
+{
+	char line[256];
+	const char *stat = read_stat(pid, tid, line, sizeof(line));
+	unsigned int flags;
+
+	if (!stat || stat[0] == 'Z' || stat[0] == 'X')
+		return true;
+	return sscanf(stat, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & EXITING;
 }
 
 /* It is said to sleep; where it does so tells. */

@@ -109,6 +109,8 @@ bool remote__is_dead(pid_t pid, pid_t tid);
 
 /* remote__state - as proc(5) has it; 'X': it is gone */
 char remote__state(pid_t pid, pid_t tid);
+/* remote__is_ending - or has: a thread that ends has no descriptors any more some time before it is dead */
+bool remote__is_ending(pid_t pid, pid_t tid);
 /* remote__is_frozen - by the freezer of version 2: until it goes on it makes no calls. (That of version 1 is an uninterruptible sleep.)
  * @ms: so long for one that was let go just now, which comes to it first */
 bool remote__is_frozen(pid_t pid, pid_t tid, unsigned int ms);
