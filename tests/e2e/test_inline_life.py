@@ -379,3 +379,25 @@ def test_another_evaluator(name, which, tmp_path):
     called = collections.Counter(e["func"] for e in seen.of("<string>") if e["ev"] == "call")
     assert called["outer"] == called["leaf"] == 1000
     assert lib.text(done.stderr).count("run by another evaluator (PEP 523), in memory") == (which == "other")
+
+
+@pytest.mark.parametrize("name", lib.families() if lib.LONG else lib.pick("3.8", "3.12", "3.13t"))
+def test_samples_beside_it(name, tmp_path):
+    """Who samples takes a process whose code the engine has changed; probes of the kernel at the same places say whose they are."""
+    program = "def leaf(): return 1\ndef busy():\n    while True: leaf()\nprint('up', flush=True)\nbusy()\n"
+    with lib.started(lib.command(name) + ["-c", program]) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-q", *INLINE, "-o", tmp_path / "t.pyebpf", "-p", target.pid]) as tracer:
+            lib.until(lambda: redirected(target.pid), "the probes")
+            dump = lib.sh([lib.BINARY, "dump", target.pid])
+            assert dump.returncode == 0 and "busy (<string>" in lib.text(dump.stdout), lib.text(dump.stdout + dump.stderr)
+            sampled = lib.sh([lib.BINARY, "record", "-q", "-r", "999", "-d", "300ms", "-o", tmp_path / "s.pyebpf", "-p", target.pid])
+            assert sampled.returncode == 0, lib.text(sampled.stderr)
+            stacks = lib.sh([lib.BINARY, "convert", "-q", tmp_path / "s.pyebpf", "-f", "collapsed", "-o", "-"])
+            assert ";busy (<string>" in lib.text(stacks.stdout) and "leaf (<string>" in lib.text(stacks.stdout)
+            probes = lib.trace(["-d", "50ms", "-p", target.pid], tmp_path / "p.pyebpf")
+            assert probes.returncode == 0 or (probes.returncode == 5 and b"`trace --engine inline` is at work" in probes.stderr), lib.text(probes.stderr)
+            tracer.send_signal(signal.SIGINT)
+            lib.finish(tracer, 0, 60)
+        again = lib.trace(["--force", "-d", "50ms", "-p", target.pid], tmp_path / "p.pyebpf")
+        assert again.returncode == 0 and target.poll() is None, lib.text(again.stderr)

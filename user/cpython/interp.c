@@ -36,6 +36,9 @@
 #define FILES_MAX   1024
 #define PYTHONS_MAX 16
 
+#define JUMP_BYTES  5 /* of x86-64, to anywhere within 2 GB */
+#define BEFORE	    (JUMP_BYTES - 1)
+
 /* For all the files of a process: 20 interpreters take 1 s. */
 #define LOOK_MS 10000u
 
@@ -253,32 +256,75 @@ static bool same_code(const uint8_t *memory, const uint8_t *file, size_t len)
 	return true;
 }
 
-static int check_code(const struct search *s, struct err *e)
+/* A call or a jump of the inline engine's: to code that is mapped from a memfd. */
+static bool is_detour(const struct search *s, uint64_t at, const uint8_t *jump)
+{
+	const struct mapping *m;
+	int32_t distance;
+
+	if (jump[0] != 0xe8 && jump[0] != 0xe9)
+		return false;
+	memcpy(&distance, jump + 1, sizeof(distance));
+	m = maps__find(&s->maps, at + JUMP_BYTES + (uint64_t)(int64_t)distance);
+	return m && m->flags & MAPPING_EXEC && !strncmp(m->path, "/memfd:", 7);
+}
+
+/* Each byte that differs belongs to one of these, which can have begun before @at. */
+static bool same_but_detours(const struct search *s, uint64_t at, const uint8_t *file, size_t len)
+{
+	uint8_t code[BEFORE + INTERP_CODE_SIZE + BEFORE];
+
+	if (proc_mem__read(&s->mem, at - BEFORE, code, BEFORE + len + BEFORE))
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		size_t back = 0;
+
+		if (same_code(code + BEFORE + i, file + i, 1))
+			continue;
+		while (back <= BEFORE && !is_detour(s, at + i - back, code + BEFORE + i - back))
+			back++;
+		if (back > BEFORE)
+			return false;
+	}
+	return true;
+}
+
+/* Who only samples has no use for what is at these places, but for what they say of the file. */
+static int check_site(const struct search *s, uint32_t i, struct err *e)
 {
 	const struct candidate *c = &s->best;
-	uint8_t code[INTERP_CODE_SIZE];
+	const struct probe_site *site = &c->file->plan.sites[i];
+	uint64_t at = site->vaddr + c->bias;
+	uint8_t code[INTERP_CODE_SIZE], len = c->file->code_len[i];
+	int err = proc_mem__read(&s->mem, at, code, len);
 
-	for (uint32_t i = 0; i < c->file->plan.site_cnt; i++) {
-		const struct probe_site *site = &c->file->plan.sites[i];
-		int err =
-			proc_mem__read(&s->mem, site->vaddr + c->bias, code, c->file->code_len[i]);
-
-		if (err == -ESRCH)
-			return err;
-		if (err || !same_code(code, c->file->code[i], c->file->code_len[i])) {
-			err_set(e, 0,
-				"the file on disk is not the one that runs: they differ at %s "
-				"(0x%" PRIx64 ")",
-				site->name, site->vaddr + c->bias);
-			err_hint(e,
-				 "restart the program, so that it runs the file that is there now; "
-				 "or, if a `trace --engine inline` of it was killed, pyebpf detach "
-				 "%d",
-				 s->pid);
-			return -PYE_EPLAN;
-		}
+	if (err == -ESRCH)
+		return err;
+	if (!err && same_code(code, c->file->code[i], len))
+		return 0;
+	if (err || !same_but_detours(s, at, c->file->code[i], len)) {
+		err_set(e, 0,
+			"the file on disk is not the one that runs: they differ at %s (0x%" PRIx64
+			")",
+			site->name, at);
+		err_hint(e, "restart the program, so that it runs the file that is there now");
+		return -PYE_EPLAN;
 	}
-	return 0;
+	if (s->sampled)
+		return 0;
+	err_set(e, 0, "a `trace --engine inline` is at work on it, or was killed, at %s",
+		site->name);
+	err_hint(e, "end that one; if it was killed: pyebpf detach %d", s->pid);
+	return -PYE_EPLAN;
+}
+
+static int check_code(const struct search *s, struct err *e)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < s->best.file->plan.site_cnt; i++)
+		err = check_site(s, i, e);
+	return err;
 }
 
 static int check_version(const struct search *s, struct err *e)
