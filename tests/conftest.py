@@ -47,6 +47,9 @@ def pytest_configure(config):
                  "alone: measures time or looks at other tracers; run by itself, not beside other tests",
                  "needs_root: skipped without root"):
         config.addinivalue_line("markers", line)
+    for number in (signal.SIGINT, signal.SIGQUIT):  # a script's "&" has what it starts ignore them, and that is inherited
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 def is_quick(item):

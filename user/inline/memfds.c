@@ -19,7 +19,7 @@
 
 /*
  * Of the thread that made it, unless that ends: its descriptors are gone some time before it is, then those of the leader tell, most
- * likely the same. False: it is no memfd.
+ * likely the same. It can end before the path is used, too: who uses it tries twice. False: it is no memfd.
  */
 static bool memfd_path(const struct remote *r, uint64_t fd, char *path, size_t size)
 {
@@ -36,28 +36,15 @@ static bool memfd_path(const struct remote *r, uint64_t fd, char *path, size_t s
 	}
 }
 
-/* As open(2); EBADF: the number is no memfd's. */
-static int open_memfd(const struct remote *r, uint64_t fd, int flags)
-{
-	char path[64];
-	int ours = -1;
-
-	for (int i = 0; i < 2 && ours < 0; i++) {
-		if (!memfd_path(r, fd, path, sizeof(path))) {
-			errno = EBADF;
-			return -1;
-		}
-		ours = open(path, flags | O_CLOEXEC);
-	}
-	return ours;
-}
-
 ino_t inline_memfd_at(const struct remote *r, uint64_t fd)
 {
-	auto_close int ours = open_memfd(r, fd, O_PATH);
+	char path[64];
 	struct stat st;
 
-	return ours >= 0 && !fstat(ours, &st) ? st.st_ino : 0;
+	for (int i = 0; i < 2 && memfd_path(r, fd, path, sizeof(path)); i++)
+		if (!stat(path, &st))
+			return st.st_ino;
+	return 0;
 }
 
 /* Nobody has written to it, nor will be kept from that. */
@@ -71,8 +58,14 @@ static bool is_new(int fd)
 
 int inline_open_fd(const struct remote *r, int fd)
 {
-	auto_close int ours = open_memfd(r, (uint64_t)fd, O_RDWR);
+	auto_close int ours = -1;
+	char path[64];
 
+	for (int i = 0; i < 2 && ours < 0; i++) {
+		if (!memfd_path(r, (uint64_t)fd, path, sizeof(path)))
+			return -EBADF;
+		ours = open(path, O_RDWR | O_CLOEXEC);
+	}
 	if (ours < 0) /* it was there a moment ago */
 		return errno == ENOENT ? -EBADF : -errno;
 	return is_new(ours) ? take_fd(&ours) : -EBADF;
