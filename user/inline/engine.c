@@ -390,6 +390,8 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	code = inline_open_fd(&e->remote, code_fd);
 	ring = inline_open_fd(&e->remote, ring_fd);
 	ret = code < 0 ? code : ring < 0 ? ring : 0;
+	if (!ret && code_fd == ring_fd) /* the first one was closed before there was the second */
+		ret = -EBADF;
 	if (!ret)
 		ret = fill_code(e, code);
 	if (!ret)

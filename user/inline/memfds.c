@@ -75,7 +75,7 @@ void inline_note_memfds(struct inline_engine *e, int code, int ring)
 {
 	const int fds[] = { code, ring };
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = code == ring; i < 2; i++) {
 		e->memfds[i].fd = (uint64_t)fds[i];
 		e->memfds[i].ino = inline_memfd_at(&e->remote, e->memfds[i].fd);
 	}
