@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -19,11 +20,12 @@
 #include "inline/permit.h"
 #include "proc/mem.h"
 
-#define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
-#define TOUCH_MAX    512 /* places at once */
-#define EXITING	     0x4u /* PF_EXITING of the kernel's task flags */
-#define USER_CS	     0x33
-#define USER_SS	     0x2b
+#define AROUND_BYTES	   65536ull /* what the kernel maps around a fault, unless told otherwise */
+#define TOUCH_MAX	   512 /* places at once */
+#define EXITING		   0x4u /* PF_EXITING, one of the kernel's flags of a task */
+#define FLAGS_BEHIND_STATE 6 /* so many fields, in stat(5) */
+#define USER_CS		   0x33
+#define USER_SS		   0x2b
 
 int remote__open(struct remote *r, pid_t pid, struct err *e)
 {
@@ -192,11 +194,12 @@ bool remote__is_ending(pid_t pid, pid_t tid)
 {
 	char line[256];
 	const char *stat = read_stat(pid, tid, line, sizeof(line));
-	unsigned int flags;
 
 	if (!stat || stat[0] == 'Z' || stat[0] == 'X')
 		return true;
-	return sscanf(stat, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & EXITING;
+	for (int i = 0; stat && i < FLAGS_BEHIND_STATE; i++)
+		stat = strchr(stat + 1, ' ');
+	return stat && strtoul(stat, NULL, 10) & EXITING;
 }
 
 /* It is said to sleep; where it does so tells. */
