@@ -10,6 +10,7 @@ import random
 import re
 import select
 import signal
+import statistics
 import struct
 import subprocess
 import time
@@ -95,6 +96,15 @@ def of_files(pid):
     return [line for line in lines if line.split()[4] != "0"], [line for line in lines if " ---p " in line and size(line) in PARTS], wiped
 
 
+def priorities(pid):
+    """Of its threads, inherited or their own; proc(5): stat."""
+    found = set()
+    for stat in pathlib.Path("/proc/%d/task" % pid).glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            found.add(int(stat.read_text().rpartition(")")[2].split()[15]))
+    return found
+
+
 # --- in and out, again and again ---
 
 @pytest.mark.parametrize("name, rounds", [(n, 10 if lib.LONG else 5) for n in SOME] + [(n, 3) for n in lib.builds()])
@@ -136,6 +146,7 @@ def test_killed_at_any_moment(name, tmp_path):
                 assert tracer.wait() == -signal.SIGKILL
             assert target.poll() is None
             left += of_files(target.pid) != before
+            assert min(priorities(target.pid)) >= 0, "of SCHED_FIFO"
         # the next one finds what is left, takes it out and traces
         done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms")
         assert done.returncode == 0, lib.text(done.stderr)
@@ -267,15 +278,50 @@ def test_a_target_whose_memory_is_locked(tmp_path):
         assert target.poll() is None
 
 
+def longest_stop(code, said):
+    """ms, of a trace that has ended."""
+    assert code == 0, said
+    return float(re.search(r"stopped \d+ times, for at most (\S+) ms", said)[1])
+
+
 def check_short_stops(pid, out, *args):
     """Of traces of 30 ms."""
     longest = []
     while len(longest) < 5 or (min(longest) > 5 and len(longest) < 20):  # a busy machine gives the threads no CPU to stop on
         done = lib.sh([lib.BINARY, "trace", "--force", "-o", out, *INLINE, *args, "-d", "30ms", "-p", pid])
-        assert done.returncode == 0, lib.text(done.stderr)
-        longest.append(float(re.search(r"stopped \d+ times, for at most (\S+) ms", lib.text(done.stderr))[1]))
+        longest.append(longest_stop(done.returncode, lib.text(done.stderr)))
     print("longest stops, ms:", longest)
     assert min(longest) <= 5, longest
+
+
+SPIN = ("import threading, time\n"
+        "def call(): pass\n"
+        "def spin():\n"
+        "    while True: call()\n"
+        "for i in range(3): threading.Thread(target=spin, daemon=True).start()\n"
+        "print('up', flush=True)\n"
+        "spin()\n")
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", lib.pick("3.12", "3.13t"))
+def test_short_stops_where_cpus_are_wanted(name, tmp_path):
+    """Beside three busy programs for each CPU: who stops, or makes calls for us, does not wait for its turn, but does as before
+    afterwards. For a pyebpf that is SCHED_BATCH nobody gets ahead of others."""
+    stops = {"-o": [], "-b": []}
+    with contextlib.ExitStack() as stack:
+        for _ in range(3 * os.cpu_count()):
+            stack.enter_context(lib.started(["/usr/bin/python3", "-c", "while True: pass"]))
+        target = stack.enter_context(lib.started(["nice", "-n", "5", "chrt", "--batch", "0", *lib.command(name), "-c", SPIN]))
+        assert target.stdout.readline() == b"up\n"
+        assert priorities(target.pid) == {25}
+        for _ in range(12 if lib.LONG else 4):
+            for how, stopped in stops.items():
+                done = lib.sh(["chrt", how, "0", lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "30ms", "-p", target.pid])
+                stopped.append(longest_stop(done.returncode, lib.text(done.stderr)))
+                assert priorities(target.pid) == {25} and os.sched_getscheduler(target.pid) == os.SCHED_BATCH
+    print("longest stops, ms:", stops)
+    assert statistics.mean(stops["-o"]) < statistics.mean(stops["-b"])
 
 
 DEEP = {"threads": [30] * 50, "deep threads": [900] * 50, "900": [900], "10000": [10000]}

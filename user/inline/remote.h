@@ -51,7 +51,8 @@ struct remote {
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
-	bool hurried; /* we run before others meanwhile */
+	bool hurried; /* we run before others meanwhile, */
+	struct lender *of_stops, *of_calls; /* and lend that to whom we wait for; NULL: not yet */
 	bool terminal_held; /* and are not stopped by the terminal: */
 	sigset_t signals; /* that we blocked before */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
@@ -72,8 +73,7 @@ struct remote {
 	bool ended; /* it was our child, and waitpid() said here how it ended: */
 	int status;
 	pid_t held; /* our child, which we trace all the time: its one thread; 0 = none */
-	void (*before)(
-		void *ctx); /* called before each time that all are asked to stop; NULL: nothing is */
+	void (*before)(void *ctx); /* before each time that all are asked to stop; NULL: nothing */
 	void *before_ctx;
 	/* asked when the thread that makes calls stands still: 0, or a negative errno, and it makes none; NULL: nothing is */
 	int (*ready)(void *ctx);

@@ -21,13 +21,15 @@
 #include "base/clock.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
+#include "inline/lender.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
 
-#define CALL_NS	    10000000000ull /* nobody stands still for it, but a busy machine takes its time */
-#define LEFT_NS	    1000000000ull /* until it is looked at where the thread is */
-#define RED_ZONE    128
-#define SYSCALL_LEN 2
+#define CALL_NS	       10000000000ull /* nobody stands still for it, but a busy machine takes its time */
+#define CALLER_TURN_NS 3000000u
+#define LEFT_NS	       1000000000ull /* until it is looked at where the thread is */
+#define RED_ZONE       128
+#define SYSCALL_LEN    2
 #define PARK_SHIFT \
 	20 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
 #define BACK_LAPS     8u /* for one that waited in a call: 2 to 8 ms */
@@ -287,6 +289,14 @@ static int first_failure(struct remote *r, uint64_t results, uint64_t ns)
 	return (int)said;
 }
 
+/* Where we run before others it does. We may have to wait for a lock that it has, and lend nothing meanwhile. */
+static void pause_for_caller(struct remote *r)
+{
+	if (r->hurried && !r->parked && !r->held)
+		lender__lend(&r->of_calls, r->caller, CALLER_TURN_NS);
+	remote_pause();
+}
+
 /* @us: how long the calls took, by the clock of the thread that made them. */
 static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results, int64_t *values,
 			    uint64_t *us)
@@ -296,7 +306,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 	int err, failed;
 
 	do {
-		remote_pause();
+		pause_for_caller(r);
 		ns = now_ns() - start;
 		if (give_up(r, ns))
 			return -ETIMEDOUT;
@@ -602,7 +612,7 @@ int remote__finish(struct remote *r, const struct remote_call *calls, unsigned i
 			err = -ETIMEDOUT;
 		else if (r->follow && !follow__serve(r->follow, r->pid))
 			err = -ESRCH;
-		remote_pause();
+		pause_for_caller(r);
 	}
 	end_calls(r, us);
 	return err ? err : remote__clear(r);

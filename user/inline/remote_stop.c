@@ -27,6 +27,7 @@
 #include "base/thread.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
+#include "inline/lender.h"
 #include "inline/sleepers.h"
 #include "proc/threads.h"
 
@@ -36,6 +37,8 @@
 #define BLOCKED_MS	 30 /* that a thread in an uninterruptible sleep is waited for, at each try */
 #define PAUSE_NS	 10000u
 #define PAUSE_MAX_NS	 80000u
+#define PAUSES		 2 /* in which it can have stopped, had it a CPU */
+#define TURN_NS		 100000u /* then the next one's */
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
@@ -61,9 +64,13 @@ static void hold_terminal(struct remote *r, bool on)
  * the target gets to where it stops. */
 void remote_hurry(struct remote *r, bool on)
 {
-	struct sched_param fifo = { .sched_priority = 1 }, usual = { 0 };
+	struct sched_param fifo = { .sched_priority = LENDER_PRIORITY }, usual = { 0 };
 
 	hold_terminal(r, on);
+	if (!on) {
+		lender__rest(r->of_stops);
+		lender__rest(r->of_calls);
+	}
 	if (on && !r->hurried)
 		r->hurried = sched_getscheduler(0) == SCHED_OTHER &&
 			     !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
@@ -165,7 +172,7 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 	uint64_t soon = now_ns() + STOP_NS;
 	pid_t tid = t->tid;
 
-	for (;;) {
+	for (unsigned int pauses = 0;; pauses++) {
 		int status;
 		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
@@ -190,8 +197,11 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		} else if (now_ns() > deadline ||
 			   (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
-		else
+		else {
+			if (r->hurried && pauses >= PAUSES)
+				lender__lend(&r->of_stops, tid, TURN_NS);
 			remote_pause();
+		}
 		if (r->follow)
 			follow__serve_vforked(r->follow);
 	}
@@ -758,9 +768,12 @@ void remote__close(struct remote *r)
 	if (r->late_cnt)
 		await_late(r);
 	free(r->threads);
+	lender__free(r->of_stops);
+	lender__free(r->of_calls);
 	if (r->mem >= 0)
 		close(r->mem);
 	r->mem = -1;
 	r->threads = NULL;
+	r->of_stops = r->of_calls = NULL;
 	r->size = r->late_cnt = 0;
 }

@@ -18,6 +18,7 @@
 #include "base/grow.h"
 #include "base/thread.h"
 #include "inline/interrupted.h"
+#include "inline/lender.h"
 #include "inline/remote_priv.h"
 #include "proc/threads.h"
 
@@ -501,7 +502,7 @@ static void keep_all(struct sleepers *s)
 
 static void *run(void *arg)
 {
-	struct sched_param fifo = { .sched_priority = 1 };
+	struct sched_param fifo = { .sched_priority = LENDER_PRIORITY };
 	struct sleepers *s = arg;
 
 	/* whoever stands still waits for us, and is only waited for in naps, where that is permitted */

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A child that calculates has a priority of ours for as long as it is lent to it. As root, with two CPUs. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "inline/lender.h"
+
+#define MANY_NS 30000000000ull
+#define USUAL	20 /* proc(5): stat, the 18th field */
+#define LENT	(-1 - LENT_PRIORITY)
+#define ROUNDS	200
+#define TURN_NS 100000
+
+static _Noreturn void calculate(void)
+{
+	volatile unsigned int n = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		n++;
+}
+
+static int setup(void **state)
+{
+	pid_t *pid = malloc(sizeof(*pid));
+
+	*state = pid;
+	*pid = fork();
+	if (!*pid)
+		calculate();
+	return *pid < 0 ? -1 : 0;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static int teardown(void **state)
+{
+	pid_t *pid = *state;
+
+	if (*pid)
+		end(*pid);
+	free(pid);
+	return 0;
+}
+
+static int priority(pid_t pid)
+{
+	char path[32], line[512], *at;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	at = fgets(line, sizeof(line), f);
+	fclose(f);
+	for (int field = 1; at && field < 18;
+	     field++) /* none has a space: the name is this test's */
+		at = strchr(at, ' ') ? strchr(at, ' ') + 1 : NULL;
+	assert_non_null(at);
+	return (int)strtol(at, NULL, 10);
+}
+
+/* As long as it is lent to again and again, if @l. */
+static void await(struct lender **l, pid_t pid, int wanted)
+{
+	uint64_t deadline = now_ns() + MANY_NS;
+
+	while (priority(pid) != wanted) {
+		assert_true(now_ns() < deadline);
+		if (l)
+			lender__lend(l, pid, TURN_NS);
+	}
+}
+
+static bool may_lend(void)
+{
+	cpu_set_t cpus;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(cpus), &cpus), 0);
+	return !geteuid() && CPU_COUNT(&cpus) > 1;
+}
+
+static void test_for_a_moment(void **state)
+{
+	struct lender *l = NULL;
+	pid_t pid = *(pid_t *)*state;
+
+	if (!may_lend())
+		skip();
+	lender__rest(NULL);
+	for (int i = 0; i < ROUNDS; i++) {
+		await(&l, pid, LENT);
+		if (i % 2)
+			lender__rest(l);
+		await(NULL, pid, USUAL);
+	}
+	await(&l, pid, LENT);
+	lender__free(l);
+	assert_int_equal(priority(pid), USUAL);
+	assert_int_equal(sched_getscheduler(pid), SCHED_OTHER);
+}
+
+static void test_from_one_to_another(void **state)
+{
+	struct lender *l = NULL;
+	pid_t first = *(pid_t *)*state, second = fork();
+
+	if (!second)
+		calculate();
+	for (int i = 0; i < ROUNDS && may_lend(); i++) {
+		await(&l, i % 2 ? first : second, LENT);
+		await(NULL, i % 2 ? second : first, USUAL);
+	}
+	lender__free(l);
+	assert_int_equal(priority(first), USUAL);
+	assert_int_equal(priority(second), USUAL);
+	end(second);
+}
+
+static void test_the_lender_is_killed(void **state)
+{
+	pid_t pid = *(pid_t *)*state, lender;
+
+	if (!may_lend())
+		skip();
+	for (int i = 0; i < ROUNDS; i++) {
+		lender = fork();
+		if (!lender) {
+			struct lender *l = NULL;
+
+			for (;;)
+				lender__lend(&l, pid, TURN_NS);
+		}
+		await(NULL, pid, LENT);
+		end(lender);
+		assert_int_equal(priority(pid), USUAL);
+	}
+}
+
+static void test_who_has_ended(void **state)
+{
+	struct lender *l = NULL;
+	pid_t *pid = *state;
+
+	if (may_lend())
+		await(&l, *pid, LENT);
+	end(*pid);
+	for (int i = 0; i < ROUNDS; i++)
+		lender__lend(&l, *pid, TURN_NS);
+	lender__free(l);
+	*pid = 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_for_a_moment, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_from_one_to_another, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_lender_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_has_ended, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
