@@ -79,6 +79,13 @@ class Cluster:
     def rolled_out(self):
         self.kubectl("-n", "pyebpf", "rollout", "status", "daemonset/pyebpf-agent", "--timeout=150s")
 
+    def said(self):
+        """For whoever has to find out why a test failed; the API server may be down."""
+        texts = [self.kubectl("-n", "pyebpf", *args, check=False) for args in (
+            ("describe", "pods"), ("logs", "--prefix", "--tail=30", "-l", "app.kubernetes.io/name=pyebpf-agent"),
+            ("logs", "--prefix", "--tail=30", "--previous", "-l", "app.kubernetes.io/name=pyebpf-agent"))]
+        return "\n".join([*texts, self.node.ctr("tasks", "ls", check=False).stdout, self.node.said()])
+
     def plugin(self, *args, **options):
         return self.node.run(ROOT / "deploy/kubectl-pyebpf", *args, check=False, **options)
 
