@@ -43,7 +43,7 @@ static void check_status(const char *text)
 		proc_file__field(text, "NSpid", i, &value);
 	proc_info__parse(text, &info);
 	demand(info.depth <= strlen(text));
-	proc_stat_ticks(text, &ticks);
+	proc_stat_number(text, 22, &ticks);
 	tracer__count(&tracer, text);
 	demand(tracer.uprobes + tracer.links <= 1 && !tracer.events);
 	if (!proc_call__parse(text, &call) && !call.waits)

@@ -14,6 +14,12 @@ static inline uint64_t clock_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+static inline struct timespec timespec_of(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
 /* now_ns - CLOCK_MONOTONIC, as all time stamps of events and samples. */
 static inline uint64_t now_ns(void)
 {

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <time.h>
 
-#define SECOND 1000000000u
+#include "base/clock.h"
 
 int thread_start(pthread_t *out, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
 {
@@ -30,8 +30,7 @@ void thread_cond_init(pthread_cond_t *cond)
 
 int thread_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t ns)
 {
-	const struct timespec until = { .tv_sec = (time_t)(ns / SECOND),
-					.tv_nsec = (long)(ns % SECOND) };
+	const struct timespec until = timespec_of(ns);
 
 	return -pthread_cond_timedwait(cond, lock, &until);
 }

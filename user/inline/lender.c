@@ -34,8 +34,7 @@ struct lender {
 
 static void stand_at_gate(struct lender *l)
 {
-	uint64_t end = now_ns() + l->turn_ns;
-	struct timespec at = { (time_t)(end / 1000000000), (long)(end % 1000000000) };
+	const struct timespec at = timespec_of(now_ns() + l->turn_ns);
 
 	if (syscall(SYS_futex, &l->gate, FUTEX_WAIT_REQUEUE_PI, 0, &at, &l->lock, 0) &&
 	    errno != ETIMEDOUT)

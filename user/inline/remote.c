@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -19,13 +18,14 @@
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
 #include "proc/mem.h"
+#include "proc/pid.h"
 
-#define AROUND_BYTES	   65536ull /* what the kernel maps around a fault, unless told otherwise */
-#define TOUCH_MAX	   512 /* places at once */
-#define EXITING		   0x4u /* PF_EXITING, one of the kernel's flags of a task */
-#define FLAGS_BEHIND_STATE 6 /* so many fields, in stat(5) */
-#define USER_CS		   0x33
-#define USER_SS		   0x2b
+#define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
+#define TOUCH_MAX    512 /* places at once */
+#define EXITING	     0x4u /* PF_EXITING, one of the kernel's flags of a task */
+#define FLAGS_FIELD  9 /* of stat(5) */
+#define USER_CS	     0x33
+#define USER_SS	     0x2b
 
 int remote__open(struct remote *r, pid_t pid, struct err *e)
 {
@@ -192,14 +192,13 @@ char remote__state(pid_t pid, pid_t tid)
 
 bool remote__is_ending(pid_t pid, pid_t tid)
 {
-	char line[256];
+	char line[256] = "";
 	const char *stat = read_stat(pid, tid, line, sizeof(line));
+	uint64_t flags;
 
 	if (!stat || stat[0] == 'Z' || stat[0] == 'X')
 		return true;
-	for (int i = 0; stat && i < FLAGS_BEHIND_STATE; i++)
-		stat = strchr(stat + 1, ' ');
-	return stat && strtoul(stat, NULL, 10) & EXITING;
+	return !proc_stat_number(line, FLAGS_FIELD, &flags) && flags & EXITING;
 }
 
 /* It is said to sleep; where it does so tells. */

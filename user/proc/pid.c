@@ -14,6 +14,8 @@
 #include "base/cleanup.h"
 #include "proc/file.h"
 
+#define START_TICKS 22 /* of stat(5) */
+
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -68,17 +70,17 @@ bool proc_pid_is_ours(void)
 	return n > 0 && strtol(self, NULL, 10) == getpid();
 }
 
-int proc_stat_ticks(const char *text, uint64_t *ticks)
+int proc_stat_number(const char *text, int field, uint64_t *out)
 {
 	const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
 	char *end;
 
-	for (int field = 2; at && field < 22; field++)
+	for (int i = 2; at && i < field; i++)
 		at = strchr(at + 1, ' ');
 	if (!at)
 		return -EINVAL;
 	errno = 0;
-	*ticks = strtoull(at + 1, &end, 10);
+	*out = strtoull(at + 1, &end, 10);
 	return end == at + 1 || errno ? -EINVAL : 0;
 }
 
@@ -88,7 +90,7 @@ int proc_start_ticks(pid_t pid, uint64_t *ticks)
 	size_t len;
 	int err = proc_file__read(pid, "stat", 4096, &text, &len);
 
-	return err < 0 ? err : proc_stat_ticks(text, ticks);
+	return err < 0 ? err : proc_stat_number(text, START_TICKS, ticks);
 }
 
 static int refuse_open(pid_t given, int err, struct err *e)

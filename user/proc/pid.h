@@ -51,7 +51,7 @@ bool proc_pid_is_ours(void);
 /* proc_start_ticks - field 22 of /proc/PID/stat. 0; -ESRCH; -EINVAL. */
 int proc_start_ticks(pid_t pid, uint64_t *ticks);
 
-/* proc_stat_ticks - the same in the file's text. 0; -EINVAL. */
-int proc_stat_ticks(const char *text, uint64_t *ticks);
+/* proc_stat_number - a field of that file's text, behind the name (2), as proc(5) counts them. 0; -EINVAL. */
+int proc_stat_number(const char *text, int field, uint64_t *out);
 
 #endif
