@@ -539,6 +539,7 @@ static void say_who_goes_on(const struct inline_run *r, unsigned int left)
 void inline_family__release(struct inline_run *r)
 {
 	struct inline_found found;
+	struct remote hurried = { 0 };
 	struct follow_event event;
 	unsigned int born = 0;
 	uint32_t stood_us;
@@ -546,7 +547,9 @@ void inline_family__release(struct inline_run *r)
 
 	if (!r->follow)
 		return;
+	remote_hurry(&hurried, true);
 	stood_us = follow__release(r->follow);
+	remote_hurry(&hurried, false);
 	inline_target__add_stops(&r->t, stood_us != 0, stood_us);
 	while (follow__next(r->follow, &event)) {
 		if (event.what == FOLLOW_BORN) { /* with its parent's stubs */

@@ -471,25 +471,30 @@ static bool let_some_go(struct follow *f)
 	return late;
 }
 
+/* As that. What has gone since @looked, when we looked last, stood still for so long at most. */
+static bool look(struct follow *f, uint64_t *looked, uint64_t *longest)
+{
+	unsigned int cnt = HASH_COUNT(f->tids);
+	bool late = let_some_go(f);
+	uint64_t now = now_ns();
+
+	if (HASH_COUNT(f->tids) != cnt && now - *looked > *longest)
+		*longest = now - *looked;
+	*looked = now;
+	return late;
+}
+
 uint32_t follow__release(struct follow *f)
 {
-	uint64_t start = now_ns(), since = start, longest = 0;
+	uint64_t start = now_ns(), asked = start, looked = start, longest = 0;
 
 	let_queued_go(f);
-	while (f->tids && since - start < RELEASE_NS) {
-		uint64_t took = 0;
-		bool late;
-
+	for (; f->tids && asked - start < RELEASE_NS; asked = now_ns()) {
 		ask_some(f);
-		while ((late = let_some_go(f)) && took < REMOTE_STAND_NS) {
+		while (look(f, &looked, &longest) && looked - asked < REMOTE_STAND_NS)
 			remote_pause();
-			took = now_ns() - since;
-		}
-		if (took > longest && !late)
-			longest = took;
-		if (f->tids && !took) /* they are about to be born */
+		if (f->tids) /* some may be about to be born */
 			remote_pause();
-		since = now_ns();
 	}
 	return (uint32_t)(longest / 1000);
 }
