@@ -304,10 +304,12 @@ SPIN = ("import threading, time\n"
 
 
 @pytest.mark.alone
+@pytest.mark.parametrize("how", [[], ["-s"]], ids=["", "followed"])
 @pytest.mark.parametrize("name", lib.pick("3.12", "3.13t"))
-def test_short_stops_where_cpus_are_wanted(name, tmp_path):
+def test_short_stops_where_cpus_are_wanted(name, how, tmp_path):
     """Beside three busy programs for each CPU: who stops, or makes calls for us, does not wait for its turn, but does as before
     afterwards. For a pyebpf that is SCHED_BATCH nobody gets ahead of others."""
+    args = [*INLINE, *how, "-d", "30ms"]
     stops = {"-o": [], "-b": []}
     with contextlib.ExitStack() as stack:
         for _ in range(3 * os.cpu_count()):
@@ -316,8 +318,8 @@ def test_short_stops_where_cpus_are_wanted(name, tmp_path):
         assert target.stdout.readline() == b"up\n"
         assert priorities(target.pid) == {25}
         for _ in range(12 if lib.LONG else 4):
-            for how, stopped in stops.items():
-                done = lib.sh(["chrt", how, "0", lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "30ms", "-p", target.pid])
+            for policy, stopped in stops.items():
+                done = lib.sh(["chrt", policy, "0", lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *args, "-p", target.pid])
                 stopped.append(longest_stop(done.returncode, lib.text(done.stderr)))
                 assert priorities(target.pid) == {25} and os.sched_getscheduler(target.pid) == os.SCHED_BATCH
     print("longest stops, ms:", stops)
