@@ -285,13 +285,14 @@ def longest_stop(code, said):
 
 
 def check_short_stops(pid, out, *args):
-    """Of traces of 30 ms."""
+    """Of traces of 30 ms. All of them."""
     longest = []
     while len(longest) < 5 or (min(longest) > 5 and len(longest) < 20):  # a busy machine gives the threads no CPU to stop on
         done = lib.sh([lib.BINARY, "trace", "--force", "-o", out, *INLINE, *args, "-d", "30ms", "-p", pid])
         longest.append(longest_stop(done.returncode, lib.text(done.stderr)))
     print("longest stops, ms:", longest)
     assert min(longest) <= 5, longest
+    return longest
 
 
 SPIN = ("import threading, time\n"
@@ -458,6 +459,27 @@ def test_short_stops_of_sleepers_beside_the_first_thread(name, tmp_path):
     with lib.started(lib.command(name) + ["-c", program]) as target:
         assert target.stdout.readline() == b"up\n"
         check_short_stops(target.pid, tmp_path / "t.pyebpf")
+        assert target.poll() is None
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
+@pytest.mark.parametrize("name", lib.pick("3.12", "3.13t"))
+def test_short_stops_beside_long_calls(name, args, tmp_path):
+    """Threads that are at work in the kernel for some 0.1 s, again and again: nobody stands still until they come out."""
+    program = SPIN.replace("range(3)", "range(1)").replace(
+        "print", "import os\n"
+        "fd = os.memfd_create('file')\n"
+        "os.ftruncate(fd, 1 << 31)\n"
+        "def read():\n"
+        "    parts = [bytearray(2 << 20)] * 1000\n"
+        "    while True: assert os.preadv(fd, parts, 0) == 1000 * (2 << 20)\n"
+        "for i in range(2): threading.Thread(target=read, daemon=True).start()\n"
+        "print")
+    with lib.started(lib.command(name) + ["-c", program]) as target:
+        assert target.stdout.readline() == b"up\n"
+        longest = check_short_stops(target.pid, tmp_path / "t.pyebpf", *args)
+        assert statistics.median(longest) <= 5, "one or another came between two calls before, too"
         assert target.poll() is None
 
 

@@ -162,3 +162,14 @@ int interrupted__pass(pid_t tid, int sig, bool lasting)
 		interrupted__begin_anew(tid, &regs);
 	return 0;
 }
+
+/* A call can have ended with ENOSYS, too: the kernel tells from 5.3 on. */
+bool interrupted__begins_call(pid_t tid)
+{
+	struct __ptrace_syscall_info info = { 0 };
+	struct user_regs_struct regs;
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0)
+		return info.op == PTRACE_SYSCALL_INFO_ENTRY;
+	return !ptrace(PTRACE_GETREGS, tid, 0, &regs) && (int64_t)regs.rax == -ENOSYS;
+}

@@ -46,6 +46,9 @@ bool interrupted__has_signal(pid_t tid);
 /* interrupted__blocks - does it block a signal? */
 bool interrupted__blocks(pid_t tid, int sig);
 
+/* interrupted__begins_call - of one that stands for a system call of its own: where that begins, not where it ends? */
+bool interrupted__begins_call(pid_t tid);
+
 /**
  * interrupted__pass - a thread stands still before it gets a signal. Nobody would have been woken for one that its process ignores,
  * were it not traced: the call that it has ended goes on

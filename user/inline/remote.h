@@ -46,8 +46,9 @@ struct remote {
 	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run: scratch.h */
 	struct remote_thread *threads; /* those stopped */
 	size_t cnt, size;
-	/* so many of them, instead, were asked to stop and have not, as they sleep where nothing wakes them; cnt is 0 then */
+	struct remote_thread *late_threads; /* between stops: those asked to stop that have not, nor were let go: they are in calls */
 	size_t late_cnt;
+	struct late *late; /* those that did not, the last time, also as they are at work; NULL: none */
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */

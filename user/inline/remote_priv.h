@@ -25,6 +25,9 @@ bool remote_is_signal_frame(const uint64_t *pc);
 const uint64_t *remote_stack(const struct remote *r, const struct remote_thread *t, uint64_t *room,
 			     size_t *cnt);
 
+/* remote_begin_stop - the first thread stands still, if none does yet */
+void remote_begin_stop(struct remote *r);
+
 /* remote_end_stop - one that took so long is over */
 void remote_end_stop(struct remote *r, uint64_t us);
 
@@ -33,5 +36,21 @@ void remote_call_before(struct remote *r);
 
 /* remote_stop_thread - this one alone. As remote__stop(). */
 int remote_stop_thread(struct remote *r, pid_t tid);
+
+/* remote_seize_one - also asked to stop, but for the leader, and put behind r->threads; not where it has ended. 0 or a negative errno */
+int remote_seize_one(struct remote *r, pid_t tid, bool *leader);
+
+/* remote_await - until one that was asked has stopped. 0; -ETIMEDOUT: not by @deadline (0: it is not waited for), or it sleeps; -ESRCH */
+int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline);
+#define REMOTE_LAST_NS 1000000000ull /* for what does not stop in time, in the end */
+
+/* remote_let_go - one that stands still. @sig: as waitpid() had it; 0: none */
+void remote_let_go(const struct remote *r, const struct remote_thread *t, int sig);
+
+/* remote_note_end - of waitpid(): only the process's, where it is our own child, that nobody else will be told */
+void remote_note_end(struct remote *r, pid_t tid, int status);
+
+/* remote_is_asleep - by its state, where nothing wakes it: a disk, NFS, vfork(), a freezer; another thread's core dump */
+bool remote_is_asleep(char state);
 
 #endif

@@ -27,14 +27,14 @@
 #include "base/thread.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
+#include "inline/late.h"
 #include "inline/lender.h"
 #include "inline/sleepers.h"
 #include "proc/threads.h"
 
 #define STOP_NS		 3000000ull /* for all threads to stand still */
 #define STOP_TRIES	 30
-#define STOP_LAST_NS	 1000000000ull /* when that never was enough */
-#define BLOCKED_MS	 30 /* that a thread in an uninterruptible sleep is waited for, at each try */
+#define LATE_TRIES	 2 /* then those that were late are kept before all others are asked */
 #define PAUSE_NS	 10000u
 #define PAUSE_MAX_NS	 80000u
 #define PAUSES		 2 /* in which it can have stopped, had it a CPU */
@@ -115,7 +115,7 @@ bool remote_has_many(const struct remote *r)
 	return count_threads(r) >= MANY_THREADS;
 }
 
-static void begin_stop(struct remote *r)
+void remote_begin_stop(struct remote *r)
 {
 	if (!r->stopped_at)
 		r->stopped_at = now_ns();
@@ -152,7 +152,7 @@ int remote_look(struct remote_thread *t)
 }
 
 /* Our own child: nobody else will be told how it ended. */
-static void note_end(struct remote *r, pid_t tid, int status)
+void remote_note_end(struct remote *r, pid_t tid, int status)
 {
 	if (tid != r->pid)
 		return;
@@ -161,13 +161,19 @@ static void note_end(struct remote *r, pid_t tid, int status)
 }
 
 /* Where nothing wakes it: a disk, NFS, vfork(), a freezer; another thread's core dump. */
-static bool is_asleep(char state)
+bool remote_is_asleep(char state)
 {
 	return state == 'D' || state == 'I';
 }
 
+/* What it gets: none where it stands since a call of its own begins or ends. */
+static int signal_of(pid_t tid, int sig)
+{
+	return sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, false);
+}
+
 /* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
-static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
+int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 {
 	uint64_t soon = now_ns() + STOP_NS;
 	pid_t tid = t->tid;
@@ -177,7 +183,7 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
 		if (got == tid && !WIFSTOPPED(status) && !r->follow)
-			note_end(r, tid, status);
+			remote_note_end(r, tid, status);
 		if (got == tid && r->follow && status >> 16 != PTRACE_EVENT_STOP &&
 		    follow__took(r->follow, tid, status))
 			return -ESRCH;
@@ -191,11 +197,10 @@ static int await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		}
 		if (got == tid) { /* with any other stop it forgets that it was asked */
 			if (!r->follow)
-				ptrace(PTRACE_CONT, tid, 0,
-				       interrupted__pass(tid, WSTOPSIG(status), false));
+				ptrace(PTRACE_CONT, tid, 0, signal_of(tid, WSTOPSIG(status)));
 			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-		} else if (now_ns() > deadline ||
-			   (!r->follow && now_ns() > soon && is_asleep(remote__state(r->pid, tid))))
+		} else if (now_ns() > deadline || (!r->follow && now_ns() > soon &&
+						   remote_is_asleep(remote__state(r->pid, tid))))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else {
 			if (r->hurried && pauses >= PAUSES)
@@ -220,7 +225,7 @@ pid_t remote__blocked_one(pid_t pid)
 	auto_fn(threads__closep) DIR *threads = threads__open(pid);
 	pid_t tid;
 
-	while ((tid = threads__next(threads)) && !is_asleep(remote__state(pid, tid)))
+	while ((tid = threads__next(threads)) && !remote_is_asleep(remote__state(pid, tid)))
 		;
 	return tid;
 }
@@ -230,24 +235,32 @@ static int seize(const struct remote *r, pid_t tid)
 	int err;
 
 	if (!r->follow)
-		return ptrace(PTRACE_SEIZE, tid, 0, 0) ? -errno : 0;
+		return ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD) ? -errno : 0;
 	err = follow__seize(r->follow, tid, r->pid);
 	return err == -EEXIST ? 0 : err;
 }
 
+static int grow(struct remote_thread **threads, size_t size)
+{
+	void *bigger = reallocarray(*threads, size, sizeof(**threads));
+
+	if (!bigger)
+		return -ENOMEM;
+	*threads = bigger;
+	return 0;
+}
+
+/* Also for all of them to be late. */
 static int make_room(struct remote *r, size_t more)
 {
 	size_t size = r->size ? r->size : 64;
-	void *bigger;
 
 	while (size < r->cnt + more)
 		size *= 2;
-	if (size == r->size)
+	if (size == r->size && r->late_threads)
 		return 0;
-	bigger = reallocarray(r->threads, size, sizeof(r->threads[0]));
-	if (!bigger)
+	if (grow(&r->threads, size) || grow(&r->late_threads, size))
 		return -ENOMEM;
-	r->threads = bigger;
 	r->size = size;
 	return 0;
 }
@@ -266,7 +279,7 @@ static bool is_lost(const struct remote *r, pid_t tid, int err)
 }
 
 /* Seized and interrupted, the leader not yet. */
-static int seize_one(struct remote *r, pid_t tid, bool *leader)
+int remote_seize_one(struct remote *r, pid_t tid, bool *leader)
 {
 	int err = make_room(r, 1);
 
@@ -292,7 +305,7 @@ static int seize_listed(struct remote *r, size_t limit, bool *leader)
 	tids = sleepers__listed(r->sleepers, &cnt);
 	for (size_t i = 0; !err && i < cnt && r->cnt < limit; i++)
 		if (is_wanted(r, tids[i]) && threads__has(r->pid, tids[i]))
-			err = seize_one(r, tids[i], leader);
+			err = remote_seize_one(r, tids[i], leader);
 	return err;
 }
 
@@ -306,7 +319,7 @@ static int seize_all(struct remote *r, size_t limit, bool *leader)
 		return errno == ENOENT ? -ESRCH : -errno;
 	while (!err && r->cnt < limit && (tid = threads__next(threads)))
 		if (is_wanted(r, tid))
-			err = seize_one(r, tid, leader);
+			err = remote_seize_one(r, tid, leader);
 	return err;
 }
 
@@ -325,27 +338,49 @@ static int seize_new(struct remote *r, size_t limit, bool listed)
 	return err;
 }
 
+/* Those that have not stopped by now, and those that were kept since they did not before. */
+static void note_late(struct remote *r)
+{
+	late__forget(r);
+	for (size_t i = 0; i < r->cnt; i++) {
+		struct remote_thread *t = &r->threads[i];
+
+		if (t->kept || (!t->stopped && remote_await(r, t, 0)))
+			late__note(r, t->tid);
+		else if (!t->stopped)
+			t->stopped = !remote_look(t);
+	}
+}
+
 /* Wait for those seized from @waited on; what ends meanwhile is left out. */
 static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 {
 	while (waited < r->cnt) {
 		struct remote_thread *t = &r->threads[waited];
-		int err = await(r, t, deadline);
+		int err;
 
+		if (t->stopped || t->kept) {
+			waited++;
+			continue;
+		}
+		err = remote_await(r, t, deadline);
 		if (!err) {
-			begin_stop(r);
+			remote_begin_stop(r);
 			t->stopped = true;
 			err = remote_look(t);
 		}
 		if (err == -ETIMEDOUT && r->past_blocked &&
-		    is_asleep(remote__state(r->pid, t->tid)))
+		    remote_is_asleep(remote__state(r->pid, t->tid)))
 			err = 0;
 		if (err == -ESRCH)
 			*t = r->threads[--r->cnt];
-		else if (err)
-			return err;
-		else
+		else if (!err)
 			waited++;
+		else {
+			if (err == -ETIMEDOUT)
+				note_late(r);
+			return err;
+		}
 	}
 	return 0;
 }
@@ -370,31 +405,35 @@ int remote__follow(struct remote *r)
 	return 0;
 }
 
+static bool is_late(const struct remote *r, pid_t tid)
+{
+	for (size_t i = 0; i < r->late_cnt; i++)
+		if (r->late_threads[i].tid == tid)
+			return true;
+	return false;
+}
+
 int remote_stop_thread(struct remote *r, pid_t tid)
 {
-	int err = remote__let_late_go(r) ? 0 : -ETIMEDOUT; /* it may be one of these */
+	int err = make_room(r, 1);
 
+	if (!err && is_late(r, tid) && !remote__let_late_go(r))
+		err = -ETIMEDOUT;
 	if (!err && tid != r->held)
 		err = seize(r, tid);
 	if (err)
 		return err;
-	if (!r->threads) {
-		r->threads = calloc(1, sizeof(r->threads[0]));
-		if (!r->threads)
-			return -ENOMEM;
-		r->size = 1;
-	}
 	r->threads[0] = (struct remote_thread){ .tid = tid };
 	r->cnt = 1;
 	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
 		return -errno;
 	/* others that are followed would not be looked at meanwhile */
-	err = await_all(r, 0, now_ns() + (r->follow ? STOP_NS : STOP_LAST_NS));
+	err = await_all(r, 0, now_ns() + (r->follow ? STOP_NS : REMOTE_LAST_NS));
 	return !err && !r->cnt ? -ESRCH : err;
 }
 
 /* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
-static void let_go(const struct remote *r, const struct remote_thread *t, int sig)
+void remote_let_go(const struct remote *r, const struct remote_thread *t, int sig)
 {
 	pid_t tid = t->tid;
 
@@ -404,74 +443,6 @@ static void let_go(const struct remote *r, const struct remote_thread *t, int si
 		follow__go(r->follow, tid, sig);
 	else if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
 		ptrace(PTRACE_DETACH, tid, 0, sig);
-}
-
-/*
- * Of one that was asked to stop: what waitpid() says of it; 0: it has ended untold, as the leader, whose end is told behind those of
- * all others; -EAGAIN: it sleeps where nothing wakes it, or is not heard of for long.
- */
-static int await_news(const struct remote *r, pid_t tid, int *status)
-{
-	uint64_t deadline = now_ns() + STOP_LAST_NS;
-
-	for (;;) {
-		char state = remote__state(r->pid, tid);
-		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
-
-		if (got)
-			return got == tid ? tid : 0;
-		if (tid == r->pid && (state == 'Z' || state == 'X'))
-			return 0;
-		if (is_asleep(state) || now_ns() > deadline)
-			return -EAGAIN;
-		remote_pause();
-	}
-}
-
-/* One that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. False: it has not. */
-static bool let_go_late(struct remote *r, struct remote_thread *t)
-{
-	int status, sig, got;
-
-	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-	got = await_news(r, t->tid, &status);
-	if (got <= 0)
-		return !got;
-	if (!WIFSTOPPED(status)) {
-		note_end(r, t->tid, status);
-		return true;
-	}
-	sig = status >> 16 == PTRACE_EVENT_STOP
-		      ? 0
-		      : interrupted__pass(t->tid, WSTOPSIG(status), false);
-	if (!sig)
-		remote_look(t);
-	let_go(r, t, sig);
-	return true;
-}
-
-bool remote__let_late_go(struct remote *r)
-{
-	size_t left = 0;
-
-	for (size_t i = 0; i < r->late_cnt; i++)
-		if (!let_go_late(r, &r->threads[i]))
-			r->threads[left++] = r->threads[i];
-	r->late_cnt = left;
-	return !left;
-}
-
-/* A thread that is followed is let go by whoever looks at it next: it is only waited for. */
-static bool await_late(struct remote *r)
-{
-	for (int ms = 0; r->follow ? remote__blocked_one(r->pid) : !remote__let_late_go(r); ms++) {
-		if (ms == BLOCKED_MS)
-			return false;
-		if (r->follow)
-			follow__serve_vforked(r->follow);
-		usleep(1000);
-	}
-	return true;
 }
 
 /* Is there a signal that any of the threads may take? */
@@ -494,7 +465,7 @@ static void let_leader_go(struct remote *r)
 	if (r->cnt < 2 || t == r->threads + r->cnt || !t->stopped)
 		return;
 	waiting = is_signal_waiting(t->tid);
-	let_go(r, t, 0);
+	remote_let_go(r, t, 0);
 	*t = r->threads[--r->cnt];
 	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++)
 		remote_pause();
@@ -506,22 +477,22 @@ static void let_followed_go(struct remote *r)
 	for (size_t i = 0; i < r->cnt; i++) {
 		struct remote_thread *t = &r->threads[i];
 
-		if (!t->stopped && !await(r, t, 0)) {
+		if (!t->stopped && !t->kept && !remote_await(r, t, 0)) {
 			remote_look(t);
-			let_go(r, t, 0);
+			remote_let_go(r, t, 0);
 		}
 	}
 }
 
-/* Those that were not seen to stop; the leader last. */
+/* Those that were not seen to stop; the leader last. Where others make calls for us these come first. */
 static void let_others_go(struct remote *r)
 {
 	for (size_t i = r->cnt; i-- > 0;)
-		if (!r->threads[i].stopped)
-			r->threads[i].stopped = let_go_late(r, &r->threads[i]);
+		if (!r->threads[i].stopped && !r->calling)
+			r->threads[i].stopped = late__let_one_go(r, &r->threads[i]);
 	for (size_t i = 0; i < r->cnt; i++)
 		if (!r->threads[i].stopped)
-			r->threads[r->late_cnt++] = r->threads[i];
+			r->late_threads[r->late_cnt++] = r->threads[i];
 }
 
 /* All but those that sleep. */
@@ -537,7 +508,8 @@ static void go_on(struct remote *r)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
 		else if (r->threads[i].stopped)
-			let_go(r, &r->threads[i], 0);
+			remote_let_go(r, &r->threads[i], 0);
+	late__let_go(r);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
 	if (r->follow)
@@ -555,7 +527,7 @@ static void let_sleepers_go(struct remote *r)
 	if (!r->sleepers)
 		return;
 	if (sleepers__let_go(r->sleepers, &status))
-		note_end(r, r->pid, status);
+		remote_note_end(r, r->pid, status);
 	r->sleepers = NULL;
 	if (!r->stopped_at)
 		hold_terminal(r, false);
@@ -566,7 +538,7 @@ static void hold_sleepers(struct remote *r)
 	if (!r->sleepers)
 		return;
 	if (sleepers__hold(r->sleepers))
-		begin_stop(r);
+		remote_begin_stop(r);
 	else
 		let_sleepers_go(r);
 	hold_terminal(r, true);
@@ -600,26 +572,41 @@ static bool has_all(const struct remote *r)
 	return !r->only && (long)(r->cnt + kept) == count_threads(r);
 }
 
+/* Those that sleep are seized already. So many, which are not waited for. */
+static size_t add_late(struct remote *r)
+{
+	size_t cnt = r->late_cnt;
+
+	if (cnt) { /* then none is kept */
+		memcpy(r->threads, r->late_threads, cnt * sizeof(r->threads[0]));
+		r->cnt = cnt;
+	}
+	r->late_cnt = 0;
+	return cnt;
+}
+
 static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 {
-	uint64_t deadline = now_ns() + ns;
+	uint64_t deadline;
+	size_t awaited;
 	int err;
 
 	if (r->held)
 		return remote_stop_thread(r, r->held);
 	hold_sleepers(r);
-	r->cnt = r->late_cnt; /* seized they are */
-	r->late_cnt = 0;
+	deadline = now_ns() + ns;
+	awaited = add_late(r);
 	for (bool listed = r->sleepers;; listed = false) {
 		size_t before = r->cnt;
+		bool last;
 
 		err = seize_new(r, limit, listed);
-		if (!err && !listed && r->cnt == before)
-			break;
+		last = !listed && r->cnt == before;
 		if (!err)
-			err = await_all(r, before, deadline);
-		if (err || r->cnt >= limit || has_all(r))
+			err = await_all(r, awaited, deadline);
+		if (err || last || r->cnt >= limit || has_all(r))
 			break;
+		awaited = r->cnt;
 	}
 	if (!err && !r->cnt && r->sleepers) { /* the one that is not kept has ended */
 		let_sleepers_go(r);
@@ -671,10 +658,25 @@ void remote_call_before(struct remote *r)
 	pthread_join(thread, NULL);
 }
 
+/* @tries: in vain */
+static int try_to_stop(struct remote *r, size_t limit, int tries)
+{
+	int err;
+
+	if (!r->past_blocked && !late__await(r))
+		return -ETIMEDOUT;
+	err = tries < LATE_TRIES ? 0 : late__keep(r);
+	if (!err)
+		return stop_some(r, limit, tries < STOP_TRIES ? STOP_NS : REMOTE_LAST_NS);
+	go_on(r);
+	return err;
+}
+
 static int stop_soon(struct remote *r, size_t limit)
 {
 	int err = 0;
 
+	late__forget(r);
 	for (int i = 0; i <= STOP_TRIES; i++) {
 		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid)) {
 			err = -ESRCH;
@@ -685,9 +687,7 @@ static int stop_soon(struct remote *r, size_t limit)
 			remote_call_before(r);
 		}
 		remote_hurry(r, !r->late_cnt);
-		err = r->past_blocked || await_late(r)
-			      ? stop_some(r, limit, i < STOP_TRIES ? STOP_NS : STOP_LAST_NS)
-			      : -ETIMEDOUT;
+		err = try_to_stop(r, limit, i);
 		if (err != -ETIMEDOUT)
 			break;
 		usleep((unsigned int)(1000 + 500 * i)); /* for the target */
@@ -766,14 +766,16 @@ void remote__close(struct remote *r)
 {
 	remote__resume(r);
 	if (r->late_cnt)
-		await_late(r);
+		late__await(r);
+	late__forget(r);
 	free(r->threads);
+	free(r->late_threads);
 	lender__free(r->of_stops);
 	lender__free(r->of_calls);
 	if (r->mem >= 0)
 		close(r->mem);
 	r->mem = -1;
-	r->threads = NULL;
+	r->threads = r->late_threads = NULL;
 	r->of_stops = r->of_calls = NULL;
 	r->size = r->late_cnt = 0;
 }

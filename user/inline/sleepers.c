@@ -280,23 +280,12 @@ static void read_stack(const struct sleepers *s, struct remote_thread *t)
 	t->stack_words = n;
 }
 
-/* A call can have ended with ENOSYS, too: the kernel tells from 5.3 on. */
-static bool begins_call(pid_t tid)
-{
-	struct __ptrace_syscall_info info = { 0 };
-	struct user_regs_struct regs;
-
-	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0)
-		return info.op == PTRACE_SYSCALL_INFO_ENTRY;
-	return !ptrace(PTRACE_GETREGS, tid, 0, &regs) && (int64_t)regs.rax == -ENOSYS;
-}
-
 /* Does it stand where its call begins (anew)? Then it waits in it from here on. To detach it here would end the call with EINTR. */
 static bool is_kept(struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid, .kept = true };
 
-	if (!begins_call(tid) || remote_look(&t) || !goes_to(tid))
+	if (!interrupted__begins_call(tid) || remote_look(&t) || !goes_to(tid))
 		return false;
 	t.in_call = true;
 	read_stack(s, &t);

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/late.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "inline/interrupted.h"
+#include "inline/remote_priv.h"
+
+#define LATE_MAX   16
+#define KEEP_NS	   3000000ull /* for those that come out of a call to come to the next one */
+#define BLOCKED_MS 30 /* that a thread in an uninterruptible sleep is waited for, at each try */
+
+/* Where one of them is. */
+enum place {
+	ASKED, /* to stop, and has not yet */
+	OUTSIDE, /* of calls: it would stop at once */
+	IN_CALL, /* it stops where that ends */
+	STANDS /* stopped by SIGSTOP */
+};
+
+struct late {
+	bool watched; /* where they are followed: what they do is told here */
+	unsigned int cnt;
+	struct one {
+		pid_t tid;
+		enum place place;
+		bool told; /* @status of waitpid(), where they are followed */
+		int status;
+	} ones[LATE_MAX];
+};
+
+/*
+ * Of one that was asked to stop: what waitpid() says of it; 0: it has ended untold, as the leader, whose end is told behind those of
+ * all others; -EAGAIN: it sleeps where nothing wakes it, or is not heard of for long.
+ */
+static int await_news(const struct remote *r, pid_t tid, int *status)
+{
+	uint64_t deadline = now_ns() + REMOTE_LAST_NS;
+
+	for (;;) {
+		char state = remote__state(r->pid, tid);
+		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
+
+		if (got)
+			return got == tid ? tid : 0;
+		if (tid == r->pid && (state == 'Z' || state == 'X'))
+			return 0;
+		if (remote_is_asleep(state) || now_ns() > deadline)
+			return -EAGAIN;
+		remote_pause();
+	}
+}
+
+bool late__let_one_go(struct remote *r, struct remote_thread *t)
+{
+	int status, sig, got;
+
+	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+	got = await_news(r, t->tid, &status);
+	if (got <= 0)
+		return !got;
+	if (!WIFSTOPPED(status)) {
+		remote_note_end(r, t->tid, status);
+		return true;
+	}
+	sig = status >> 16 == PTRACE_EVENT_STOP || WSTOPSIG(status) == SYSCALL_STOP
+		      ? 0
+		      : interrupted__pass(t->tid, WSTOPSIG(status), false);
+	if (!sig)
+		remote_look(t);
+	remote_let_go(r, t, sig);
+	return true;
+}
+
+bool remote__let_late_go(struct remote *r)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < r->late_cnt; i++)
+		if (!late__let_one_go(r, &r->late_threads[i]))
+			r->late_threads[left++] = r->late_threads[i];
+	r->late_cnt = left;
+	return !left;
+}
+
+/* A thread that is followed is let go by whoever looks at it next: it is only waited for. */
+bool late__await(struct remote *r)
+{
+	for (int ms = 0; r->follow ? remote__blocked_one(r->pid) : !remote__let_late_go(r); ms++) {
+		if (ms == BLOCKED_MS)
+			return false;
+		if (r->follow)
+			follow__serve_vforked(r->follow);
+		usleep(1000);
+	}
+	return true;
+}
+
+void late__note(struct remote *r, pid_t tid)
+{
+	if (!r->late) /* without memory for it all are stopped as if nobody were late */
+		r->late = calloc(1, sizeof(*r->late));
+	if (r->late && r->late->cnt < LATE_MAX)
+		r->late->ones[r->late->cnt++] = (struct one){ .tid = tid };
+}
+
+static void on_news(void *ctx, pid_t tid, int status)
+{
+	struct late *late = ctx;
+
+	for (unsigned int i = 0; i < late->cnt; i++)
+		if (late->ones[i].tid == tid) {
+			late->ones[i].told = true;
+			late->ones[i].status = status;
+		}
+}
+
+static void watch(struct remote *r)
+{
+	struct follow_keeper keeper = { .tell = on_news, .ctx = r->late };
+
+	if (!r->follow)
+		return;
+	r->late->watched = true;
+	follow__set_keeper(r->follow, &keeper);
+	for (unsigned int i = 0; i < r->late->cnt; i++)
+		follow__keep(r->follow, r->late->ones[i].tid, true);
+}
+
+void late__let_go(struct remote *r)
+{
+	if (!r->late || !r->late->watched)
+		return;
+	r->late->watched = false;
+	follow__set_keeper(r->follow, &(struct follow_keeper){ 0 });
+}
+
+void late__forget(struct remote *r)
+{
+	late__let_go(r);
+	free(r->late);
+	r->late = NULL;
+}
+
+/* What waitpid() says, once. -1: it has ended untold; 0: nothing yet; 1 */
+static int news_of(const struct remote *r, struct one *one, int *status)
+{
+	pid_t got;
+
+	if (r->follow) {
+		*status = one->status;
+		got = one->told;
+		one->told = false;
+		return got;
+	}
+	got = waitpid(one->tid, status, __WALL | WNOHANG);
+	return got > 0 ? 1 : got;
+}
+
+/* Something else than a stop that it was asked for, or of a call. It may be told of somebody else by that. False: it has ended */
+static bool pass_on(struct remote *r, struct one *one, int status)
+{
+	struct follow *f = r->follow;
+
+	one->place = ASKED; /* it forgets that it was asked */
+	if (f) {
+		follow__keep(f, one->tid, false);
+		follow__took(f, one->tid, status);
+		follow__keep(f, one->tid, true);
+	} else if (WIFSTOPPED(status)) {
+		ptrace(PTRACE_CONT, one->tid, 0,
+		       interrupted__pass(one->tid, WSTOPSIG(status), false));
+	} else {
+		remote_note_end(r, one->tid, status);
+	}
+	if (WIFSTOPPED(status))
+		ptrace(PTRACE_INTERRUPT, one->tid, 0, 0);
+	return WIFSTOPPED(status);
+}
+
+/* It stands where a call begins or ends, or as it was asked to. False: it has ended. */
+static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, int status)
+{
+	if (r->follow && status >> 16)
+		follow__stood(r->follow, one->tid);
+	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
+	one->place = t->as_group ? STANDS : OUTSIDE;
+	t->stopped = t->as_group;
+	t->kept = WSTOPSIG(status) == SYSCALL_STOP && interrupted__begins_call(one->tid);
+	if (remote_look(t))
+		return false;
+	if (t->kept) {
+		t->in_call = true;
+		one->place = IN_CALL;
+	}
+	return t->as_group || !ptrace(PTRACE_SYSCALL, one->tid, 0, 0);
+}
+
+/* False: it has ended. */
+static bool look(struct remote *r, struct remote_thread *t, struct one *one)
+{
+	int status, got = news_of(r, one, &status);
+
+	if (got <= 0)
+		return !got;
+	if (WIFSTOPPED(status) &&
+	    (status >> 16 == PTRACE_EVENT_STOP || WSTOPSIG(status) == SYSCALL_STOP))
+		return goes_on(r, t, one, status);
+	return pass_on(r, one, status);
+}
+
+/* Does it come to a stop, some time? A thread that sleeps in the kernel counts as stopped where the caller says so. */
+static bool is_awaited(const struct remote *r, const struct one *one)
+{
+	return one->place == ASKED &&
+	       !(r->past_blocked && remote_is_asleep(remote__state(r->pid, one->tid)));
+}
+
+/* All of them, once; those that have ended are left out. So many are at a place. */
+static void look_at_all(struct remote *r, unsigned int *asked, unsigned int *outside)
+{
+	struct late *late = r->late;
+
+	*asked = *outside = 0;
+	for (unsigned int i = 0; i < late->cnt;) {
+		struct one *one = &late->ones[i];
+
+		if (!look(r, &r->threads[i], one)) {
+			*one = late->ones[--late->cnt];
+			r->threads[i] = r->threads[--r->cnt];
+			continue;
+		}
+		*asked += is_awaited(r, one);
+		*outside += one->place == OUTSIDE;
+		i++;
+	}
+}
+
+static bool any_sleeps(const struct remote *r)
+{
+	for (unsigned int i = 0; i < r->late->cnt; i++)
+		if (r->late->ones[i].place == ASKED &&
+		    remote_is_asleep(remote__state(r->pid, r->late->ones[i].tid)))
+			return !r->past_blocked;
+	return false;
+}
+
+/* Until all are in calls, or those that are not do not come to one. 0 or a negative errno */
+static int await_calls(struct remote *r)
+{
+	uint64_t now = now_ns(), deadline = now + REMOTE_LAST_NS, asked_at = now;
+
+	for (;; now = now_ns()) {
+		unsigned int asked, outside;
+
+		look_at_all(r, &asked, &outside);
+		asked_at = asked ? now : asked_at;
+		if (!asked && (!outside || now - asked_at > KEEP_NS))
+			return 0;
+		if (now > deadline || (asked && any_sleeps(r)))
+			return -ETIMEDOUT;
+		if (r->follow && !follow__serve(r->follow, r->pid))
+			return -ESRCH;
+		remote_pause();
+	}
+}
+
+/* The ones as r->threads, in the same order. */
+static int seize_all(struct remote *r)
+{
+	struct late *late = r->late;
+	unsigned int cnt = late->cnt;
+	bool leader = false;
+
+	late->cnt = 0;
+	for (unsigned int i = 0; i < cnt; i++) {
+		pid_t tid = late->ones[i].tid;
+		int err = remote_seize_one(r, tid, &leader);
+
+		if (err)
+			return err;
+		if (r->cnt > late->cnt)
+			late->ones[late->cnt++] = (struct one){ .tid = tid };
+	}
+	if (leader)
+		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
+	return 0;
+}
+
+/* They are asked to stop with all others. */
+static void ask_those_outside(const struct remote *r)
+{
+	for (unsigned int i = 0; i < r->late->cnt; i++) {
+		const struct one *one = &r->late->ones[i];
+
+		if (one->place != OUTSIDE)
+			continue;
+		if (r->follow)
+			follow__keep(r->follow, one->tid, false);
+		ptrace(PTRACE_INTERRUPT, one->tid, 0, 0);
+	}
+}
+
+/* What others do meanwhile is looked at; that of this one is, too, then: it goes on, and is asked again. */
+static int await_alone(struct remote *r, struct remote_thread *t)
+{
+	uint64_t deadline = now_ns() + REMOTE_LAST_NS;
+	int err;
+
+	while ((err = remote_await(r, t, 0)) == -ETIMEDOUT && now_ns() < deadline) {
+		char state = remote__state(r->pid, t->tid);
+
+		if (remote_is_asleep(state))
+			return err;
+		if (r->follow && !follow__serve(r->follow, r->pid))
+			return -ESRCH;
+		if (r->follow && state != 't')
+			ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+		remote_pause();
+	}
+	if (err)
+		return err;
+	remote_begin_stop(r);
+	t->stopped = true;
+	return remote_look(t);
+}
+
+int late__keep(struct remote *r)
+{
+	int err;
+
+	if (!r->late || !r->late->cnt || r->late_cnt || r->parked || r->held ||
+	    (r->follow && r->sleepers))
+		return 0;
+	err = seize_all(r);
+	if (err || !r->cnt)
+		return err;
+	if (r->only)
+		return await_alone(r, &r->threads[0]);
+	watch(r);
+	err = await_calls(r);
+	if (!err)
+		ask_those_outside(r);
+	return err;
+}
