@@ -418,6 +418,11 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 			put_off(f, &event);
 		return true;
 	}
+	if (WSTOPSIG(status) == SYSCALL_STOP && interrupted__begins_call(tid)) {
+		ask(PTRACE_CONT, tid, NULL); /* let go there it would end with EINTR */
+		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+		return false;
+	}
 	if (is_birth(status))
 		note_born(f, tid, status);
 	else if (status >> 8 == (SIGTRAP | PTRACE_EVENT_STOP << 8))

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,8 @@ enum place {
 
 struct late {
 	bool watched; /* where they are followed: what they do is told here */
+	uint64_t looked_at; /* the last time; a thread has stood still for that long at most, */
+	uint64_t longest_ns; /* which was this once */
 	unsigned int cnt;
 	struct one {
 		pid_t tid;
@@ -34,58 +37,101 @@ struct late {
 	} ones[LATE_MAX];
 };
 
-/*
- * Of one that was asked to stop: what waitpid() says of it; 0: it has ended untold, as the leader, whose end is told behind those of
- * all others; -EAGAIN: it sleeps where nothing wakes it, or is not heard of for long.
- */
-static int await_news(const struct remote *r, pid_t tid, int *status)
+/* A thread that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. */
+static void ask(pid_t tid)
 {
-	uint64_t deadline = now_ns() + REMOTE_LAST_NS;
-
-	for (;;) {
-		char state = remote__state(r->pid, tid);
-		pid_t got = waitpid(tid, status, __WALL | WNOHANG);
-
-		if (got)
-			return got == tid ? tid : 0;
-		if (tid == r->pid && (state == 'Z' || state == 'X'))
-			return 0;
-		if (remote_is_asleep(state) || now_ns() > deadline)
-			return -EAGAIN;
-		remote_pause();
-	}
+	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 }
 
-bool late__let_one_go(struct remote *r, struct remote_thread *t)
+static int signal_of(pid_t tid, int status)
 {
-	int status, sig, got;
+	int sig = WSTOPSIG(status);
 
-	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-	got = await_news(r, t->tid, &status);
-	if (got <= 0)
-		return !got;
+	return status >> 16 || sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, false);
+}
+
+/* Is it where a call begins? To be let go there would end that with EINTR. */
+static bool is_sent_on(pid_t tid, int status)
+{
+	if (WSTOPSIG(status) != SYSCALL_STOP || !interrupted__begins_call(tid) ||
+	    ptrace(PTRACE_SYSCALL, tid, 0, 0))
+		return false;
+	ask(tid);
+	return true;
+}
+
+bool late__has_gone(struct remote *r, struct remote_thread *t)
+{
+	char state = remote__state(r->pid, t->tid);
+	int status, sig;
+	pid_t got = waitpid(t->tid, &status, __WALL | WNOHANG);
+
+	if (got != t->tid) /* the leader's end is told behind those of all others */
+		return got || (t->tid == r->pid && (state == 'Z' || state == 'X'));
 	if (!WIFSTOPPED(status)) {
 		remote_note_end(r, t->tid, status);
 		return true;
 	}
-	sig = status >> 16 == PTRACE_EVENT_STOP || WSTOPSIG(status) == SYSCALL_STOP
-		      ? 0
-		      : interrupted__pass(t->tid, WSTOPSIG(status), false);
+	if (is_sent_on(t->tid, status))
+		return false;
+	sig = signal_of(t->tid, status);
 	if (!sig)
 		remote_look(t);
 	remote_let_go(r, t, sig);
 	return true;
 }
 
-bool remote__let_late_go(struct remote *r)
+void late__look(struct remote *r)
 {
-	size_t left = 0;
+	size_t left = 0, cnt = r->late_cnt;
+	uint64_t now;
 
-	for (size_t i = 0; i < r->late_cnt; i++)
-		if (!late__let_one_go(r, &r->late_threads[i]))
+	for (size_t i = 0; i < cnt; i++)
+		if (!late__has_gone(r, &r->late_threads[i]))
 			r->late_threads[left++] = r->late_threads[i];
 	r->late_cnt = left;
-	return !left;
+	now = now_ns();
+	if (left < cnt)
+		remote_note_stop(r, (uint32_t)((now - r->late_looked_at) / 1000));
+	r->late_looked_at = now;
+}
+
+static bool all_sleep(const struct remote *r)
+{
+	for (size_t i = 0; i < r->late_cnt; i++)
+		if (!remote_is_asleep(remote__state(r->pid, r->late_threads[i].tid)))
+			return false;
+	return true;
+}
+
+/* False: some sleep where nothing wakes them, or do not come for long. */
+static bool await_gone(struct remote *r)
+{
+	uint64_t deadline = now_ns() + REMOTE_LAST_NS;
+
+	for (;;) {
+		late__look(r);
+		if (!r->late_cnt)
+			return true;
+		if (all_sleep(r) || now_ns() > deadline)
+			return false;
+		remote_pause();
+	}
+}
+
+bool remote__let_late_go(struct remote *r)
+{
+	bool hurried = r->hurried, gone;
+
+	if (!r->late_cnt)
+		return true;
+	remote_hurry(r, true); /* those that have stopped stand still until we look */
+	for (size_t i = 0; i < r->late_cnt; i++)
+		ask(r->late_threads[i].tid);
+	gone = await_gone(r);
+	if (!hurried)
+		remote_hurry(r, false);
+	return gone;
 }
 
 /* A thread that is followed is let go by whoever looks at it next: it is only waited for. */
@@ -173,32 +219,62 @@ static bool pass_on(struct remote *r, struct one *one, int status)
 		follow__took(f, one->tid, status);
 		follow__keep(f, one->tid, true);
 	} else if (WIFSTOPPED(status)) {
-		ptrace(PTRACE_CONT, one->tid, 0,
-		       interrupted__pass(one->tid, WSTOPSIG(status), false));
+		ptrace(PTRACE_CONT, one->tid, 0, signal_of(one->tid, status));
 	} else {
 		remote_note_end(r, one->tid, status);
 	}
 	if (WIFSTOPPED(status))
-		ptrace(PTRACE_INTERRUPT, one->tid, 0, 0);
+		ask(one->tid);
 	return WIFSTOPPED(status);
+}
+
+/* Does it begin a call, and none that makes or ends threads, or goes to other code? */
+static bool may_be_kept(pid_t tid)
+{
+	static const uint16_t others[] = { SYS_clone, SYS_clone3,     SYS_fork,
+					   SYS_vfork, SYS_execve,     SYS_execveat,
+					   SYS_exit,  SYS_exit_group, SYS_rt_sigreturn };
+	struct user_regs_struct regs;
+
+	if (!interrupted__begins_call(tid) || ptrace(PTRACE_GETREGS, tid, 0, &regs))
+		return false;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (regs.orig_rax == others[i])
+			return false;
+	return true;
+}
+
+static void note_stop(struct late *late)
+{
+	uint64_t took = now_ns() - late->looked_at;
+
+	if (took > late->longest_ns)
+		late->longest_ns = took;
 }
 
 /* It stands where a call begins or ends, or as it was asked to. False: it has ended. */
 static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, int status)
 {
+	bool was_in_call = one->place == IN_CALL;
+
 	if (r->follow && status >> 16)
 		follow__stood(r->follow, one->tid);
 	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
 	one->place = t->as_group ? STANDS : OUTSIDE;
 	t->stopped = t->as_group;
-	t->kept = WSTOPSIG(status) == SYSCALL_STOP && interrupted__begins_call(one->tid);
+	t->late = !was_in_call && WSTOPSIG(status) == SYSCALL_STOP && may_be_kept(one->tid);
 	if (remote_look(t))
 		return false;
-	if (t->kept) {
+	if (t->late) {
 		t->in_call = true;
 		one->place = IN_CALL;
 	}
-	return t->as_group || !ptrace(PTRACE_SYSCALL, one->tid, 0, 0);
+	if (t->as_group)
+		return true;
+	if (ptrace(PTRACE_SYSCALL, one->tid, 0, 0))
+		return false;
+	note_stop(r->late);
+	return true;
 }
 
 /* False: it has ended. */
@@ -253,16 +329,18 @@ static bool any_sleeps(const struct remote *r)
 /* Until all are in calls, or those that are not do not come to one. 0 or a negative errno */
 static int await_calls(struct remote *r)
 {
-	uint64_t now = now_ns(), deadline = now + REMOTE_LAST_NS, asked_at = now;
+	uint64_t now = now_ns(), start = now, asked_at = now;
 
+	r->late->looked_at = now;
 	for (;; now = now_ns()) {
 		unsigned int asked, outside;
 
 		look_at_all(r, &asked, &outside);
+		r->late->looked_at = now;
 		asked_at = asked ? now : asked_at;
 		if (!asked && (!outside || now - asked_at > KEEP_NS))
 			return 0;
-		if (now > deadline || (asked && any_sleeps(r)))
+		if (now - start > REMOTE_LAST_NS || (now - start > KEEP_NS && any_sleeps(r)))
 			return -ETIMEDOUT;
 		if (r->follow && !follow__serve(r->follow, r->pid))
 			return -ESRCH;
@@ -288,7 +366,7 @@ static int seize_all(struct remote *r)
 			late->ones[late->cnt++] = (struct one){ .tid = tid };
 	}
 	if (leader)
-		ptrace(PTRACE_INTERRUPT, r->pid, 0, 0);
+		ask(r->pid);
 	return 0;
 }
 
@@ -302,7 +380,7 @@ static void ask_those_outside(const struct remote *r)
 			continue;
 		if (r->follow)
 			follow__keep(r->follow, one->tid, false);
-		ptrace(PTRACE_INTERRUPT, one->tid, 0, 0);
+		ask(one->tid);
 	}
 }
 
@@ -320,7 +398,7 @@ static int await_alone(struct remote *r, struct remote_thread *t)
 		if (r->follow && !follow__serve(r->follow, r->pid))
 			return -ESRCH;
 		if (r->follow && state != 't')
-			ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+			ask(t->tid);
 		remote_pause();
 	}
 	if (err)
@@ -332,18 +410,22 @@ static int await_alone(struct remote *r, struct remote_thread *t)
 
 int late__keep(struct remote *r)
 {
+	bool alone = r->only || remote_count_threads(r) == 1;
 	int err;
 
 	if (!r->late || !r->late->cnt || r->late_cnt || r->parked || r->held ||
 	    (r->follow && r->sleepers))
 		return 0;
+	if (!alone && r->late->cnt >= remote_count_threads(r)) /* one has to stop */
+		return 0;
 	err = seize_all(r);
 	if (err || !r->cnt)
 		return err;
-	if (r->only)
+	if (alone)
 		return await_alone(r, &r->threads[0]);
 	watch(r);
 	err = await_calls(r);
+	remote_note_stop(r, (uint32_t)(r->late->longest_ns / 1000));
 	if (!err)
 		ask_those_outside(r);
 	return err;

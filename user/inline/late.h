@@ -31,8 +31,11 @@ int late__keep(struct remote *r);
 /* late__let_go - those that are followed are looked at as before */
 void late__let_go(struct remote *r);
 
-/* late__let_one_go - that was not seen to stop: it cannot be before it has; perhaps a signal stops it first. False: it has not. */
-bool late__let_one_go(struct remote *r, struct remote_thread *t);
+/* late__has_gone - one that was not seen to stop: it has ended, or has stopped by now, and was let go */
+bool late__has_gone(struct remote *r, struct remote_thread *t);
+
+/* late__look - at all of r->late_threads, once. Nobody stands still for longer than from one time to the next. */
+void late__look(struct remote *r);
 
 /* late__await - until those that sleep have been let go. False: that may take long */
 bool late__await(struct remote *r);

@@ -69,6 +69,11 @@ ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t 
 	return proc_mem__read_held(&mem, at, to, size);
 }
 
+long remote_count_threads(const struct remote *r)
+{
+	return inline_status_number(r->pid, "Threads");
+}
+
 static const struct remote_thread *a_stopped_one(const struct remote *r)
 {
 	for (size_t i = 0; i < r->cnt; i++)

@@ -25,6 +25,7 @@ struct remote_thread {
 	bool stopped; /* seen to stand still */
 	bool as_group; /* it would not run anyway: SIGSTOP */
 	bool in_call; /* it waits in a system call, which goes on afterwards */
+	bool late; /* not stopped: at work in a call, in which it was kept as it was late before: it stands where that ends (late.h) */
 	bool kept; /* not stopped: kept from coming out of that (sleepers.h), where all below is as it was a moment ago */
 	uint64_t pc, sp, self; /* self: pthread_self() */
 	uint64_t regs[15]; /* the others */
@@ -48,6 +49,7 @@ struct remote {
 	size_t cnt, size;
 	struct remote_thread *late_threads; /* between stops: those asked to stop that have not, nor were let go: they are in calls */
 	size_t late_cnt;
+	uint64_t late_looked_at; /* when it was looked whether they have, the last time */
 	struct late *late; /* those that did not, the last time, also as they are at work; NULL: none */
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */

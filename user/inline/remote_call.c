@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
+#include "inline/late.h"
 #include "inline/lender.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
@@ -294,6 +295,8 @@ static void pause_for_caller(struct remote *r)
 {
 	if (r->hurried && !r->parked && !r->held)
 		lender__lend(&r->of_calls, r->caller, CALLER_TURN_NS);
+	if (r->late_cnt)
+		late__look(r);
 	remote_pause();
 }
 

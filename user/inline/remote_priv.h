@@ -8,6 +8,8 @@
 /* remote_has_many - threads: fewer stand still within a millisecond */
 bool remote_has_many(const struct remote *r);
 
+long remote_count_threads(const struct remote *r); /* as far as that is known: 0 or -1 if it is not */
+
 /* Who is not stopped with all others, but before or after them, is so with few: one of them stands still for 0.1 to 0.2 ms. */
 #define REMOTE_BATCH	8u
 #define REMOTE_STAND_NS 3000000ull /* until those that were asked together stand still */
@@ -30,6 +32,9 @@ void remote_begin_stop(struct remote *r);
 
 /* remote_end_stop - one that took so long is over */
 void remote_end_stop(struct remote *r, uint64_t us);
+
+/* remote_note_stop - single threads stood still, that long at most; 0: none did */
+void remote_note_stop(struct remote *r, uint32_t us);
 
 /* remote_call_before - r->before, if there is one; nobody who is followed stands still for it */
 void remote_call_before(struct remote *r);

@@ -105,14 +105,9 @@ void remote__give_time(unsigned int tries)
 	usleep(FIRST_US << (tries / 4 < 6 ? tries / 4 : 6));
 }
 
-static long count_threads(const struct remote *r)
-{
-	return inline_status_number(r->pid, "Threads");
-}
-
 bool remote_has_many(const struct remote *r)
 {
-	return count_threads(r) >= MANY_THREADS;
+	return remote_count_threads(r) >= MANY_THREADS;
 }
 
 void remote_begin_stop(struct remote *r)
@@ -130,6 +125,13 @@ void remote_end_stop(struct remote *r, uint64_t us)
 	if (us > r->longest_us)
 		r->longest_us = (uint32_t)us;
 	remote_hurry(r, false);
+}
+
+void remote_note_stop(struct remote *r, uint32_t us)
+{
+	r->stops += us != 0;
+	if (us > r->longest_us)
+		r->longest_us = us;
 }
 
 int remote_look(struct remote_thread *t)
@@ -255,7 +257,7 @@ static int make_room(struct remote *r, size_t more)
 {
 	size_t size = r->size ? r->size : 64;
 
-	while (size < r->cnt + more)
+	while (size < r->late_cnt + r->cnt + more)
 		size *= 2;
 	if (size == r->size && r->late_threads)
 		return 0;
@@ -338,20 +340,6 @@ static int seize_new(struct remote *r, size_t limit, bool listed)
 	return err;
 }
 
-/* Those that have not stopped by now, and those that were kept since they did not before. */
-static void note_late(struct remote *r)
-{
-	late__forget(r);
-	for (size_t i = 0; i < r->cnt; i++) {
-		struct remote_thread *t = &r->threads[i];
-
-		if (t->kept || (!t->stopped && remote_await(r, t, 0)))
-			late__note(r, t->tid);
-		else if (!t->stopped)
-			t->stopped = !remote_look(t);
-	}
-}
-
 /* Wait for those seized from @waited on; what ends meanwhile is left out. */
 static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 {
@@ -359,7 +347,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 		struct remote_thread *t = &r->threads[waited];
 		int err;
 
-		if (t->stopped || t->kept) {
+		if (t->stopped || t->late) {
 			waited++;
 			continue;
 		}
@@ -374,13 +362,10 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 			err = 0;
 		if (err == -ESRCH)
 			*t = r->threads[--r->cnt];
-		else if (!err)
-			waited++;
-		else {
-			if (err == -ETIMEDOUT)
-				note_late(r);
+		else if (err)
 			return err;
-		}
+		else
+			waited++;
 	}
 	return 0;
 }
@@ -458,14 +443,18 @@ static bool is_signal_waiting(pid_t tid)
 static void let_leader_go(struct remote *r)
 {
 	struct remote_thread *t = r->threads;
-	bool waiting;
+	bool waiting = true;
 
 	while (t < r->threads + r->cnt && t->tid != r->pid)
 		t++;
-	if (r->cnt < 2 || t == r->threads + r->cnt || !t->stopped)
+	if (r->cnt < 2 || t == r->threads + r->cnt)
 		return;
-	waiting = is_signal_waiting(t->tid);
-	remote_let_go(r, t, 0);
+	if (t->stopped) {
+		waiting = is_signal_waiting(t->tid);
+		remote_let_go(r, t, 0);
+	} else if (!t->late || r->follow || !late__has_gone(r, t)) {
+		return;
+	}
 	*t = r->threads[--r->cnt];
 	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++)
 		remote_pause();
@@ -477,22 +466,23 @@ static void let_followed_go(struct remote *r)
 	for (size_t i = 0; i < r->cnt; i++) {
 		struct remote_thread *t = &r->threads[i];
 
-		if (!t->stopped && !t->kept && !remote_await(r, t, 0)) {
+		if (!t->stopped && !t->late && !remote_await(r, t, 0)) {
 			remote_look(t);
 			remote_let_go(r, t, 0);
 		}
 	}
 }
 
-/* Those that were not seen to stop; the leader last. Where others make calls for us these come first. */
+/* Those that were not seen to stop. Where others make calls for us these come first. */
 static void let_others_go(struct remote *r)
 {
+	if (!r->late_cnt)
+		r->late_looked_at = r->stopped_at ?: now_ns();
 	for (size_t i = r->cnt; i-- > 0;)
-		if (!r->threads[i].stopped && !r->calling)
-			r->threads[i].stopped = late__let_one_go(r, &r->threads[i]);
-	for (size_t i = 0; i < r->cnt; i++)
 		if (!r->threads[i].stopped)
 			r->late_threads[r->late_cnt++] = r->threads[i];
+	if (!r->calling)
+		remote__let_late_go(r);
 }
 
 /* All but those that sleep. */
@@ -569,7 +559,31 @@ static bool has_all(const struct remote *r)
 
 	if (r->sleepers)
 		sleepers__threads(r->sleepers, &kept);
-	return !r->only && (long)(r->cnt + kept) == count_threads(r);
+	return !r->only && (long)(r->cnt + kept) == remote_count_threads(r);
+}
+
+static bool all_late(const struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (!r->threads[i].late)
+			return false;
+	return true;
+}
+
+/* Those that have not stopped by now, and those that were kept since they did not before. @asked: when they were */
+static void note_late(struct remote *r, uint64_t asked)
+{
+	late__forget(r);
+	for (size_t i = 0; i < r->cnt; i++) {
+		struct remote_thread *t = &r->threads[i];
+
+		if (t->late || (!t->stopped && remote_await(r, t, 0))) {
+			late__note(r, t->tid);
+		} else if (!t->stopped) {
+			r->stopped_at = r->stopped_at ?: asked;
+			t->stopped = !remote_look(t);
+		}
+	}
 }
 
 /* Those that sleep are seized already. So many, which are not waited for. */
@@ -614,10 +628,16 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	}
 	if (!err && !r->cnt)
 		err = -ESRCH;
+	if (!err && all_late(r)) /* the others have ended */
+		err = -ETIMEDOUT;
+	if (err == -ETIMEDOUT)
+		note_late(r, deadline - ns);
 	if (!err)
 		err = add_sleepers(r);
 	if (err)
 		go_on(r);
+	else
+		remote_begin_stop(r); /* they could stand still anyway */
 	return err;
 }
 
@@ -665,7 +685,7 @@ static int try_to_stop(struct remote *r, size_t limit, int tries)
 
 	if (!r->past_blocked && !late__await(r))
 		return -ETIMEDOUT;
-	err = tries < LATE_TRIES ? 0 : late__keep(r);
+	err = tries < LATE_TRIES || tries == STOP_TRIES ? 0 : late__keep(r);
 	if (!err)
 		return stop_some(r, limit, tries < STOP_TRIES ? STOP_NS : REMOTE_LAST_NS);
 	go_on(r);
@@ -700,7 +720,6 @@ static int stop_soon(struct remote *r, size_t limit)
 /* Those that sleep then need not stand still. How long each did to be kept counts, too. */
 static void keep_sleepers(struct remote *r)
 {
-	uint32_t us;
 	int err;
 
 	if (r->held || r->parked || r->late_cnt || !remote_has_many(r))
@@ -709,10 +728,7 @@ static void keep_sleepers(struct remote *r)
 		remote_hurry(r, true);
 	hold_terminal(r, true);
 	err = sleepers__keep(r, &r->sleepers);
-	us = r->sleepers ? sleepers__longest_us(r->sleepers) : 0;
-	r->stops += us != 0;
-	if (us > r->longest_us)
-		r->longest_us = us;
+	remote_note_stop(r, r->sleepers ? sleepers__longest_us(r->sleepers) : 0);
 	if (!err)
 		return;
 	let_sleepers_go(r);
