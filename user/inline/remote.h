@@ -47,10 +47,11 @@ struct remote {
 	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run: scratch.h */
 	struct remote_thread *threads; /* those stopped */
 	size_t cnt, size;
-	struct remote_thread *late_threads; /* between stops: those asked to stop that have not, nor were let go: they are in calls */
+	/* between stops: those asked to stop that have not, nor were let go: they are in calls; looked at then, the last time */
+	struct remote_thread *late_threads;
 	size_t late_cnt;
-	uint64_t late_looked_at; /* when it was looked whether they have, the last time */
-	struct late *late; /* those that did not, the last time, also as they are at work; NULL: none */
+	uint64_t late_looked_at;
+	struct late *late; /* those that did not stop, the last time; NULL: all did */
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
@@ -84,8 +85,7 @@ struct remote {
 	uint64_t watched, watched_end; /* what leads here on stacks is asked for in stops */
 	struct sleepers *sleepers; /* kept for a stop of all; NULL: none */
 	size_t kept_cnt; /* the last ones of @threads, which are copies of these */
-	struct follow *
-		follow; /* its threads stay traced, by the thread that we are; borrowed; NULL: none do */
+	struct follow *follow; /* its threads stay traced, by the thread we are; borrowed; or NULL */
 	/* its one thread is kept from running on between calls: it waits in the code of the calls, for park_ticks at most
 	 * without us, and would go on with these: */
 	bool parked, ran_on; /* ran_on: it went on by itself, we took too long */

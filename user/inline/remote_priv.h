@@ -8,7 +8,8 @@
 /* remote_has_many - threads: fewer stand still within a millisecond */
 bool remote_has_many(const struct remote *r);
 
-long remote_count_threads(const struct remote *r); /* as far as that is known: 0 or -1 if it is not */
+/* remote_count_threads - 0 or -1: that is not known */
+long remote_count_threads(const struct remote *r);
 
 /* Who is not stopped with all others, but before or after them, is so with few: one of them stands still for 0.1 to 0.2 ms. */
 #define REMOTE_BATCH	8u
