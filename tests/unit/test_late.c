@@ -26,9 +26,9 @@
 
 #define READERS	   3
 #define PART_BYTES (2u << 20)
-#define PARTS	   1000 /* some 0.1 s */
-#define ROUNDS	   4
-#define LONGER_US  300000 /* than a call takes */
+#define PARTS	   500 /* some 50 ms */
+#define ROUNDS	   3
+#define LONGER_US  150000 /* than a call takes */
 
 static struct world {
 	int up; /* readers that have begun */
@@ -145,7 +145,7 @@ static void expect_running(void)
 
 	memcpy(&before, w, sizeof(before));
 	for (int i = 0; i < READERS; i++)
-		for (int tries = 0; tries < 100 && w->laps[i] < before.laps[i] + 2; tries++)
+		for (int tries = 0; tries < 1000 && w->laps[i] < before.laps[i] + 2; tries++)
 			wait_for(LONGER_US / 10);
 	for (int i = 0; i < READERS; i++)
 		assert_true(w->laps[i] >= before.laps[i] + 2);

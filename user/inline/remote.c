@@ -19,6 +19,7 @@
 #include "inline/permit.h"
 #include "proc/mem.h"
 #include "proc/pid.h"
+#include "proc/threads.h"
 
 #define AROUND_BYTES 65536ull /* what the kernel maps around a fault, unless told otherwise */
 #define TOUCH_MAX    512 /* places at once */
@@ -67,6 +68,21 @@ ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t 
 	const struct proc_mem mem = remote__memory(r);
 
 	return proc_mem__read_held(&mem, at, to, size);
+}
+
+bool remote_is_asleep(char state)
+{
+	return state == 'D' || state == 'I';
+}
+
+pid_t remote__blocked_one(pid_t pid)
+{
+	auto_fn(threads__closep) DIR *threads = threads__open(pid);
+	pid_t tid;
+
+	while ((tid = threads__next(threads)) && !remote_is_asleep(remote__state(pid, tid)))
+		;
+	return tid;
 }
 
 long remote_count_threads(const struct remote *r)

@@ -41,6 +41,7 @@
 #define TURN_NS		 100000u /* then the next one's */
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
+#define KILLED_TRIES	 100
 #define STOP_THREADS_MAX 65536u
 #define MANY_THREADS	 16
 
@@ -162,12 +163,6 @@ void remote_note_end(struct remote *r, pid_t tid, int status)
 	r->status = status;
 }
 
-/* Where nothing wakes it: a disk, NFS, vfork(), a freezer; another thread's core dump. */
-bool remote_is_asleep(char state)
-{
-	return state == 'D' || state == 'I';
-}
-
 /* What it gets: none where it stands since a call of its own begins or ends. */
 static int signal_of(pid_t tid, int sig)
 {
@@ -220,16 +215,6 @@ static bool is_known(const struct remote *r, pid_t tid)
 		if (r->threads[i].tid == tid)
 			return true;
 	return false;
-}
-
-pid_t remote__blocked_one(pid_t pid)
-{
-	auto_fn(threads__closep) DIR *threads = threads__open(pid);
-	pid_t tid;
-
-	while ((tid = threads__next(threads)) && !remote_is_asleep(remote__state(pid, tid)))
-		;
-	return tid;
 }
 
 static int seize(const struct remote *r, pid_t tid)
@@ -417,6 +402,16 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 	return !err && !r->cnt ? -ESRCH : err;
 }
 
+/* One that was killed where it stood still: its process does not end for others before we were told. Not the leader's, see note_end(). */
+static void await_end(const struct remote *r, pid_t tid)
+{
+	for (int i = 0; i < KILLED_TRIES && tid != r->pid; i++) {
+		if (waitpid(tid, NULL, __WALL | WNOHANG))
+			return;
+		remote_pause();
+	}
+}
+
 /* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
 void remote_let_go(const struct remote *r, const struct remote_thread *t, int sig)
 {
@@ -426,8 +421,9 @@ void remote_let_go(const struct remote *r, const struct remote_thread *t, int si
 		ptrace(PTRACE_LISTEN, tid, 0, 0);
 	else if (r->follow)
 		follow__go(r->follow, tid, sig);
-	else if (ptrace(PTRACE_DETACH, tid, 0, sig) && errno != ESRCH)
-		ptrace(PTRACE_DETACH, tid, 0, sig);
+	else if (ptrace(PTRACE_DETACH, tid, 0, sig) &&
+		 (errno == ESRCH || ptrace(PTRACE_DETACH, tid, 0, sig)))
+		await_end(r, tid);
 }
 
 /* Is there a signal that any of the threads may take? */
@@ -456,8 +452,11 @@ static void let_leader_go(struct remote *r)
 		return;
 	}
 	*t = r->threads[--r->cnt];
-	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++)
+	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++) {
+		if (r->hurried)
+			lender__lend(&r->of_stops, r->pid, TURN_NS);
 		remote_pause();
+	}
 }
 
 /* Those that were not seen to stop, and have by now; the others go on by themselves. */
