@@ -41,7 +41,6 @@
 #define TURN_NS		 100000u /* then the next one's */
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
-#define KILLED_TRIES	 100
 #define STOP_THREADS_MAX 65536u
 #define MANY_THREADS	 16
 
@@ -405,11 +404,10 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 /* One that was killed where it stood still: its process does not end for others before we were told. Not the leader's, see note_end(). */
 static void await_end(const struct remote *r, pid_t tid)
 {
-	for (int i = 0; i < KILLED_TRIES && tid != r->pid; i++) {
-		if (waitpid(tid, NULL, __WALL | WNOHANG))
-			return;
+	uint64_t deadline = now_ns() + REMOTE_LAST_NS;
+
+	while (tid != r->pid && !waitpid(tid, NULL, __WALL | WNOHANG) && now_ns() < deadline)
 		remote_pause();
-	}
 }
 
 /* Anything but that it is gone is tried once more: a thread that is not let go stands still as long as we live. */
