@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "inline/engine_priv.h"
 #include "inline/remote.h"
 #include "proc/threads.h"
 
@@ -32,8 +33,8 @@
 
 static struct world {
 	int up; /* readers that have begun */
-	long laps[READERS +
-		  1]; /* calls that came to their end; the last one: of the first thread, if it reads */
+	/* calls that came to their end; the last one: of the first thread, if it reads */
+	long laps[READERS + 1];
 	int cut_short; /* calls that did not read all */
 	long spins;
 	int signals, strayed; /* handlers that ran; of these not by the first thread */
@@ -107,12 +108,17 @@ static void wait_for(unsigned int us)
 	}
 }
 
+static void leave(void)
+{
+	follow__free(r.follow);
+	r.follow = NULL;
+}
+
 static void end(void)
 {
 	pid_t pid = r.pid;
 
-	follow__free(r.follow);
-	r.follow = NULL;
+	leave();
 	remote__close(&r);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
 	kill(pid, SIGKILL);
@@ -220,27 +226,10 @@ static void test_a_child_that_is_killed(void **state)
 	kill(pid, SIGKILL);
 	wait_for(LONGER_US / 10);
 	remote__resume(&r);
-	follow__free(r.follow);
-	r.follow = NULL;
+	leave();
 	remote__close(&r);
 	waitpid(pid, NULL, 0);
 	assert_int_equal(kill(pid, 0), -1);
-}
-
-static int tracer_of(pid_t tid)
-{
-	char path[64], line[256];
-	int tracer = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "TracerPid:", 10))
-			tracer = (int)strtol(line + 10, NULL, 10);
-	if (f)
-		fclose(f);
-	return tracer;
 }
 
 static void test_none_stays_traced(void **state)
@@ -253,11 +242,10 @@ static void test_none_stays_traced(void **state)
 	start(READERS);
 	assert_int_equal(remote__stop(&r), 0);
 	remote__resume(&r);
-	follow__free(r.follow);
-	r.follow = NULL;
+	leave();
 	threads = threads__open(r.pid);
 	for (; (tid = threads__next(threads)); cnt++)
-		assert_int_equal(tracer_of(tid), 0);
+		assert_int_equal(inline_status_number(tid, "TracerPid"), 0);
 	closedir(threads);
 	assert_int_equal(cnt, READERS + 1);
 	expect_running();

@@ -23,6 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "inline/engine_priv.h"
 #include "inline/remote_priv.h"
 #include "inline/sleepers.h"
 
@@ -200,28 +201,12 @@ static void end(void)
 	waitpid(pid, NULL, 0);
 }
 
-static long number_of(pid_t tid, const char *field)
-{
-	char path[64], line[128];
-	long value = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", tid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, field, strlen(field)))
-			value = strtol(line + strlen(field) + 1, NULL, 10);
-	if (f)
-		fclose(f);
-	return value;
-}
-
 static void expect_untraced(void)
 {
 	leave();
-	assert_int_equal(number_of(r.pid, "TracerPid"), 0);
+	assert_int_equal(inline_status_number(r.pid, "TracerPid"), 0);
 	for (int i = 0; i < THREADS; i++)
-		assert_int_equal(number_of(w->tids[i], "TracerPid"), 0);
+		assert_int_equal(inline_status_number(w->tids[i], "TracerPid"), 0);
 }
 
 static void wake(int i)
@@ -317,7 +302,7 @@ static void test_those_that_wake_stand_still(void **state)
 	for (size_t i = 0; i < cnt; i++) {
 		assert_true(threads[i].kept && threads[i].in_call && !threads[i].stopped);
 		assert_true(threads[i].pc && threads[i].sp);
-		assert_true(number_of(threads[i].tid, "TracerPid") > 0);
+		assert_true(inline_status_number(threads[i].tid, "TracerPid") > 0);
 		assert_true(sleepers__has(s, threads[i].tid));
 	}
 	assert_true(sleepers__longest_us(s) > 0);

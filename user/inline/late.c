@@ -37,17 +37,9 @@ struct late {
 	} ones[LATE_MAX];
 };
 
-/* A thread that was not seen to stop cannot be let go before it has; perhaps a signal stops it first. */
 static void ask(pid_t tid)
 {
 	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-}
-
-static int signal_of(pid_t tid, int status)
-{
-	int sig = WSTOPSIG(status);
-
-	return status >> 16 || sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, false);
 }
 
 /* Is it where a call begins? To be let go there would end that with EINTR. */
@@ -60,6 +52,7 @@ static bool is_sent_on(pid_t tid, int status)
 	return true;
 }
 
+/* It cannot be let go before it has stopped; perhaps a signal stops it first. */
 bool late__has_gone(struct remote *r, struct remote_thread *t)
 {
 	char state = remote__state(r->pid, t->tid);
@@ -74,7 +67,7 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 	}
 	if (is_sent_on(t->tid, status))
 		return false;
-	sig = signal_of(t->tid, status);
+	sig = remote_signal_of(t->tid, status);
 	if (!sig)
 		remote_look(t);
 	remote_let_go(r, t, sig);
@@ -219,7 +212,7 @@ static bool pass_on(struct remote *r, struct one *one, int status)
 		follow__took(f, one->tid, status);
 		follow__keep(f, one->tid, true);
 	} else if (WIFSTOPPED(status)) {
-		ptrace(PTRACE_CONT, one->tid, 0, signal_of(one->tid, status));
+		ptrace(PTRACE_CONT, one->tid, 0, remote_signal_of(one->tid, status));
 	} else {
 		remote_note_end(r, one->tid, status);
 	}
@@ -290,11 +283,10 @@ static bool look(struct remote *r, struct remote_thread *t, struct one *one)
 	return pass_on(r, one, status);
 }
 
-/* Does it come to a stop, some time? A thread that sleeps in the kernel counts as stopped where the caller says so. */
-static bool is_awaited(const struct remote *r, const struct one *one)
+/* Was it asked, where nothing wakes it? It counts as stopped where the caller says so. */
+static bool sleeps(const struct remote *r, const struct one *one)
 {
-	return one->place == ASKED &&
-	       !(r->past_blocked && remote_is_asleep(remote__state(r->pid, one->tid)));
+	return one->place == ASKED && remote_is_asleep(remote__state(r->pid, one->tid));
 }
 
 /* All of them, once; those that have ended are left out. So many are at a place. */
@@ -311,7 +303,7 @@ static void look_at_all(struct remote *r, unsigned int *asked, unsigned int *out
 			r->threads[i] = r->threads[--r->cnt];
 			continue;
 		}
-		*asked += is_awaited(r, one);
+		*asked += one->place == ASKED && !(r->past_blocked && sleeps(r, one));
 		*outside += one->place == OUTSIDE;
 		i++;
 	}
@@ -320,9 +312,8 @@ static void look_at_all(struct remote *r, unsigned int *asked, unsigned int *out
 static bool any_sleeps(const struct remote *r)
 {
 	for (unsigned int i = 0; i < r->late->cnt; i++)
-		if (r->late->ones[i].place == ASKED &&
-		    remote_is_asleep(remote__state(r->pid, r->late->ones[i].tid)))
-			return !r->past_blocked;
+		if (sleeps(r, &r->late->ones[i]))
+			return true;
 	return false;
 }
 
@@ -340,7 +331,8 @@ static int await_calls(struct remote *r)
 		asked_at = asked ? now : asked_at;
 		if (!asked && (!outside || now - asked_at > KEEP_NS))
 			return 0;
-		if (now - start > REMOTE_LAST_NS || (now - start > KEEP_NS && any_sleeps(r)))
+		if (now - start > REMOTE_LAST_NS ||
+		    (now - start > KEEP_NS && !r->past_blocked && any_sleeps(r)))
 			return -ETIMEDOUT;
 		if (r->follow && !follow__serve(r->follow, r->pid))
 			return -ESRCH;

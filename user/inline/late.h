@@ -21,8 +21,8 @@ void late__forget(struct remote *r);
 /**
  * late__keep - before all others are asked to stop: those that were noted, while everybody runs
  *
- * They are r->threads then, kept, or asked to stop (they were at work outside of calls); with r->only that one has stopped. Nothing is
- * done where there are none, nor where what is followed is kept by others (sleepers.h).
+ * They are r->threads then, kept, or asked to stop (they were at work outside of calls); a single one, or r->only, has stopped.
+ * Nothing is done where there are none, nor where what is followed is kept by others (sleepers.h).
  *
  * Return: 0; -ETIMEDOUT: one sleeps where nothing wakes it, or is at work for very long; -ESRCH. r->threads are to be let go in any case.
  */

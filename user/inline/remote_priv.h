@@ -50,7 +50,10 @@ int remote_seize_one(struct remote *r, pid_t tid, bool *leader);
 int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline);
 #define REMOTE_LAST_NS 1000000000ull /* for what does not stop in time, in the end */
 
-/* remote_let_go - one that stands still. @sig: as waitpid() had it; 0: none */
+/* remote_signal_of - what one gets that was stopped so, says waitpid(): 0 where it was asked, or begins or ends a call of its own */
+int remote_signal_of(pid_t tid, int status);
+
+/* remote_let_go - one that stands still. @sig: of remote_signal_of() */
 void remote_let_go(const struct remote *r, const struct remote_thread *t, int sig);
 
 /* remote_note_end - of waitpid(): only the process's, where it is our own child, that nobody else will be told */

@@ -153,7 +153,6 @@ int remote_look(struct remote_thread *t)
 	return 0;
 }
 
-/* Our own child: nobody else will be told how it ended. */
 void remote_note_end(struct remote *r, pid_t tid, int status)
 {
 	if (tid != r->pid)
@@ -162,10 +161,11 @@ void remote_note_end(struct remote *r, pid_t tid, int status)
 	r->status = status;
 }
 
-/* What it gets: none where it stands since a call of its own begins or ends. */
-static int signal_of(pid_t tid, int sig)
+int remote_signal_of(pid_t tid, int status)
 {
-	return sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, false);
+	int sig = WSTOPSIG(status);
+
+	return status >> 16 || sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, false);
 }
 
 /* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
@@ -193,7 +193,7 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		}
 		if (got == tid) { /* with any other stop it forgets that it was asked */
 			if (!r->follow)
-				ptrace(PTRACE_CONT, tid, 0, signal_of(tid, WSTOPSIG(status)));
+				ptrace(PTRACE_CONT, tid, 0, remote_signal_of(tid, status));
 			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		} else if (now_ns() > deadline || (!r->follow && now_ns() > soon &&
 						   remote_is_asleep(remote__state(r->pid, tid))))
@@ -401,7 +401,7 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 	return !err && !r->cnt ? -ESRCH : err;
 }
 
-/* One that was killed where it stood still: its process does not end for others before we were told. Not the leader's, see note_end(). */
+/* One that was killed where it stood still: its process does not end for others before we were told. Not the leader's, see remote_note_end(). */
 static void await_end(const struct remote *r, pid_t tid)
 {
 	uint64_t deadline = now_ns() + REMOTE_LAST_NS;
