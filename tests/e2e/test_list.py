@@ -200,6 +200,26 @@ def test_a_process_that_is_not_python_is_named():
     assert done.stderr.startswith("pyebpf list: PID %d is sh (%s), not Python\n" % (process.pid, exe))
 
 
+def listed_while_it_executes(seconds):
+    """The exit code for a shell that becomes Python so long after pyebpf was started."""
+    command = ["sh", "-c", 'echo; read _; exec "$@"', "sh"] + a_python() + WAIT
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        shell.stdout.readline()
+        lister = subprocess.Popen([PYEBPF, "list", str(shell.pid)], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        os.write(shell.stdin.fileno(), b"\n")
+        code = lister.wait()
+        shell.kill()
+    return code
+
+
+def test_one_that_executes_just_then():
+    """It is about to be Python: that is waited for, for some milliseconds."""
+    codes = [listed_while_it_executes(i / 2000) for i in range(40)]
+    assert codes.count(0) >= 30, codes
+
+
 def test_python_children_are_named():
     shell = ["sh", "-c", '"$@"; :', "sh"] + a_python() + WAIT
     with pythons.running(shell) as (process, _):

@@ -96,10 +96,10 @@ static void show(struct listing *l, struct list_row *row)
 	l->shown++;
 }
 
-static int list_one(struct listing *l, pid_t pid, struct err *e)
+static int list_one(struct listing *l, pid_t pid, bool given, struct err *e)
 {
 	auto_fn(list_row__freep) struct list_row *row = NULL;
-	int err = list_row__new(pid, l->opts->engine, l->cache, l->sampled, &row, e);
+	int err = list_row__new(pid, given, l->opts->engine, l->cache, l->sampled, &row, e);
 
 	if (!err)
 		show(l, row);
@@ -127,7 +127,7 @@ static int list_all(struct listing *l, struct err *e)
 	for (size_t i = 0; i < cnt; i++) {
 		struct err one = { 0 };
 
-		err = list_one(l, pids[i], &one);
+		err = list_one(l, pids[i], false, &one);
 		if (err == -ENOMEM)
 			return err;
 		if (err == -PYE_EPRIV) {
@@ -163,7 +163,7 @@ static int list_given(struct listing *l, const struct opt_rest *rest, struct err
 		err = proc_pid__open(pid, &held, e);
 		if (err)
 			return err;
-		err = list_one(l, held.pid, e);
+		err = list_one(l, held.pid, true, e);
 		proc_pid__close(&held);
 		if (err == -PYE_ENOTPYTHON)
 			interp_hint_children(pid, l->opts->engine, l->cache, e);

@@ -63,7 +63,7 @@ static void ask_inline(struct list_row *row, struct interp_cache *cache)
 		row->inline_why_not = why;
 }
 
-int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
+int list_row__new(pid_t pid, bool given, const char *engine, struct interp_cache *cache,
 		  struct interp_cache *sampled, struct list_row **out, struct err *e)
 {
 	struct list_row *row = calloc(1, sizeof(*row));
@@ -72,7 +72,8 @@ int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
 	if (!row)
 		return -ENOMEM;
 	row->in.fd = -1;
-	row->err = interp__find_cached(pid, engine, cache, &row->in, e);
+	row->err =
+		(given ? interp__find_soon : interp__find_cached)(pid, engine, cache, &row->in, e);
 	row->e = *e;
 	row->sampled = row->err == -PYE_EPLAN && can_be_sampled(row, pid, sampled);
 	err = is_python(row->err) ? proc_info__read(pid, &row->info) : row->err;

@@ -35,13 +35,14 @@ struct list_row {
 /**
  * list_row__new - look at a process
  * @pid:     as /proc shows it
+ * @given:   by the user, who knows that it is Python, or is about to be
  * @sampled: keeps what is known of files for those that cannot be traced
  * @out:     owned; only written on success
  *
  * Return: 0 when it is Python, traceable or not (see its @err); as interp__find() when it is not Python,
  * gone or may not be looked at; -ENOMEM.
  */
-int list_row__new(pid_t pid, const char *engine, struct interp_cache *cache,
+int list_row__new(pid_t pid, bool given, const char *engine, struct interp_cache *cache,
 		  struct interp_cache *sampled, struct list_row **out, struct err *e);
 void list_row__free(struct list_row *row);
 

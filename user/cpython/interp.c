@@ -469,21 +469,26 @@ int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cach
 	return conclude(&s, out, e);
 }
 
-int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *e)
+int interp__find_soon(pid_t pid, const char *engine, struct interp_cache *cache, struct interp *out,
+		      struct err *e)
 {
-	auto_fn(interp_cache__freep) struct interp_cache *cache = NULL;
-	int err;
+	int err = -PYE_ENOTPYTHON;
 
-	err = interp_cache__new(&cache);
-	if (err)
-		return err;
-	for (unsigned int i = 0; i < TRIES; i++) {
+	for (unsigned int i = 0; i < TRIES && err == -PYE_ENOTPYTHON; i++) {
 		if (i)
 			usleep(TRY_US);
 		err = interp__find_cached(pid, engine, cache, out, e);
-		if (err != -PYE_ENOTPYTHON)
-			break;
 	}
+	return err;
+}
+
+int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *e)
+{
+	auto_fn(interp_cache__freep) struct interp_cache *cache = NULL;
+	int err = interp_cache__new(&cache);
+
+	if (!err)
+		err = interp__find_soon(pid, engine, cache, out, e);
 	if (err == -PYE_ENOTPYTHON)
 		interp_hint_children(pid, engine, cache, e);
 	return err;

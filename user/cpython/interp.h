@@ -54,7 +54,7 @@ static inline void interp_cache__freep(struct interp_cache **cache)
  *          but @fd, for messages
  * @e:      names what was found instead (the executable and, say, that only children are Python)
  *
- * One that is not Python is looked at again for some milliseconds: it may be about to load it.
+ * One that is not Python is looked at as interp__find_soon() does.
  *
  * Checks besides the plan: the version in memory (_Py_DebugOffsets) equals the plan's, the file on
  * disk is the one that is mapped, no JIT is active (3.13+).
@@ -72,6 +72,10 @@ int interp__find(pid_t pid, const char *engine, struct interp *out, struct err *
  */
 int interp__find_cached(pid_t pid, const char *engine, struct interp_cache *cache,
 			struct interp *out, struct err *e);
+
+/* interp__find_soon - one that is not Python is looked at again for some milliseconds: it may be about to load it. As that */
+int interp__find_soon(pid_t pid, const char *engine, struct interp_cache *cache, struct interp *out,
+		      struct err *e);
 
 /* interp__copy - with a descriptor of its own, which outlives the first one's. */
 void interp__copy(struct interp *to, const struct interp *from);
