@@ -166,6 +166,23 @@ SPIN = ("import sys, time\n"
         "while 1: quick(50); nap()\n")
 
 
+def seconds_for(name, path, functions, lines):
+    """A program of so many functions, so long each, with the line of each instruction."""
+    body = "".join("    a = a + %d\n" % i for i in range(lines))
+    path.write_text("".join("def f%d(a):\n%s" % (i, body) for i in range(functions)) + "".join("f%d(1)\n" % i for i in range(functions)))
+    begun = time.monotonic()
+    done = opcodes(path.with_suffix(".txt"), "all", "--force", *lib.command(name), "-S", path)
+    assert done.returncode == 0, lib.text(done.stderr)
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("name", lib.pick("3.12", "3.15"))
+def test_long_functions_take_no_longer_than_short_ones(name, tmp_path):
+    """The table of a function's lines is not read from its start for each instruction."""
+    long, short = (min(seconds_for(name, tmp_path / "p.py", functions, 20000 // functions) for _ in range(2)) for functions in (1, 100))
+    assert long < 5 * short, (long, short)
+
+
 @pytest.mark.parametrize("name", [n for n in KNOWN if lib.family(n) in ("3.11", "3.12", "3.14")])
 def test_a_running_process(name, tmp_path):
     """Sums by SIGUSR1 and at the end; a call that sleeps is seen to take that long; nothing stays behind."""

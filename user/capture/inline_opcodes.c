@@ -26,6 +26,8 @@ struct code {
 	uint32_t id;
 	uint32_t file, qualname;
 	struct linetable table;
+	struct linetable_place
+		place; /* of the last line that was looked for: new instructions mostly follow each other */
 	struct idmap index; /* offset << 8 | opcode -> counter */
 	struct counter *counters;
 	uint32_t cnt, cap;
@@ -236,7 +238,7 @@ static int counter_of(struct inline_opcodes *o, struct code *code,
 	c = &code->counters[code->cnt];
 	*c = (struct counter){ .offset = offset, .opcode = b->opcode };
 	if (code->table.data)
-		c->line = linetable_311(&code->table, (int64_t)(offset / 2));
+		c->line = linetable_311_from(&code->table, &code->place, (int64_t)(offset / 2));
 	code->cnt++;
 	return idmap__set(&code->index, offset << 8 | b->opcode, *index);
 }

@@ -130,21 +130,33 @@ static int64_t read_delta(struct reader *r, unsigned int kind)
 }
 
 /* Entries of up to eight units: a byte with the kind and their number, then what the kind has. */
-uint32_t linetable_311(const struct linetable *t, int64_t unit)
+uint32_t linetable_311_from(const struct linetable *t, struct linetable_place *place, int64_t unit)
 {
-	struct reader r = { t->data, t->data + t->len };
-	int64_t start = 0, line = t->first;
+	struct reader r = { .end = t->data + t->len };
 
+	if (place->start > unit)
+		*place = (struct linetable_place){ 0 };
+	r.p = t->data + place->at;
 	while (r.p < r.end) {
 		unsigned int kind = *r.p >> 3 & 15, units = (*r.p & 7u) + 1;
+		int64_t line = place->line;
 
 		r.p++;
 		line += read_delta(&r, kind);
-		if (start <= unit && unit < start + units)
-			return kind == 15 ? 0 : as_line(line);
-		start += units;
+		if (place->start <= unit && unit < place->start + units)
+			return kind == 15 ? 0 : as_line(t->first + line);
+		place->at = (uint32_t)((r.p < r.end ? r.p : r.end) - t->data);
+		place->start += units;
+		place->line = line;
 	}
 	return 0;
+}
+
+uint32_t linetable_311(const struct linetable *t, int64_t unit)
+{
+	struct linetable_place place = { 0 };
+
+	return linetable_311_from(t, &place, unit);
 }
 
 uint32_t linetable__line(const struct linetable *t, const struct pye_pylayout *l, uint64_t code,

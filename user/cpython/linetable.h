@@ -47,4 +47,11 @@ uint32_t linetable_lnotab(const struct linetable *t, int64_t offset);
 uint32_t linetable_310(const struct linetable *t, int64_t unit);
 uint32_t linetable_311(const struct linetable *t, int64_t unit);
 
+/* Where the last one was found, zeroed at first: who asks for a whole table in its order reads it once. */
+struct linetable_place {
+	uint32_t at; /* bytes of the table */
+	int64_t start, line; /* in units; from co_firstlineno on */
+};
+uint32_t linetable_311_from(const struct linetable *t, struct linetable_place *place, int64_t unit);
+
 #endif
