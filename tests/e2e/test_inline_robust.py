@@ -212,9 +212,9 @@ def test_waiting_in_all_sorts_of_calls(name, args, tmp_path):
     assert all(int(n) >= 4 for n, _ in stops) and len(stops) >= 6
 
 
-@pytest.mark.parametrize("threads, args, ms", [(4, [], 500), (4, ["-s"], -1), (40, ["-s"], -1)])
+@pytest.mark.parametrize("threads, args, ms", [(4, [], 500), (4, ["-s"], 500), (4, ["-s"], -1), (40, ["-s"], 500), (40, ["-s"], -1)])
 def test_signals_that_are_ignored(threads, args, ms, tmp_path):
-    """They wake a thread that is traced: its call goes on as if they had not. (With -s not one that has a time-out. Of those that are kept,
+    """They wake a thread that is traced: its call goes on as if they had not. (Of those that are kept,
     and not followed, one that was woken just when it is let go can have EINTR: see tests/unit/test_sleepers.c.)"""
     with lib.started(lib.command(ONE) + [lib.PROGRAMS / "ignored.py", tmp_path / "end", threads, ms]) as target:
         assert target.stdout.readline() == b"up\n"

@@ -12,6 +12,10 @@
 #include <sys/syscall.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+
+#define OVERDUE_MS \
+	1000 /* that a call can be on its way out; it was another one whose end was noted longer ago */
 
 /* Of proc(5), a bit for each signal; none where the thread is gone, which goes by its own number there. */
 struct signals {
@@ -110,13 +114,17 @@ static bool is_interruptible(uint64_t nr)
 	return false;
 }
 
-/* As far as that can be told from its arguments: a socket's is not among them. */
-static bool has_no_time_out(const struct user_regs_struct *regs)
+static bool is_epoll(const struct user_regs_struct *regs)
 {
+	return regs->orig_rax == SYS_epoll_wait || regs->orig_rax == SYS_epoll_pwait;
+}
+
+/* None, as far as that can be told from its arguments: a socket's is not among them; or one that keep_time_out() keeps. */
+static bool waits_no_longer(const struct user_regs_struct *regs)
+{
+	if (is_epoll(regs))
+		return true;
 	switch (regs->orig_rax) {
-	case SYS_epoll_wait:
-	case SYS_epoll_pwait:
-		return (int)regs->r10 < 0;
 	case SYS_semop:
 		return true;
 	case SYS_semtimedop:
@@ -131,8 +139,29 @@ static bool has_no_time_out(const struct user_regs_struct *regs)
 	return false;
 }
 
+/*
+ * A time-out in milliseconds is 32 bits of a register whose others nobody looks at; the kernel leaves them as they are, a program that
+ * makes the call itself does not. There it is noted when the call has to end, for whoever interrupts it once more. How long it had
+ * waited before the first time is not known.
+ */
+static void keep_time_out(struct user_regs_struct *regs)
+{
+	uint32_t now = (uint32_t)(now_ns() / 1000000), end = (uint32_t)(regs->r10 >> 32);
+	int32_t left = (int32_t)regs->r10, to_go = (int32_t)(end - now);
+
+	if (left <= 0)
+		return;
+	if (end && to_go >= -OVERDUE_MS && to_go <= left + 2)
+		left = to_go > 0 ? to_go : 0;
+	else
+		end = (now + 1 + (uint32_t)left) | 1; /* never too early, nor 0 */
+	regs->r10 = (uint64_t)end << 32 | (uint32_t)left;
+}
+
 int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs)
 {
+	if (is_epoll(regs))
+		keep_time_out(regs);
 	regs->rax = (uint64_t)-ERESTARTNOHAND;
 	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
 }
@@ -158,7 +187,7 @@ int interrupted__pass(pid_t tid, int sig, bool lasting)
 	s = read_signals(tid);
 	if (!has(ignored(&s), sig))
 		return sig;
-	if (!is_any(&s) && (!lasting || has_no_time_out(&regs)))
+	if (!is_any(&s) && (!lasting || waits_no_longer(&regs)))
 		interrupted__begin_anew(tid, &regs);
 	return 0;
 }

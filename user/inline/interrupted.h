@@ -28,6 +28,8 @@ bool interrupted__ends(const struct user_regs_struct *regs);
  * interrupted__begin_anew - make such a one, by which the thread stands still, go on unless a handler runs first
  * @regs: the thread's, as they are; changed with it
  *
+ * The time-out of epoll_wait() and epoll_pwait() is that of the first time, others begin anew, too.
+ *
  * Return: 0 or a negative errno, as ESRCH.
  */
 int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs);
@@ -52,8 +54,7 @@ bool interrupted__begins_call(pid_t tid);
 /**
  * interrupted__pass - a thread stands still before it gets a signal. Nobody would have been woken for one that its process ignores,
  * were it not traced: the call that it has ended goes on
- * @lasting: it is traced for long. A call that has a time-out ends with EINTR then, as it would begin with all of that time again, and never
- *           end where more signals come
+ * @lasting: it is traced for long. A call whose time-out would begin anew ends with EINTR then, as it would never end where more signals come
  *
  * Return: the signal to be delivered, or 0: it is ignored.
  */

@@ -51,6 +51,14 @@ def pselect():
     return LIBC.pselect(0, None, None, None, duration(), None) == 0
 
 
+def epoll_wait():
+    return LIBC.epoll_wait(EPOLL.fileno(), ctypes.create_string_buffer(12), 1, SECONDS * 1000) == 0
+
+
+def epoll_pwait():
+    return LIBC.epoll_pwait(EPOLL.fileno(), ctypes.create_string_buffer(12), 1, SECONDS * 1000, None) == 0
+
+
 def lock():
     return not LOCK.acquire(timeout=SECONDS)
 
@@ -102,7 +110,7 @@ def io_uring():
     return raw(SYS_IO_URING_ENTER, URING, 0, 1, 1 | 8, arg, 24) == -1 and ctypes.get_errno() == TIMED_OUT
 
 
-LONG = [nanosleep, clock_nanosleep, poll, ppoll, select_, pselect, lock]
+LONG = [nanosleep, clock_nanosleep, poll, ppoll, select_, pselect, epoll_wait, epoll_pwait, lock]
 ENDED = [accept, flock, lockf, waitpid, receive, open_fifo]
 SHORT = [splice, preadv2]
 
@@ -131,6 +139,7 @@ def child(held, ready, go):
 os.chdir(sys.argv[1])
 LOCK = threading.Lock()
 LOCK.acquire()
+EPOLL = select.epoll()
 LISTENER = socket.socket(socket.AF_UNIX)
 LISTENER.bind("socket")
 LISTENER.listen(1)
