@@ -171,7 +171,7 @@ def seconds_for(name, path, functions, lines):
     body = "".join("    a = a + %d\n" % i for i in range(lines))
     path.write_text("".join("def f%d(a):\n%s" % (i, body) for i in range(functions)) + "".join("f%d(1)\n" % i for i in range(functions)))
     begun = time.monotonic()
-    done = opcodes(path.with_suffix(".txt"), "all", "--force", *lib.command(name), "-S", path)
+    done = opcodes(path.with_suffix(".txt"), "all", *lib.command(name), "-S", path, form=["--force"])
     assert done.returncode == 0, lib.text(done.stderr)
     return time.monotonic() - begun
 
