@@ -103,6 +103,18 @@ def test_disk_full(name, engine, out, tmp_path):
     assert sum(json.loads((tmp_path / "out").read_text()).values()) > 0
 
 
+def test_disk_full_behind_a_shell(tmp_path):
+    """That the shell was not Python is no reason for anything once its successor is."""
+    script = tmp_path / "w.sh"
+    script.write_text('#!/bin/sh\nexec "$@"\n')
+    script.chmod(0o755)
+    with small_disk(tmp_path, "64k") as disk:
+        done = lib.sh([lib.BINARY, "trace", "-q", "--engine", "inline", "-o", disk / "t.pyebpf", "--", script, *lib.command(lib.pick("3.12")[0]),
+                       "-c", "def f(): pass\nfor i in range(300000): f()"])
+        assert "cannot write %s: No space left on device" % (disk / "t.pyebpf") in lib.text(done.stderr), lib.text(done.stderr)
+        assert (disk / "t.pyebpf").stat().st_size > 0
+
+
 def test_disk_full_of_samples(tmp_path):
     """A few kB of it are enough: the samples of a second have no room."""
     with small_disk(tmp_path, "8k") as disk, begin_load(lib.pick("3.12")[0], tmp_path, 6, 2) as target:

@@ -550,6 +550,32 @@ def test_a_seccomp_filter_is_refused():
         refused(target.pid, "seccomp")
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+@pytest.mark.parametrize("other", [False, True], ids=["alone", "one thread of three"])
+def test_diverted_system_calls_are_refused(name, other, tmp_path):
+    """To a handler of the program, which has none here: all but the C library's would kill it."""
+    code = ("import ctypes, sys, threading, time\n"
+            "libc = ctypes.CDLL(None)\n"
+            "start, end = min((map.split()[0].split('-') for map in open('/proc/self/maps') if ' r-xp ' in map and '/libc' in map))\n"
+            "start, end = int(start, 16), int(end, 16)\n"
+            "selector = ctypes.create_string_buffer(b'\\1')\n"
+            "libc.prctl.argtypes = [ctypes.c_int] + 4 * [ctypes.c_ulong]\n"
+            "def divert():\n"
+            "    print(libc.prctl(59, 1, start, end - start, ctypes.addressof(selector)), flush=True)\n"
+            "    while True:\n"
+            "        time.sleep(0.01)\n"
+            "for t in range(2 * int(sys.argv[1])):\n"
+            "    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+            "divert()\n")
+    with lib.started(lib.command(name) + ["-c", code, str(int(other))]) as target:
+        assert target.stdout.readline() == b"0\n"
+        done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1s")
+        assert done.returncode == 5 and "its system calls go to a handler of its own" in lib.text(done.stderr), lib.text(done.stderr)
+        assert memfds(target.pid) == 0
+        time.sleep(0.1)
+        assert target.poll() is None
+
+
 def test_a_traced_process_is_refused():
     libc = ctypes.CDLL(None)
     with lib.started(lib.command(ONE) + WAITING) as target:

@@ -635,10 +635,23 @@ def test_other_formats(form, tmp_path):
 
 @pytest.mark.parametrize("options, reason", [
     (["--count"], "--engine inline"), ([*INLINE, "--time"], "--count"), ([*COUNT, "-f", "firefox"], "in time"),
-    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
+    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "--ring", "1M"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
 def test_what_does_not_go_together(options, reason):
     done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)
+
+
+def test_files_are_named_from_their_root_on(tmp_path):
+    """As in what a trace adds up to."""
+    texts = {}
+    for options in ((), ("--full-filenames",)):
+        done = lib.sh([lib.BINARY, "trace", "-q", "-o", tmp_path / ("t%d.txt" % len(options)), *COUNT, "--time", *options, "--", *lib.command(ONE), "-S", "-c",
+                       "import json; [json.loads('[1]') for _ in range(500)]"])
+        assert done.returncode == 0, lib.text(done.stderr)
+        texts[options] = set(re.findall(r"(\S*)json/decoder\.py:\d+\(JSONDecoder\.decode\)", (tmp_path / ("t%d.txt" % len(options))).read_text()))
+    assert texts[()] == {""}
+    whole, = texts["--full-filenames",]
+    assert whole.startswith("/") and whole.endswith("/")
 
 
 @pytest.mark.parametrize("name, options", [(n, o) for n in FAMILIES if pythons.version(n) >= (3, 12) for o in ((), ("--time",))])

@@ -320,9 +320,23 @@ def test_options_of_all_outputs(options, status, reason, tmp_path):
     assert done.returncode == status and reason in lib.text(done.stderr), lib.text(done.stderr)
 
 
-def test_no_such_opcode(tmp_path):
-    done = opcodes(tmp_path / "t.txt", "LOAD_FAST,NO_SUCH", *lib.command(ONE), "-c", "1")
-    assert done.returncode == 125 and "NO_SUCH" in lib.text(done.stderr), lib.text(done.stderr)
+def test_the_probes_own_cost_is_kept_when_asked(tmp_path):
+    """A short instruction is longer by that."""
+    each = {}
+    for form in ([], ["--raw"]):
+        path = tmp_path / ("t%d.txt" % len(form))
+        done = opcodes(path, "all", *lib.command(ONE), "-S", "-c", "for i in range(300000): pass", form=form)
+        assert done.returncode == 0, lib.text(done.stderr)
+        text = path.read_text()
+        cost, = re.findall(r"(\d+\.\d) ns of the probes' own %s each" % ("are in" if form else "were taken off"), text)
+        each[len(form)] = float(re.search(r"^ *3\d{5} .* (\d+\.\d) ns .*FOR_ITER", text, re.M).group(1))
+    assert each[1] > each[0] + float(cost) / 4
+
+
+@pytest.mark.parametrize("which, reason", [("LOAD_FAST,NO_SUCH", "NO_SUCH"), ("CALL,all", "all stands alone")])
+def test_no_such_opcode(which, reason, tmp_path):
+    done = opcodes(tmp_path / "t.txt", which, *lib.command(ONE), "-c", "1")
+    assert done.returncode == 125 and reason in lib.text(done.stderr), lib.text(done.stderr)
 
 
 @pytest.mark.parametrize("name, form", [(n, form) for n in lib.pick("3.6", "3.10") for form in ((), ("-s",))])

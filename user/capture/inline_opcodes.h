@@ -41,7 +41,7 @@ struct inline_opcodes_view {
 	const struct inline_opcode_row *rows;
 	uint32_t row_cnt;
 	uint64_t cnt, untimed, lost; /* lost: events of all kinds */
-	double cost_ns; /* of the probes, left out of each time */
+	double cost_ns; /* of the probes, left out of each time unless it is kept */
 };
 
 /* Called for each, in the order of their ends; NULL: not wanted. 0, or an error that ends the run. */
@@ -53,6 +53,9 @@ struct inline_opcodes;
 int inline_opcodes__new(struct inline_opcodes **out, const struct pye_pylayout *layout,
 			const struct opcode_name *names, inline_opcode_fn each, void *ctx);
 void inline_opcodes__free(struct inline_opcodes *o); /* NULL is fine */
+
+/* inline_opcodes__keep_cost - what the probes take stays in the times */
+void inline_opcodes__keep_cost(struct inline_opcodes *o);
 
 /* inline_opcodes__measured - the first one that was attached knows what the probes take; before anything is read. */
 void inline_opcodes__measured(struct inline_opcodes *o, const struct inline_engine *e);

@@ -127,7 +127,9 @@ static int shape_funcs(struct calls *c, struct shape *s)
 		err = text(s, strpool__get(v->strings, f->file), &to->file);
 		err = err ? err : text(s, strpool__get(v->strings, f->name), &to->name);
 		err = err ? err : text(s, strpool__get(v->strings, f->qualname), &to->qualname);
-		to->short_file = to->file;
+		err = err ? err
+			  : text(s, place_short_file(strpool__get(v->strings, f->file)),
+				 &to->short_file);
 		if (c->kept[i])
 			s->r.totals.written += f->calls + f->resumes;
 		else
@@ -214,6 +216,7 @@ static void put_shares(struct outbuf *b, const struct calls *c, const struct inl
 	const char *file = strpool__get(c->view.strings, f->file);
 	uint64_t cnt = 0;
 
+	file = c->output->full_files ? file : place_short_file(file);
 	for (uint32_t i = 0; i < IL_SPAN_BUCKETS; i++)
 		cnt += f->spans[i];
 	if (!cnt)
@@ -237,6 +240,7 @@ static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, si
 
 	if (err)
 		return err;
+	outbuf__puts(&b, "\nhow long they took, to within a quarter:");
 	outbuf__printf(&b, "\n%17s %10s %10s %10s %10s  %s\n", "runs", "p50", "p90", "p99", "max",
 		       "filename:lineno(function)");
 	for (uint32_t i = 0; i < c->view.func_cnt; i++) {
@@ -319,7 +323,8 @@ static bool is_filter_known(const struct filter_opts *filter)
 
 static int check_options(const struct session_opts *o, struct err *e)
 {
-	if (o->select || o->record_rings || !is_filter_known(&o->filter) || limits_any(&o->limits))
+	if (o->select || o->record_rings || o->ring_bytes || !is_filter_known(&o->filter) ||
+	    limits_any(&o->limits))
 		return err_set(
 			e, -PYE_EUSAGE,
 			"--count goes with -p or -- CMD, -s, -d, --on-full, --include and --exclude (but "

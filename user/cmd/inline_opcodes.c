@@ -17,6 +17,7 @@
 #include "cmd/sum.h"
 #include "export/json.h"
 #include "export/summary.h"
+#include "profile/place.h"
 
 #define BUFFER_BYTES (256u << 10)
 
@@ -181,7 +182,8 @@ static int put_by_line(struct outbuf *b, const struct run *r, const struct inlin
 	outbuf__printf(b, "\n%14s %10s %12s %6s  %s\n", "count", "time", "each", "share",
 		       "opcode filename:line(function)");
 	for (uint32_t i = 0; i < v->row_cnt && rows[i].cnt; i++) {
-		const char *file = strpool__get(v->strings, rows[i].file);
+		const char *whole = strpool__get(v->strings, rows[i].file);
+		const char *file = r->output->full_files ? whole : place_short_file(whole);
 		const char *func = strpool__get(v->strings, rows[i].qualname);
 
 		put_figures(b, &rows[i], all_ns);
@@ -208,11 +210,10 @@ static int put_tables(struct outbuf *b, const struct run *r, const struct inline
 		       r->opts->subprocesses ? " and what it started" : "", r->version.text,
 		       summary_duration(time, sizeof(time), s->duration_ns),
 		       (unsigned long long)s->lost);
-	outbuf__printf(
-		b,
-		"An instruction lasts until the next one of its thread begins; %.1f ns of the "
-		"probes' own were taken off each.\n",
-		s->cost_ns);
+	outbuf__printf(b,
+		       "An instruction lasts until the next one of its thread begins; %.1f ns of "
+		       "the probes' own %s each.\n",
+		       s->cost_ns, r->output->raw ? "are in" : "were taken off");
 	if (v->untimed)
 		outbuf__printf(b, "%llu of them did not end in sight: counted, not timed.\n",
 			       (unsigned long long)v->untimed);
@@ -313,7 +314,9 @@ int inline_opcodes(const struct session_opts *opts, const struct output_opts *ou
 		   const char *list, struct session_result *result, struct err *e)
 {
 	struct run r = { .opts = opts, .output = output };
-	struct session_opcodes opcodes = { .list = list, .ctx = &r, .begin = begin, .sums = sums };
+	struct session_opcodes opcodes = {
+		.list = list, .raw = output->raw, .ctx = &r, .begin = begin, .sums = sums
+	};
 	int err = check_options(opts, e);
 
 	err = err ? err : choose_output(&r, e);

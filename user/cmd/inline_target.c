@@ -124,8 +124,7 @@ static int find_interpreter(void *ctx)
 	/* into the cache while it stands still: later it takes CPU time; if there is none the attach says why */
 	if (!err)
 		inline_plan_load_cached(t->cache, t->in.open_path, &plan, &unused);
-	else
-		*t->e = e;
+	*t->e = e; /* nothing, if it is Python: what was before is of another program */
 	/* a shell, or env, on its way to Python */
 	err = err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
 	t->refused = err == -PYE_ENOTPYTHON ? 0 : err;

@@ -324,6 +324,7 @@ void limits_report(const struct limits_run *r)
 	for (unsigned int i = 0; !r->quiet && i < r->opts->triggers.cnt; i++) {
 		const struct assembler_slow *slow = assembler__slow(r->as, (int)i);
 		const char *text = r->opts->triggers.v[i].text;
+		const char *function = r->opts->triggers.v[i].function;
 		char shown[300];
 
 		fprintf(stderr, "trigger   %s: %llu of %llu calls took longer, at most %.1f ms\n",
@@ -331,7 +332,8 @@ void limits_report(const struct limits_run *r)
 			(unsigned long long)slow->slow, (unsigned long long)slow->calls,
 			(double)slow->longest_ns / 1e6);
 		if (!slow->functions)
-			log_warn("no function that ran is called %s", shown);
+			log_warn("no function that ran is called %s",
+				 text_escape(shown, sizeof(shown), function, strlen(function)));
 	}
 	if (!r->quiet && r->opts->triggers.cnt)
 		fprintf(stderr, "triggers  %u files were written\n", r->fired.files);

@@ -83,6 +83,14 @@ static int with_number(const char *path, unsigned int number, char *out)
 	return emit_path_with(out, PATH_MAX, path, end);
 }
 
+/* Is there something by one of its names? A folder that is gone, say, has no other number either. */
+static bool is_taken(const struct outputs *o)
+{
+	struct stat st;
+
+	return !lstat(o->capture, &st) || (!o->capture_only && !lstat(o->output, &st));
+}
+
 int outputs_number(const struct outputs *from, unsigned int *number, struct outputs *to,
 		   struct err *e)
 {
@@ -98,7 +106,7 @@ int outputs_number(const struct outputs *from, unsigned int *number, struct outp
 		if (err)
 			return too_long(e);
 		err = check(to, e);
-		if (!err || *number >= NUMBERS_MAX)
+		if (!err || !is_taken(to) || *number >= NUMBERS_MAX)
 			return err;
 	}
 }
@@ -161,5 +169,10 @@ void outputs_say_kept(const struct outputs *o, const char *why)
 {
 	char shown[512];
 
+	if (access(o->capture, F_OK)) {
+		log_warn("the capture %s was removed meanwhile",
+			 text_escape(shown, sizeof(shown), o->capture, strlen(o->capture)));
+		return;
+	}
 	log_warn("%s %s", why, text_escape(shown, sizeof(shown), o->capture, strlen(o->capture)));
 }

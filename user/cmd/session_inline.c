@@ -490,6 +490,8 @@ int inline_run__opcodes(struct inline_run *r, struct inline_member *m)
 					r->opcodes->ctx);
 	if (err)
 		return err;
+	if (r->opcodes->raw)
+		inline_opcodes__keep_cost(r->instructions);
 	r->minor = minor;
 	cap_inline__take(m->cap, inline_opcodes__taker(r->instructions));
 	return r->opcodes->begin(r->opcodes->ctx, m->in, names, r->t.pid.given);

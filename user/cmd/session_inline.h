@@ -18,6 +18,7 @@ struct session_sums {
 /* What --opcodes wants of a run, beside its calls. */
 struct session_opcodes {
 	const char *list; /* as opcode_choose() takes it */
+	bool raw; /* the probes' own cost stays in the times */
 	inline_opcode_fn each; /* for each instruction; NULL: not wanted */
 	void *ctx;
 	/* the target is known, nothing has run; before the first one. 0 or an error */

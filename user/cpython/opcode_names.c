@@ -30,6 +30,8 @@ static int choose(const struct opcode_name *names, unsigned int minor, const cha
 				chosen[k] = 1;
 		return 0;
 	}
+	if (len == 3 && !strncasecmp(name, "all", len))
+		return err_set(e, -PYE_EUSAGE, "--opcodes all stands alone");
 	err_set(e, -PYE_EUSAGE, "CPython 3.%u has no opcode %.*s", minor,
 		(int)(len < 64 ? len : 64), name);
 	err_hint(e, "python3 -c 'import opcode; print(*opcode.opmap)' has their names");

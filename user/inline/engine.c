@@ -21,6 +21,7 @@
 #include "inline/detour.h"
 #include "inline/engine_priv.h"
 #include "inline/greenlets.h"
+#include "inline/interrupted.h"
 #include "inline/region_count.h"
 #include "inline/scratch.h"
 #include "inline/stub.h"
@@ -286,6 +287,15 @@ static int stop_all(struct inline_engine *e, const struct inline_plan *plan,
 	}
 }
 
+/* The stubs make some in any thread. */
+static int check_calls(const struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (interrupted__is_diverted(r->threads[i].tid))
+			return -ENOPROTOOPT;
+	return 0;
+}
+
 static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 		      const struct inline_opts *opts)
 {
@@ -295,6 +305,8 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 	e->remote.before_ctx = opts->ctx;
 	err = stop_all(e, plan, opts);
 	e->remote.before = NULL;
+	if (!err)
+		err = check_calls(&e->remote);
 	if (!err)
 		err = redirect(e);
 	if (!err && opts->held)

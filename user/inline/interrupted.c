@@ -14,6 +14,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
+#ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
+#define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
+#endif
 #define OVERDUE_MS \
 	1000 /* that a call can be on its way out; it was another one whose end was noted longer ago */
 
@@ -190,6 +193,16 @@ int interrupted__pass(pid_t tid, int sig, bool lasting)
 	if (!is_any(&s) && (!lasting || waits_no_longer(&regs)))
 		interrupted__begin_anew(tid, &regs);
 	return 0;
+}
+
+bool interrupted__is_diverted(pid_t tid)
+{
+	struct {
+		uint64_t mode, selector, start, bytes;
+	} dispatch = { 0 };
+
+	return !ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, sizeof(dispatch), &dispatch) &&
+	       dispatch.mode;
 }
 
 /* A call can have ended with ENOSYS, too: the kernel tells from 5.3 on. */

@@ -48,6 +48,10 @@ bool interrupted__has_signal(pid_t tid);
 /* interrupted__blocks - does it block a signal? */
 bool interrupted__blocks(pid_t tid, int sig);
 
+/* interrupted__is_diverted - does a thread that stands still get a signal in place of the system calls that it makes outside of some code
+ * (prctl(PR_SET_SYSCALL_USER_DISPATCH))? From Linux 6.4 on that is told. */
+bool interrupted__is_diverted(pid_t tid);
+
 /* interrupted__begins_call - of one that stands for a system call of its own: where that begins, not where it ends? */
 bool interrupted__begins_call(pid_t tid);
 

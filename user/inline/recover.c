@@ -355,6 +355,9 @@ static const char *why_unchanged(pid_t pid, int err, char *buf, size_t size)
 	if (err == -EOPNOTSUPP)
 		return "none of its threads may make system calls for it (a filter), or it is stopped "
 		       "(SIGSTOP)";
+	if (err == -ENOPROTOOPT)
+		return "its system calls go to a handler of its own "
+		       "(prctl(PR_SET_SYSCALL_USER_DISPATCH)), which would get those of the probes";
 	if (err == -ETIMEDOUT && remote__is_frozen(pid, pid, REMOTE_FREEZES_MS))
 		return "it is frozen (by the freezer of its cgroup)";
 	if (err == -ETIMEDOUT && !tid)

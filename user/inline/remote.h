@@ -206,7 +206,7 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
  * end its call any more.
  *
  * Return: 0; what the one that failed said; -ETIMEDOUT when it did not come to an end; -EOPNOTSUPP when no thread may make any (a
- * filter of system calls) or would now (SIGSTOP); -ESRCH; -EPERM; -EAGAIN.
+ * filter of system calls) or would now (SIGSTOP); -ENOPROTOOPT: they would go to a handler of the program; -ESRCH; -EPERM; -EAGAIN.
  */
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		 uint64_t results, int64_t *values);

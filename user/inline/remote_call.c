@@ -467,6 +467,8 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 	r->caller = choose_stopped(r);
 	if (!err && !r->caller)
 		err = -EOPNOTSUPP;
+	if (!err && interrupted__is_diverted(r->caller))
+		err = -ENOPROTOOPT;
 	if (!err && r->ready)
 		err = r->ready(r->ready_ctx);
 	if (!err)

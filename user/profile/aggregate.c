@@ -285,7 +285,7 @@ static const char *short_file(const struct aggregate *a, uint32_t process,
 			      const struct trace_func *func)
 {
 	const struct live_process *p = &a->live_processes[process];
-	const char *file = func->file, *below;
+	const char *file = func->file;
 
 	if (func->kind != FUNC_PYTHON)
 		return trace_native_file(func->file);
@@ -298,8 +298,7 @@ static const char *short_file(const struct aggregate *a, uint32_t process,
 		if (!strncmp(file, root->s, len) && file[len] == '/' && file[len + 1])
 			return file + len + 1;
 	}
-	return file && *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE ? below
-										      : file;
+	return file ? place_short_file(file) : NULL;
 }
 
 static int on_func(void *self, const struct trace_func *func)

@@ -65,3 +65,10 @@ enum place place_of_file(const char *file, const char **below)
 	*below = after_stdlib(file);
 	return *below ? PLACE_STDLIB : PLACE_ELSEWHERE;
 }
+
+const char *place_short_file(const char *file)
+{
+	const char *below;
+
+	return *file != '<' && place_of_file(file, &below) != PLACE_ELSEWHERE ? below : file;
+}

@@ -20,4 +20,7 @@ enum place {
  */
 enum place place_of_file(const char *file, const char **below);
 
+/* place_short_file - @file, or what is below these folders of it */
+const char *place_short_file(const char *file);
+
 #endif
