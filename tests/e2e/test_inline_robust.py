@@ -327,6 +327,35 @@ def test_short_stops_where_cpus_are_wanted(name, how, tmp_path):
     assert statistics.mean(stops["-o"]) < statistics.mean(stops["-b"])
 
 
+NAPS = ("import threading, time\n"
+        "def f(n): return n if n < 2 else f(n - 1) + f(n - 2)\n"
+        "def naps():\n"
+        "    while True: f(14); time.sleep(0.001)\n"
+        "threading.Thread(target=naps, daemon=True).start()\n"
+        "print('up', flush=True)\n"
+        "while True: f(18)\n")
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
+def test_short_stops_after_a_kill(name, tmp_path):
+    """The memory of the ring, which nobody else has by then, is not freed by the target's thread."""
+    stops = {"detach": [], "trace": []}
+    with lib.started(lib.command(name) + ["-c", NAPS]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(7):
+            with inline(target.pid, tmp_path / "k.pyebpf") as tracer:
+                time.sleep(0.5)  # for all of it to be used
+                tracer.kill()
+                tracer.wait()
+            done = lib.sh([lib.BINARY, "detach", target.pid])
+            stops["detach"].append(longest_stop(done.returncode, lib.text(done.stderr)))
+            done = lib.sh([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "100ms", "-p", target.pid])
+            stops["trace"].append(longest_stop(done.returncode, lib.text(done.stderr)))
+    print("longest stops, ms:", stops)
+    assert statistics.median(stops["detach"]) < 3 * statistics.median(stops["trace"])
+
+
 DEEP = {"threads": [30] * 50, "deep threads": [900] * 50, "900": [900], "10000": [10000]}
 
 

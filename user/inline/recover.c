@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,16 +323,34 @@ int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 	return err;
 }
 
+/*
+ * Whoever is the last to have the ring frees its memory, which takes milliseconds: with its pyebpf gone that would be the target's thread
+ * that unmaps it, unless we have it open. -1: that is not permitted
+ */
+static int open_ring(const struct remote *r, const struct maps *maps, uint64_t base)
+{
+	const struct mapping *ring = maps__find(maps, base + IL_SHARED);
+	char path[64];
+
+	if (!ring || !ring->ino)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, r->pid, ring->start,
+		 ring->end);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static int recover_at(struct remote *r, const struct maps *maps, size_t i, struct il_header *h,
 		      struct inline_found *found)
 {
 	uint64_t base = maps->items[i].start, words[IL_RESULTS_BYTES / 8];
+	auto_close int ring = -1;
 	bool left = false;
 	int err;
 
 	if (is_region(r, &maps->items[i], h)) {
 		if (has_reader(r, base))
 			return -EBUSY;
+		ring = open_ring(r, maps, base);
 		err = inline_undo(r, base, h, &left);
 	} else if (is_reservation(r, maps, &maps->items[i], words)) {
 		err = unreserve(r, maps, words);
