@@ -339,19 +339,27 @@ static int open_ring(const struct remote *r, const struct maps *maps, uint64_t b
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+static int undo_killed(struct remote *r, const struct maps *maps, uint64_t base,
+		       const struct il_header *h, bool *left)
+{
+	int ring = open_ring(r, maps, base), err = inline_undo(r, base, h, left);
+
+	if (ring >= 0)
+		close(ring);
+	return err;
+}
+
 static int recover_at(struct remote *r, const struct maps *maps, size_t i, struct il_header *h,
 		      struct inline_found *found)
 {
 	uint64_t base = maps->items[i].start, words[IL_RESULTS_BYTES / 8];
-	auto_close int ring = -1;
 	bool left = false;
 	int err;
 
 	if (is_region(r, &maps->items[i], h)) {
 		if (has_reader(r, base))
 			return -EBUSY;
-		ring = open_ring(r, maps, base);
-		err = inline_undo(r, base, h, &left);
+		err = undo_killed(r, maps, base, h, &left);
 	} else if (is_reservation(r, maps, &maps->items[i], words)) {
 		err = unreserve(r, maps, words);
 	} else {
