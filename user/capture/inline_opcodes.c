@@ -26,8 +26,8 @@ struct code {
 	uint32_t id;
 	uint32_t file, qualname;
 	struct linetable table;
-	struct linetable_place
-		place; /* of the last line that was looked for: new instructions mostly follow each other */
+	/* of the last line that was looked for: new instructions mostly follow each other */
+	struct linetable_place place;
 	struct idmap index; /* offset << 8 | opcode -> counter */
 	struct counter *counters;
 	uint32_t cnt, cap;

@@ -167,8 +167,8 @@ static int check_loss(const struct opt_command *command, const struct trace_tota
 		return 0;
 	err_set(&e, -PYE_ELOSS, "%llu of %llu were lost, more than --fail-on-loss allows",
 		(unsigned long long)lost, (unsigned long long)t->generated);
-	if (t->lost[LOSS_MAP] <
-	    lost) /* what there was no room for in tables does not come through a ring */
+	/* what there was no room for in tables does not come through a ring */
+	if (t->lost[LOSS_MAP] < lost)
 		err_hint(&e, "a larger --ring, or a filter, loses less");
 	return cmd_fail(command->name, -PYE_ELOSS, &e);
 }

@@ -17,8 +17,8 @@
 #ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
-#define OVERDUE_MS \
-	1000 /* that a call can be on its way out; it was another one whose end was noted longer ago */
+/* That a call can be on its way out; it was another one whose end was noted longer ago. */
+#define OVERDUE_MS 1000
 
 /* Of proc(5), a bit for each signal; none where the thread is gone, which goes by its own number there. */
 struct signals {
