@@ -85,7 +85,7 @@ static void await(struct lender **l, pid_t pid, int wanted)
 	while (priority(pid) != wanted) {
 		assert_true(now_ns() < deadline);
 		if (l)
-			lender__lend(l, pid, TURN_NS);
+			lender__lend(l, NULL, pid, TURN_NS);
 	}
 }
 
@@ -149,11 +149,67 @@ static void test_the_lender_is_killed(void **state)
 			struct lender *l = NULL;
 
 			for (;;)
-				lender__lend(&l, pid, TURN_NS);
+				lender__lend(&l, NULL, pid, TURN_NS);
 		}
 		await(NULL, pid, LENT);
 		end(lender);
 		assert_int_equal(priority(pid), USUAL);
+	}
+}
+
+/* Else as many as there are CPUs could have them all, and whoever lends none to end that. */
+static void test_one_at_a_time(void **state)
+{
+	struct lender *l = NULL, *other = NULL;
+	pid_t first = *(pid_t *)*state, second;
+
+	if (!may_lend())
+		skip();
+	second = fork();
+	if (!second)
+		calculate();
+	for (int i = 0; i < ROUNDS; i++) {
+		await(&l, first, LENT);
+		for (int k = 0; k < 10; k++)
+			lender__lend(&other, NULL, second, TURN_NS);
+		assert_int_equal(priority(second), USUAL);
+		await(&l, first, LENT);
+		lender__rest(l);
+		assert_int_equal(priority(first), USUAL);
+		await(&other, second, LENT);
+		lender__lend(&l, other, first, TURN_NS);
+		assert_int_equal(priority(second), USUAL);
+		lender__rest(l);
+	}
+	lender__free(l);
+	lender__free(other);
+	end(second);
+}
+
+/* Each lends to one that calculates, on all CPUs and more; all of them are killed. */
+static void test_many_that_lend(void **state)
+{
+	pid_t busy[6], lenders[6];
+
+	(void)state;
+	if (!may_lend())
+		skip();
+	for (int i = 0; i < 6; i++) {
+		struct lender *l = NULL;
+
+		busy[i] = fork();
+		if (!busy[i])
+			calculate();
+		lenders[i] = fork();
+		while (!lenders[i])
+			lender__lend(&l, NULL, busy[i], TURN_NS);
+	}
+	usleep(500000);
+	for (int i = 0; i < 6; i++)
+		end(lenders[i]);
+	for (int i = 0; i < 6; i++) {
+		assert_int_equal(priority(busy[i]), USUAL);
+		end(busy[i]);
 	}
 }
 
@@ -166,7 +222,7 @@ static void test_who_has_ended(void **state)
 		await(&l, *pid, LENT);
 	end(*pid);
 	for (int i = 0; i < ROUNDS; i++)
-		lender__lend(&l, *pid, TURN_NS);
+		lender__lend(&l, NULL, *pid, TURN_NS);
 	lender__free(l);
 	*pid = 0;
 }
@@ -177,6 +233,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_for_a_moment, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_from_one_to_another, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_lender_is_killed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_at_a_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_many_that_lend, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_has_ended, setup, teardown),
 	};
 

@@ -5,10 +5,15 @@
  *
  * It sleeps at a gate, from where it is put there (FUTEX_CMP_REQUEUE_PI). If it went there by itself (FUTEX_LOCK_PI) it would spin as
  * long as the owner is on a CPU, past its time, past SIGKILL.
+ *
+ * To stop waiting ours needs a CPU, and has no more of a claim to it than the one to which it lends. Were there as many of these as CPUs, none
+ * would ever stop. So there is one at a time on the machine, of all pyebpfs, on one of two CPUs at least: for so long its lender has
+ * locked a file, which it has until it has ended. And who has lent takes the priority of the lender itself away.
  */
 #include "inline/lender.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -16,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,8 +29,13 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
+/* One that all have who see the same processes; nothing is read from it. */
+#define LOCKED_FILE "/proc/sys/kernel/sched_rt_runtime_us"
+
 struct lender {
 	pthread_t thread;
+	int file; /* locked while it is @first: */
+	bool first; /* it runs before others, and so does to whom it lends */
 	sem_t begin;
 	bool active, ended;
 	uint32_t turn_ns;
@@ -54,27 +65,11 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Else ours could wait behind the one to which it lends, for ever if we are killed. */
 static bool has_cpus(void)
 {
 	cpu_set_t cpus;
 
 	return !sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) > 1;
-}
-
-static int start(struct lender *l)
-{
-	const struct sched_param first = { .sched_priority = LENT_PRIORITY };
-	pthread_attr_t attr;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
-	pthread_attr_setschedparam(&attr, &first);
-	err = thread_start(&l->thread, &attr, run, l);
-	pthread_attr_destroy(&attr);
-	return err;
 }
 
 static struct lender *make(uint32_t turn_ns)
@@ -85,19 +80,37 @@ static struct lender *make(uint32_t turn_ns)
 		return NULL;
 	sem_init(&l->begin, 0, 0);
 	l->turn_ns = turn_ns;
-	if (!start(l))
+	l->file = open(LOCKED_FILE, O_RDONLY | O_CLOEXEC);
+	if (l->file >= 0 && !thread_start(&l->thread, NULL, run, l))
 		return l;
+	if (l->file >= 0)
+		close(l->file);
 	sem_destroy(&l->begin);
 	free(l);
 	return NULL;
 }
 
-void lender__lend(struct lender **lender, pid_t tid, uint32_t turn_ns)
+static bool go_first(struct lender *l)
+{
+	const struct sched_param first = { .sched_priority = LENT_PRIORITY };
+
+	if (l->first)
+		return true;
+	if (flock(l->file, LOCK_EX | LOCK_NB))
+		return false;
+	l->first = !pthread_setschedparam(l->thread, SCHED_FIFO, &first);
+	if (!l->first)
+		flock(l->file, LOCK_UN);
+	return l->first;
+}
+
+void lender__lend(struct lender **lender, struct lender *other, pid_t tid, uint32_t turn_ns)
 {
 	struct lender *l = *lender ? *lender : make(turn_ns);
 
 	*lender = l;
-	if (!l)
+	lender__rest(other);
+	if (!l || !go_first(l))
 		return;
 	if (!__atomic_exchange_n(&l->active, true, __ATOMIC_ACQ_REL))
 		sem_post(&l->begin);
@@ -106,10 +119,18 @@ void lender__lend(struct lender **lender, pid_t tid, uint32_t turn_ns)
 	(void)syscall(SYS_futex, &l->gate, FUTEX_CMP_REQUEUE_PI, 1, 0, &l->lock, 0);
 }
 
+/* Its turn may last, but is worth nothing then. */
 void lender__rest(struct lender *l)
 {
-	if (l)
-		__atomic_store_n(&l->active, false, __ATOMIC_RELEASE);
+	const struct sched_param usual = { 0 };
+
+	if (!l || !l->first)
+		return;
+	__atomic_store_n(&l->active, false, __ATOMIC_RELEASE);
+	if (pthread_setschedparam(l->thread, SCHED_OTHER, &usual))
+		return; /* as long as it lends nobody else does */
+	l->first = false;
+	flock(l->file, LOCK_UN);
 }
 
 void lender__free(struct lender *l)
@@ -120,6 +141,7 @@ void lender__free(struct lender *l)
 	__atomic_store_n(&l->ended, true, __ATOMIC_RELEASE);
 	sem_post(&l->begin);
 	pthread_join(l->thread, NULL);
+	close(l->file);
 	sem_destroy(&l->begin);
 	free(l);
 }

@@ -15,10 +15,14 @@ struct lender;
 /*
  * lender__lend - a thread gets a CPU before others, for @turn_ns at most: to be called again until what is waited for has come. One at
  * a time: another one when the turn is over.
- * @l: of one thread of ours; NULL: made for it. Nothing happens where it cannot be: with one CPU, or without the permission.
+ * @l: of one thread of ours; NULL: made for it. Nothing happens where it cannot be: with one CPU, without the permission, or while
+ *     another one lends.
+ * @other: of the same thread of ours, which lends no more then; or NULL
  */
-void lender__lend(struct lender **l, pid_t tid, uint32_t turn_ns);
-void lender__rest(struct lender *l); /* until it is needed again; NULL: nothing */
+void lender__lend(struct lender **l, struct lender *other, pid_t tid, uint32_t turn_ns);
+void lender__rest(
+	struct lender
+		*l); /* its turn is over; until it is needed again others can lend. NULL: nothing */
 void lender__free(struct lender *l); /* NULL: nothing */
 
 #endif

@@ -294,7 +294,7 @@ static int first_failure(struct remote *r, uint64_t results, uint64_t ns)
 static void pause_for_caller(struct remote *r)
 {
 	if (r->hurried && !r->parked && !r->held)
-		lender__lend(&r->of_calls, r->caller, CALLER_TURN_NS);
+		lender__lend(&r->of_calls, r->of_stops, r->caller, CALLER_TURN_NS);
 	if (r->late_cnt)
 		late__look(r);
 	remote_pause();

@@ -200,7 +200,7 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else {
 			if (r->hurried && pauses >= PAUSES)
-				lender__lend(&r->of_stops, tid, TURN_NS);
+				lender__lend(&r->of_stops, r->of_calls, tid, TURN_NS);
 			remote_pause();
 		}
 		if (r->follow)
@@ -452,7 +452,7 @@ static void let_leader_go(struct remote *r)
 	*t = r->threads[--r->cnt];
 	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++) {
 		if (r->hurried)
-			lender__lend(&r->of_stops, r->pid, TURN_NS);
+			lender__lend(&r->of_stops, r->of_calls, r->pid, TURN_NS);
 		remote_pause();
 	}
 }
