@@ -551,8 +551,8 @@ def test_a_seccomp_filter_is_refused():
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
-@pytest.mark.parametrize("other", [False, True], ids=["alone", "one thread of three"])
-def test_diverted_system_calls_are_refused(name, other, tmp_path):
+@pytest.mark.parametrize("who", ["alone", "first of three", "second of three"])
+def test_diverted_system_calls_are_refused(name, who, tmp_path):
     """To a handler of the program, which has none here: all but the C library's would kill it."""
     code = ("import ctypes, sys, threading, time\n"
             "libc = ctypes.CDLL(None)\n"
@@ -564,14 +564,16 @@ def test_diverted_system_calls_are_refused(name, other, tmp_path):
             "    print(libc.prctl(59, 1, start, end - start, ctypes.addressof(selector)), flush=True)\n"
             "    while True:\n"
             "        time.sleep(0.01)\n"
-            "for t in range(2 * int(sys.argv[1])):\n"
-            "    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
-            "divert()\n")
-    with lib.started(lib.command(name) + ["-c", code, str(int(other))]) as target:
+            "nap = lambda: time.sleep(1000)\n"
+            "first, second = (nap, divert) if 'second' in sys.argv[1] else (divert, nap)\n"
+            "for t in [] if sys.argv[1] == 'alone' else [second, nap]:\n"
+            "    threading.Thread(target=t, daemon=True).start()\n"
+            "first()\n")
+    with lib.started(lib.command(name) + ["-c", code, who]) as target:
         assert target.stdout.readline() == b"0\n"
         done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1s")
         assert done.returncode == 5 and "its system calls go to a handler of its own" in lib.text(done.stderr), lib.text(done.stderr)
-        assert memfds(target.pid) == 0
+        assert memfds(target.pid) == 0 and not memfd_links(target.pid)
         time.sleep(0.1)
         assert target.poll() is None
 

@@ -336,7 +336,7 @@ static int open_ring(const struct remote *r, const struct maps *maps, uint64_t b
 		return -1;
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, r->pid, ring->start,
 		 ring->end);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	return open(path, O_PATH | O_CLOEXEC);
 }
 
 static int undo_killed(struct remote *r, const struct maps *maps, uint64_t base,

@@ -404,18 +404,22 @@ static bool is_of_kernel(const struct remote *r, const struct remote_thread *t)
 	return t->tid != r->pid && !t->pc;
 }
 
-/* Of those that stand still, of whom nobody is on its way out. 0: as above */
+/* Of those that stand still, of whom nobody is on its way out. 0: as above. One whose calls are diverted is refused, if there is no other. */
 static pid_t choose_stopped(const struct remote *r)
 {
-	pid_t found = 0;
+	pid_t found = 0, diverted = 0;
 
 	for (size_t i = 0; i < r->cnt && (!found || found == r->pid); i++) {
 		const struct remote_thread *t = &r->threads[i];
 
-		if (t->stopped && !t->as_group && !is_of_kernel(r, t) && may_call(t->tid))
+		if (!t->stopped || t->as_group || is_of_kernel(r, t) || !may_call(t->tid))
+			continue;
+		if (interrupted__is_diverted(t->tid))
+			diverted = t->tid;
+		else
 			found = t->tid;
 	}
-	return found;
+	return found ? found : diverted;
 }
 
 /* Nobody can: it has ended, or may not. */
