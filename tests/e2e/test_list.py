@@ -216,8 +216,8 @@ def listed_while_it_executes(seconds):
 
 def test_one_that_executes_just_then():
     """It is about to be Python: that is waited for, for some milliseconds."""
-    codes = [listed_while_it_executes(i / 2000) for i in range(40)]
-    assert codes.count(0) >= 30, codes
+    codes = [listed_while_it_executes(i / 2000) for i in range(30)]
+    assert codes.count(0) >= 22, codes
 
 
 def test_python_children_are_named():
