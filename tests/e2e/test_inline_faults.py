@@ -34,7 +34,7 @@ def run(pid, tmp_path, what="", at=0, *options, of_detach=False, command=None):
     hit.write_text("nothing")
     env = {"LD_PRELOAD": FAULTS, "FAULT_WHAT": what, "FAULT_AT": str(at), "FAULT_PID": str(pid), "FAULT_LOG": log, "FAULT_HIT": hit}
     env.update({"FAULT_DETACH": "1"} if of_detach else {})
-    command = command or ["trace", "-q", "--force", "-o", tmp_path / ("t.pstats" if "--count" in options else "t.pyebpf"), *INLINE, *SHORT,
+    command = command or ["trace", "-q", "--force", "-o", tmp_path / ("t.pstats" if "--count" in options else "t.pyebpf"), *INLINE, *([] if "--count" in options else SHORT),
                           *options, "-d", "20ms", "-p", str(pid)]
     done = subprocess.run(["env"] + ["%s=%s" % pair for pair in env.items()] + [lib.BINARY, *command],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@
 
 /* Of which there is one for all who may go first, in whatever /proc; nothing is read from it. */
 #define LOCKED_FILE "/proc/self/ns/user"
+#define SPARE_FDS   16
 
 struct lender {
 	pthread_t thread;
@@ -72,6 +74,18 @@ static bool has_cpus(void)
 	return !sched_getaffinity(0, sizeof(cpus), &cpus) && CPU_COUNT(&cpus) > 1;
 }
 
+/* None of the last ones, without which more goes wrong than that others are waited for. */
+static int open_locked(void)
+{
+	int fd = open(LOCKED_FILE, O_RDONLY | O_CLOEXEC);
+	struct rlimit most;
+
+	if (fd < 0 || (!getrlimit(RLIMIT_NOFILE, &most) && (rlim_t)fd + SPARE_FDS < most.rlim_cur))
+		return fd;
+	close(fd);
+	return -1;
+}
+
 static struct lender *make(uint32_t turn_ns)
 {
 	struct lender *l = has_cpus() ? calloc(1, sizeof(*l)) : NULL;
@@ -80,7 +94,7 @@ static struct lender *make(uint32_t turn_ns)
 		return NULL;
 	sem_init(&l->begin, 0, 0);
 	l->turn_ns = turn_ns;
-	l->file = open(LOCKED_FILE, O_RDONLY | O_CLOEXEC);
+	l->file = open_locked();
 	if (l->file >= 0 && !thread_start(&l->thread, NULL, run, l))
 		return l;
 	if (l->file >= 0)
