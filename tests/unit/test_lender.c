@@ -35,14 +35,21 @@ static _Noreturn void calculate(void)
 		n++;
 }
 
+static pid_t begin(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		calculate();
+	return pid;
+}
+
 static int setup(void **state)
 {
 	pid_t *pid = malloc(sizeof(*pid));
 
 	*state = pid;
-	*pid = fork();
-	if (!*pid)
-		calculate();
+	*pid = begin();
 	return *pid < 0 ? -1 : 0;
 }
 
@@ -124,9 +131,7 @@ static void test_from_one_to_another(void **state)
 
 	if (!may_lend())
 		skip();
-	second = fork();
-	if (!second)
-		calculate();
+	second = begin();
 	for (int i = 0; i < ROUNDS; i++) {
 		await(&l, i % 2 ? first : second, LENT);
 		await(NULL, i % 2 ? second : first, USUAL);
@@ -165,9 +170,7 @@ static void test_one_at_a_time(void **state)
 
 	if (!may_lend())
 		skip();
-	second = fork();
-	if (!second)
-		calculate();
+	second = begin();
 	for (int i = 0; i < ROUNDS; i++) {
 		await(&l, first, LENT);
 		for (int k = 0; k < 10; k++)
@@ -197,9 +200,7 @@ static void test_many_that_lend(void **state)
 	for (int i = 0; i < 6; i++) {
 		struct lender *l = NULL;
 
-		busy[i] = fork();
-		if (!busy[i])
-			calculate();
+		busy[i] = begin();
 		lenders[i] = fork();
 		while (!lenders[i])
 			lender__lend(&l, NULL, busy[i], TURN_NS);

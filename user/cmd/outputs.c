@@ -169,10 +169,9 @@ void outputs_say_kept(const struct outputs *o, const char *why)
 {
 	char shown[512];
 
-	if (access(o->capture, F_OK)) {
-		log_warn("the capture %s was removed meanwhile",
-			 text_escape(shown, sizeof(shown), o->capture, strlen(o->capture)));
-		return;
-	}
-	log_warn("%s %s", why, text_escape(shown, sizeof(shown), o->capture, strlen(o->capture)));
+	text_escape(shown, sizeof(shown), o->capture, strlen(o->capture));
+	if (access(o->capture, F_OK))
+		log_warn("the capture %s was removed meanwhile", shown);
+	else
+		log_warn("%s %s", why, shown);
 }

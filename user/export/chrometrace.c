@@ -95,7 +95,7 @@ static int on_thread_defined(void *ctx, uint32_t thread)
 static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *def)
 {
 	struct chrometrace *c = ctx;
-	const char *file = def->file, *below;
+	const char *file = def->file;
 	struct outbuf b;
 	uint32_t id;
 	int err = fragment_begin(&c->fragments, &b);
@@ -104,9 +104,8 @@ static int on_func_defined(void *ctx, uint32_t func, const struct trace_func *de
 		return err;
 	if (def->kind != FUNC_PYTHON)
 		file = c->full_files ? file : trace_native_file(file);
-	else if (!c->full_files && *file && *file != '<' &&
-		 place_of_file(file, &below) != PLACE_ELSEWHERE)
-		file = below;
+	else if (!c->full_files)
+		file = place_short_file(file);
 	outbuf__puts(&b, "\"name\":\"");
 	json_shown_body(&b, def->qualname);
 	if (*file) {

@@ -155,8 +155,8 @@ static void keep_time_out(struct user_regs_struct *regs)
 	if (left <= 0)
 		return;
 	if (end && to_go >= -OVERDUE_MS && to_go <= (int64_t)left + 2)
-		left = to_go > 0 ? to_go
-				 : 1; /* 0 would not wait, should the program take it from there */
+		left = to_go > 1 ? to_go
+				 : 1; /* 0 in a register that a program reuses would not wait */
 	else
 		end = (now + 1 + (uint32_t)left) | 1; /* never too early, nor 0 */
 	regs->r10 = (uint64_t)end << 32 | (uint32_t)left;

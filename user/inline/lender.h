@@ -20,9 +20,9 @@ struct lender;
  * @other: of the same thread of ours, which lends no more then; or NULL
  */
 void lender__lend(struct lender **l, struct lender *other, pid_t tid, uint32_t turn_ns);
-void lender__rest(
-	struct lender
-		*l); /* its turn is over; until it is needed again others can lend. NULL: nothing */
+
+/* lender__rest - its turn is over; until it is needed again others can lend. NULL: nothing */
+void lender__rest(struct lender *l);
 void lender__free(struct lender *l); /* NULL: nothing */
 
 #endif

@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,7 @@
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
 #include "inline/stub_clock.h"
+#include "proc/mapped_file.h"
 #include "proc/maps.h"
 
 #define TRIES	     200
@@ -325,27 +325,19 @@ int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 
 /*
  * Whoever is the last to have the ring frees its memory, which takes milliseconds: with its pyebpf gone that would be the target's thread
- * that unmaps it, unless we have it open. -1: that is not permitted
+ * that unmaps it, unless we have it meanwhile, where that is permitted.
  */
-static int open_ring(const struct remote *r, const struct maps *maps, uint64_t base)
-{
-	const struct mapping *ring = maps__find(maps, base + IL_SHARED);
-	char path[64];
-
-	if (!ring || !ring->ino)
-		return -1;
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, r->pid, ring->start,
-		 ring->end);
-	return open(path, O_PATH | O_CLOEXEC);
-}
-
 static int undo_killed(struct remote *r, const struct maps *maps, uint64_t base,
 		       const struct il_header *h, bool *left)
 {
-	int ring = open_ring(r, maps, base), err = inline_undo(r, base, h, left);
+	const struct mapping *ring = maps__find(maps, base + IL_SHARED);
+	struct mapped_file file = { .fd = -1 };
+	int err;
 
-	if (ring >= 0)
-		close(ring);
+	if (ring)
+		(void)mapped_file__open(r->pid, ring, &file);
+	err = inline_undo(r, base, h, left);
+	mapped_file__close(&file);
 	return err;
 }
 

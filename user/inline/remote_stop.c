@@ -74,8 +74,8 @@ void remote_hurry(struct remote *r, bool on)
 	if (on && !r->hurried)
 		r->hurried = !(sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) &&
 			     !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
-	else if (!on &&
-		 r->hurried) /* where a limit permits the one (RLIMIT_RTPRIO) it takes a privilege to be rid of the other */
+	/* where a limit permits the one (RLIMIT_RTPRIO) it takes a privilege to be rid of the other */
+	else if (!on && r->hurried)
 		r->hurried = sched_setscheduler(0, SCHED_OTHER, &usual) &&
 			     sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &usual);
 }
