@@ -581,6 +581,8 @@ static const struct il_header *begin_switches(void)
 	return h;
 }
 
+#define WAITS	    9 /* an instruction */
+#define MANY_LINKED 100
 static uint8_t callers_instr[2]; /* where it stands */
 
 /* One event, behind what is told of it: that each of these frames goes on. */
@@ -594,6 +596,8 @@ static void run_after(const struct il_header *h, const uint64_t *known, uint32_t
 
 		assert_int_equal(r->head.what, known[i] | IL_MORE | (uint64_t)IL_FRAME << 48);
 		flags = known[i] && !callers_instr[1] ? IL_FRAME_BEGINS : 0;
+		if (callers_instr[0] == WAITS)
+			flags = IL_FRAME_WAITS;
 		assert_int_equal(r->w2, IL_FRAME_KNOWN | flags);
 	}
 	expect_event(at(head), INLINE_ENTRY, 0);
@@ -605,7 +609,7 @@ static void run_after(const struct il_header *h, const uint64_t *known, uint32_t
  * its stack, and nothing but its instruction tells. */
 static void test_switches__a_caller_that_is_unseen(void **state)
 {
-	static uint8_t below[256];
+	static uint8_t below[256], linked[MANY_LINKED][256];
 	const struct il_header *h = begin_switches();
 	const uint64_t known[] = { 0, address(t.caller) };
 
@@ -629,6 +633,15 @@ static void test_switches__a_caller_that_is_unseen(void **state)
 	run_after(h, NULL, 0);
 	t.private->top = address(below);
 	run_after(h, known + 1, 1);
+	callers_instr[0] = WAITS; /* linked to the last one of many that wait, too */
+	t.private->idle_ops[3] = WAITS;
+	for (uint32_t i = 0; i < MANY_LINKED; i++)
+		set64(linked[i], t.layout.f_previous,
+		      address(i + 1 < MANY_LINKED ? linked[i + 1] : below));
+	set64(t.caller, t.layout.f_previous, address(linked[0]));
+	t.private->top = address(below);
+	run_after(h, known + 1, 1);
+	callers_instr[0] = 1;
 	set64(t.caller, t.layout.f_previous, 0);
 
 	t.private->unseen = t.private->top = address(t.frame);

@@ -27,6 +27,7 @@ struct track {
 	uint32_t read_at; /* the last stop at which its stack was read, counted from 1 */
 	uint64_t last_ns;
 	uint64_t unseen; /* 3.11: what calls next, and is on no stack: it has not shown itself; 0: the target has not told one */
+	bool unseen_waits; /* nor will it: it is a generator that is linked and does not run */
 	uint64_t was_unseen; /* the last one of these, */
 	uint32_t unseen_depth; /* on a stack of so many: it can call again, and is not told again */
 	struct track_stack stack;

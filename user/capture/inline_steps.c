@@ -123,17 +123,17 @@ struct run {
 
 /* A frame yields, and is the top one; or it goes on. */
 static inline void suspend_or_not(struct cap_inline *c, const struct cap_inline_frame *top,
-				  uint64_t frame, bool yields, uint32_t seq)
+				  uint64_t frame, bool yields)
 {
 	if (yields)
-		suspended_add(&c->suspended, &(struct suspended){ frame, top->code, seq + 1 });
+		suspended_add(&c->suspended, &(struct suspended){ frame, top->code });
 	else
 		suspended_forget(&c->suspended, frame);
 }
 
-/* One event, @seq is its number; false: it is another one. Calls and returns take the same way, for no processor guesses which comes
+/* One event; false: it is another one. Calls and returns take the same way, for no processor guesses which comes
  * next. */
-static inline bool step(struct cap_inline *c, struct run *run, const struct il_rec *r, uint32_t seq,
+static inline bool step(struct cap_inline *c, struct run *run, const struct il_rec *r,
 			struct trace_step *out)
 {
 	uint64_t what = r->what, time = r->time, frame = what & 0xfffffffffff8ull, ts;
@@ -149,7 +149,7 @@ static inline bool step(struct cap_inline *c, struct run *run, const struct il_r
 	if (!(enters | leaves))
 		return false;
 	if (what & 1)
-		suspend_or_not(c, top, frame, leaves, seq);
+		suspend_or_not(c, top, frame, leaves);
 	/* one that leaves is overwritten, which nobody sees */
 	s->frames[s->cnt - leaves] = (struct cap_inline_frame){ .frame = frame, .code = code };
 	s->cnt += 1u - 2u * leaves;
@@ -175,8 +175,7 @@ void inline_take_usual(struct cap_inline *c, uint64_t end)
 		uint32_t cnt = 0;
 
 		while (out + cnt < last && tail < end && run.stack.cnt &&
-		       step(c, &run, (const void *)(ring + (tail & mask)), t->seq + cnt,
-			    out + cnt)) {
+		       step(c, &run, (const void *)(ring + (tail & mask)), out + cnt)) {
 			tail += sizeof(struct il_rec);
 			cnt++;
 		}

@@ -20,7 +20,6 @@
 struct suspended {
 	uint64_t frame; /* 0: none */
 	uint32_t code;
-	uint32_t seq; /* of its thread's next event */
 };
 
 struct suspended_table {

@@ -469,14 +469,6 @@ static bool runs_unseen(struct cap_inline *c, uint64_t ts, uint64_t frame)
 	return true;
 }
 
-/* 3.11: a generator that yields calls its trace function then; that is its thread's next event. */
-static bool is_told_of_yield(struct cap_inline *c, uint64_t frame)
-{
-	const struct suspended *f = suspended_find(&c->suspended, frame);
-
-	return f && f->seq == c->now->seq;
-}
-
 /* 3.11: what has called a trace function before it has shown itself, or after its end; 0: nothing has. The target tells that once: a
  * profile function can be called next, and then what has the same address. */
 static uint64_t unseen_caller(const struct track *t)
@@ -526,7 +518,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 		suspended_forget(&c->suspended, frame);
 	if (!is_unseen(t, bits))
 		find_caller(c, t, frame, bits, false);
-	else if (!is_told_of_yield(c, t->unseen))
+	else if (!t->unseen_waits)
 		runs_unseen(c, ts, t->unseen);
 	enter(c, t, ts, frame, code, sub, bits);
 }
@@ -567,8 +559,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 	}
 	if (sub == PYE_EXIT_YIELD)
 		suspended_add(&c->suspended,
-			      &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
-						   t->seq + 1 });
+			      &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code });
 	leave(c, t, ts, frame, sub);
 }
 
@@ -651,7 +642,7 @@ static void take_told(struct cap_inline *c, struct track *t)
 }
 
 /* The stack with this frame on top goes on; it can have frames above that the target does not count. 0: a new one. */
-static void go_on(struct cap_inline *c, struct track *t, uint64_t frame)
+static void go_on(struct cap_inline *c, struct track *t, uint64_t frame, bool waits)
 {
 	struct track_stack *other = parked_with(&t->parked, frame);
 
@@ -660,8 +651,10 @@ static void go_on(struct cap_inline *c, struct track *t, uint64_t frame)
 			return;
 	if (other || (!frame && t->stack.cnt))
 		swap_stacks(c, t, other);
-	else if (c->e->in->layout.minor == 11)
+	else if (c->e->in->layout.minor == 11) {
 		t->unseen = frame;
+		t->unseen_waits = waits;
+	}
 }
 
 void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t flags)
@@ -671,7 +664,7 @@ void track_frame(struct cap_inline *c, uint64_t frame, uint32_t code, uint64_t f
 	if (flags & IL_FRAME_KNOWN) {
 		if (flags & IL_FRAME_BEGINS)
 			suspended_forget(&c->suspended, frame);
-		go_on(c, t, frame);
+		go_on(c, t, frame, flags & IL_FRAME_WAITS);
 		return;
 	}
 	if (flags & IL_FRAME_FIRST)

@@ -42,6 +42,9 @@ enum il_more {
 #define IL_FRAME_KNOWN (1ull << 35)
 /* with that: it is about to begin as a call; what waited at its address is gone */
 #define IL_FRAME_BEGINS (1ull << 36)
+/* or: a generator that waits, and does not run: something is thrown into what it delegates to, or its trace function is told of its
+ * yield */
+#define IL_FRAME_WAITS (1ull << 37)
 
 /* Second word of an IL_OPCODE: slot of the code << 48 | opcode << 40 | bytes from the code object to the instruction << 3 | kind */
 #define IL_OPCODE_SHIFT	       40

@@ -15,7 +15,6 @@
 #include "proc/self_tid.h"
 
 #define STACKREF_TAGS 3 /* low bits of a reference in a frame */
-#define NEAR	      4 /* frames; shims, and those that are linked before they begin */
 #define TOLD_PART     4 /* of the ring at most: a loss would have it told anew, without end */
 
 /* 0: it is the thread's first one. */
@@ -181,17 +180,15 @@ PART uint64_t top_seen(const struct il_private *p)
 	return p->top == p->unseen ? p->below : p->top;
 }
 
-/* Is it the stack of the last event? Between the two there can be frames that show no event. */
+/* Is it the stack of the last event? Between the two there can be frames that show no event: shims, and what is linked before it begins, or
+ * while something is thrown into what it delegates to, however often that is passed on. */
 PART int is_on_last(const struct il_private *p, uint64_t frame)
 {
 	uint64_t seen = top_seen(p);
 
-	for (int i = 0; frame && i < NEAR; i++) {
-		if (frame == p->top || frame == seen)
-			return 1;
+	while (frame && frame != p->top && frame != seen)
 		frame = caller_frame(p, frame);
-	}
-	return 0;
+	return frame != 0;
 }
 
 /*
@@ -232,23 +229,23 @@ PART void tell_frame(struct il_private *p, struct il_shared *h, uint64_t frame, 
 		put_frame(p, h, time_behind(p), frame, IL_FRAME_KNOWN | flags);
 }
 
-/* 3.11: is it at the RESUME of a call? Then it is not what has waited at its address. */
-PART uint64_t begins(const struct il_private *p, uint64_t frame)
+/* 3.11: is it at the RESUME of a call? Then it is not what has waited at its address. Or does it wait? */
+PART uint64_t how_unseen(const struct il_private *p, uint64_t frame)
 {
 	uint64_t instr = AT(uint64_t, frame + p->f_instr);
 	uint8_t op = AT(uint8_t, instr);
 
-	return (op == p->idle_ops[0] || op == p->idle_ops[1]) &&
-			       !(AT(uint8_t, instr + 1) & p->resume_mask)
-		       ? IL_FRAME_BEGINS
-		       : 0;
+	if ((op == p->idle_ops[0] || op == p->idle_ops[1]) &&
+	    !(AT(uint8_t, instr + 1) & p->resume_mask))
+		return IL_FRAME_BEGINS;
+	return op == p->idle_ops[3] && AT(int32_t, frame + p->f_stack) >= 0 ? IL_FRAME_WAITS : 0;
 }
 
 /* 3.11: the collector and trace functions can be called where a frame has not shown itself yet, or has ended. It is no event's,
  * and behind them the one below goes on. */
 PART void tell_unseen(struct il_private *p, struct il_shared *h, uint64_t frame, uint64_t below)
 {
-	tell_frame(p, h, frame, begins(p, frame));
+	tell_frame(p, h, frame, how_unseen(p, frame));
 	p->unseen = frame;
 	p->below = below;
 }
