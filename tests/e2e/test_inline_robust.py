@@ -237,6 +237,34 @@ def test_waits_that_the_kernel_counts(name, tmp_path):
     assert rounds > 1
 
 
+@pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
+@pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
+def test_waits_that_began_long_before(name, args, tmp_path):
+    """Nor for having waited already when it was stopped for the first time: of six seconds there are three left, not six."""
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "kernel_counts.py", tmp_path, 6]) as target:
+        assert target.stdout.readline() == b"up\n"
+        time.sleep(3)
+        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "50ms", *args).returncode == 0
+        assert target.communicate(timeout=60)[0] == b"fine\n" and target.returncode == 0
+
+
+@pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
+def test_wait_of_the_only_thread_that_began_long_before(name, tmp_path):
+    """It makes the calls by which pyebpf attaches."""
+    code = """
+import select, time
+poll = select.epoll()
+print("up", flush=True)
+began = time.monotonic()
+poll.poll(6)
+print(5.9 < time.monotonic() - began < 8)"""
+    with lib.started(lib.command(name) + ["-c", code]) as target:
+        assert target.stdout.readline() == b"up\n"
+        time.sleep(3)
+        assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "50ms").returncode == 0
+        assert target.communicate(timeout=60)[0] == b"True\n" and target.returncode == 0
+
+
 @lib.needs_root
 @pytest.mark.parametrize("policy", ["0", "1", "2"])
 def test_no_memfd_may_be_executed(policy, tmp_path):

@@ -16,6 +16,7 @@
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/remote_priv.h"
+#include "inline/slept.h"
 
 #define RELEASE_NS 2000000000ull
 #define OPTIONS                                                                                \
@@ -37,6 +38,7 @@ struct follow {
 	struct follow_event *queue; /* what came while a stop was waited for */
 	uint32_t queue_cnt, queue_size;
 	struct follow_keeper keeper;
+	const struct slept *slept;
 	struct told { /* by waitpid(), and not looked at yet */
 		pid_t tid;
 		int status;
@@ -136,6 +138,11 @@ void follow__watch(struct follow *f, pid_t pid, bool on)
 		t->watched = on;
 }
 
+void follow__set_slept(struct follow *f, const struct slept *slept)
+{
+	f->slept = slept;
+}
+
 void follow__set_keeper(struct follow *f, const struct follow_keeper *keeper)
 {
 	struct follow_tid *t;
@@ -216,13 +223,13 @@ static bool on_end(struct follow *f, struct follow_tid *t, int status, struct fo
 }
 
 /* What it gets of a stop by a signal; at the end of a call (it was kept in it) that is interrupted as if it had been asked to stop: none. */
-static int signal_of(pid_t tid, int sig)
+static int signal_of(const struct follow *f, pid_t tid, int sig)
 {
 	struct user_regs_struct regs;
 
 	if (sig != SYSCALL_STOP)
-		return interrupted__pass(tid, sig, true);
-	interrupted__look(tid, &regs);
+		return interrupted__pass(tid, sig, true, f->slept);
+	interrupted__look(tid, &regs, f->slept);
 	return 0;
 }
 
@@ -250,7 +257,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 		}
 		if (t->pid) {
 			if (sig == SIGTRAP)
-				interrupted__look(tid, &regs);
+				interrupted__look(tid, &regs, f->slept);
 			ask(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, NULL);
 			return false;
 		}
@@ -263,7 +270,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	}
 	if (sig == SIGTRAP || (sig == SYSCALL_STOP && t->watched))
 		return true;
-	follow__go(f, tid, signal_of(tid, sig));
+	follow__go(f, tid, signal_of(f, tid, sig));
 	return false;
 }
 
@@ -426,9 +433,9 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 	if (is_birth(status))
 		note_born(f, tid, status);
 	else if (status >> 8 == (SIGTRAP | PTRACE_EVENT_STOP << 8))
-		interrupted__look(tid, &regs);
+		interrupted__look(tid, &regs, f->slept);
 	else if (!(status >> 16))
-		sig = signal_of(tid, WSTOPSIG(status));
+		sig = signal_of(f, tid, WSTOPSIG(status));
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
 	if (!t->pid && !t->vforked && process_of(tid) == tid)
 		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
@@ -489,10 +496,21 @@ static bool look(struct follow *f, uint64_t *looked, uint64_t *longest)
 	return late;
 }
 
+static void note_slept(const struct follow *f, struct slept *slept)
+{
+	for (const struct follow_tid *t = f->tids; t; t = t->hh.next)
+		if (t->tid == t->pid)
+			slept__add(slept, t->pid, 0);
+}
+
 uint32_t follow__release(struct follow *f)
 {
-	uint64_t start = now_ns(), asked = start, looked = start, longest = 0;
+	struct slept slept = { 0 };
+	uint64_t start, asked, looked, longest = 0;
 
+	note_slept(f, &slept);
+	f->slept = &slept;
+	start = asked = looked = now_ns();
 	let_queued_go(f);
 	for (; f->tids && asked - start < RELEASE_NS; asked = now_ns()) {
 		ask_some(f);
@@ -501,5 +519,6 @@ uint32_t follow__release(struct follow *f)
 		if (f->tids) /* some may be about to be born */
 			remote_pause();
 	}
+	f->slept = NULL;
 	return (uint32_t)(longest / 1000);
 }

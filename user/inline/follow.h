@@ -17,6 +17,7 @@
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 
 struct follow;
+struct slept;
 
 enum follow_what {
 	FOLLOW_BORN, /* a process with memory of its own; its one thread stands still until follow__go() */
@@ -74,6 +75,9 @@ void follow__watch(struct follow *f, pid_t pid, bool on);
 
 /* follow__set_keeper - who is told from now on of what is kept; { 0 }: nobody, and nothing is. */
 void follow__set_keeper(struct follow *f, const struct follow_keeper *keeper);
+
+/* follow__set_slept - what was seen of threads before they are stopped next; borrowed until it is set anew. NULL: nothing was */
+void follow__set_slept(struct follow *f, const struct slept *slept);
 
 /* follow__keep - all that a thread does is told to the keeper, and waits for what that has it do; off: as any other from here on. */
 void follow__keep(struct follow *f, pid_t tid, bool on);

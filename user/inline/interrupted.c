@@ -12,22 +12,23 @@
 #include <sys/syscall.h>
 
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "inline/slept.h"
+#include "inline/time_out.h"
 
 #ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
-/* That a call can be on its way out; it was another one whose end was noted longer ago. */
-#define OVERDUE_MS 1000
+#define SLEEPS "voluntary_ctxt_switches:"
 
 /* Of proc(5), a bit for each signal; none where the thread is gone, which goes by its own number there. */
-struct signals {
+struct status {
 	uint64_t pending, blocked, ignored, caught;
+	uint64_t sleeps; /* voluntary context switches */
 };
 
-static struct signals read_signals(pid_t tid)
+static struct status read_status(pid_t tid)
 {
-	struct signals s = { 0 };
+	struct status s = { 0 };
 	char path[40], line[256];
 	auto_fclose FILE *f = NULL;
 
@@ -44,6 +45,8 @@ static struct signals read_signals(pid_t tid)
 			s.ignored = set;
 		else if (!strncmp(line, "SigCgt:", 7))
 			s.caught = set;
+		else if (!strncmp(line, SLEEPS, strlen(SLEEPS)))
+			s.sleeps = strtoull(line + strlen(SLEEPS), NULL, 10);
 	}
 	return s;
 }
@@ -59,7 +62,7 @@ static bool has(uint64_t set, int sig)
 }
 
 /* What a process takes no notice of; SIGCONT has it go on nevertheless. */
-static uint64_t ignored(const struct signals *s)
+static uint64_t ignored(const struct status *s)
 {
 	uint64_t usually = bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH);
 
@@ -67,21 +70,21 @@ static uint64_t ignored(const struct signals *s)
 }
 
 /* One that is ignored comes to a thread that is traced, too. */
-static bool is_any(const struct signals *s)
+static bool is_any(const struct status *s)
 {
 	return s->pending & ~s->blocked & ~ignored(s);
 }
 
 bool interrupted__has_signal(pid_t tid)
 {
-	struct signals s = read_signals(tid);
+	struct status s = read_status(tid);
 
 	return is_any(&s);
 }
 
 bool interrupted__blocks(pid_t tid, int sig)
 {
-	return has(read_signals(tid).blocked, sig);
+	return has(read_status(tid).blocked, sig);
 }
 
 bool interrupted__waits(const struct user_regs_struct *regs)
@@ -117,82 +120,53 @@ static bool is_interruptible(uint64_t nr)
 	return false;
 }
 
-static bool is_epoll(const struct user_regs_struct *regs)
-{
-	return regs->orig_rax == SYS_epoll_wait || regs->orig_rax == SYS_epoll_pwait;
-}
-
-/* None, as far as that can be told from its arguments: a socket's is not among them; or one that keep_time_out() keeps. */
+/* None, as far as that can be told from its arguments: a socket's is not among them; or one that is kept. */
 static bool waits_no_longer(const struct user_regs_struct *regs)
 {
-	if (is_epoll(regs))
-		return true;
-	switch (regs->orig_rax) {
-	case SYS_semop:
-		return true;
-	case SYS_semtimedop:
-	case SYS_epoll_pwait2:
-		return !regs->r10;
-	case SYS_io_getevents:
-	case SYS_io_pgetevents:
-		return !regs->r8;
-	case SYS_rt_sigtimedwait:
-		return !regs->rdx;
-	}
-	return false;
+	return regs->orig_rax == SYS_semop || time_out__is_kept(regs);
 }
 
-/*
- * A time-out in milliseconds is 32 bits of a register whose others nobody looks at; the kernel leaves them as they are, a program that
- * makes the call itself does not. There it is noted when the call has to end, for whoever interrupts it once more. How long it had
- * waited before the first time is not known.
- */
-static void keep_time_out(struct user_regs_struct *regs)
+/* As it stands still now. */
+static int begin_anew(pid_t tid, struct user_regs_struct *regs, const struct slept *slept,
+		      const struct status *s)
 {
-	uint32_t now = (uint32_t)(now_ns() / 1000000), end = (uint32_t)(regs->r10 >> 32);
-	int32_t left = (int32_t)regs->r10, to_go = (int32_t)(end - now);
-
-	if (left <= 0)
-		return;
-	if (end && to_go >= -OVERDUE_MS && to_go <= (int64_t)left + 2)
-		left = to_go > 1 ? to_go
-				 : 1; /* 0 in a register that a program reuses would not wait */
-	else
-		end = (now + 1 + (uint32_t)left) | 1; /* never too early, nor 0 */
-	regs->r10 = (uint64_t)end << 32 | (uint32_t)left;
-}
-
-int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs)
-{
-	if (is_epoll(regs))
-		keep_time_out(regs);
+	time_out__keep(tid, regs, slept ? slept__since(slept, tid, regs, s->sleeps) : 0);
 	regs->rax = (uint64_t)-ERESTARTNOHAND;
 	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
 }
 
-int interrupted__look(pid_t tid, struct user_regs_struct *regs)
+int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs, const struct slept *slept)
 {
-	if (ptrace(PTRACE_GETREGS, tid, 0, regs))
-		return -errno;
-	if (!interrupted__ends(regs) || !is_interruptible(regs->orig_rax) ||
-	    interrupted__has_signal(tid))
-		return 0;
-	return interrupted__begin_anew(tid, regs);
+	struct status s = read_status(tid);
+
+	return begin_anew(tid, regs, slept, &s);
 }
 
-int interrupted__pass(pid_t tid, int sig, bool lasting)
+int interrupted__look(pid_t tid, struct user_regs_struct *regs, const struct slept *slept)
+{
+	struct status s;
+
+	if (ptrace(PTRACE_GETREGS, tid, 0, regs))
+		return -errno;
+	if (!interrupted__ends(regs) || !is_interruptible(regs->orig_rax))
+		return 0;
+	s = read_status(tid);
+	return is_any(&s) ? 0 : begin_anew(tid, regs, slept, &s);
+}
+
+int interrupted__pass(pid_t tid, int sig, bool lasting, const struct slept *slept)
 {
 	struct user_regs_struct regs;
-	struct signals s;
+	struct status s;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !interrupted__ends(&regs) ||
 	    !is_interruptible(regs.orig_rax))
 		return sig;
-	s = read_signals(tid);
+	s = read_status(tid);
 	if (!has(ignored(&s), sig))
 		return sig;
 	if (!is_any(&s) && (!lasting || waits_no_longer(&regs)))
-		interrupted__begin_anew(tid, &regs);
+		begin_anew(tid, &regs, slept, &s);
 	return 0;
 }
 

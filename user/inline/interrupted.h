@@ -10,6 +10,8 @@
 #include <sys/types.h>
 #include <sys/user.h>
 
+struct slept;
+
 /* What an interrupted system call says to the kernel itself: how it is made once more, unless a signal ends it. */
 enum {
 	ERESTARTSYS = 512,
@@ -26,20 +28,21 @@ bool interrupted__ends(const struct user_regs_struct *regs);
 
 /**
  * interrupted__begin_anew - make such a one, by which the thread stands still, go on unless a handler runs first
- * @regs: the thread's, as they are; changed with it
+ * @regs:  the thread's, as they are; changed with it
+ * @slept: looked at before it was stopped; NULL: it was not
  *
- * The time-out of epoll_wait() and epoll_pwait() is that of the first time, others begin anew, too.
+ * Time-outs are those of the first time (time_out.h), but those of sockets and io_uring, which begin anew, too.
  *
  * Return: 0 or a negative errno, as ESRCH.
  */
-int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs);
+int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs, const struct slept *slept);
 
 /**
  * interrupted__look - the registers of a thread that was asked to stop, and stands still
  *
  * A call that answers that with EINTR is made to go on, where no signal is why. Return: 0 or a negative errno.
  */
-int interrupted__look(pid_t tid, struct user_regs_struct *regs);
+int interrupted__look(pid_t tid, struct user_regs_struct *regs, const struct slept *slept);
 
 /* interrupted__has_signal - does one wait for it, or for its process, that it does not block, nor its process ignore? It may be why a
  * call was interrupted. */
@@ -62,6 +65,6 @@ bool interrupted__begins_call(pid_t tid);
  *
  * Return: the signal to be delivered, or 0: it is ignored.
  */
-int interrupted__pass(pid_t tid, int sig, bool lasting);
+int interrupted__pass(pid_t tid, int sig, bool lasting, const struct slept *slept);
 
 #endif

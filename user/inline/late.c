@@ -67,9 +67,9 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 	}
 	if (is_sent_on(t->tid, status))
 		return false;
-	sig = remote_signal_of(t->tid, status);
+	sig = remote_signal_of(r, t->tid, status);
 	if (!sig)
-		remote_look(t);
+		remote_look(r, t);
 	remote_let_go(r, t, sig);
 	return true;
 }
@@ -212,7 +212,7 @@ static bool pass_on(struct remote *r, struct one *one, int status)
 		follow__took(f, one->tid, status);
 		follow__keep(f, one->tid, true);
 	} else if (WIFSTOPPED(status)) {
-		ptrace(PTRACE_CONT, one->tid, 0, remote_signal_of(one->tid, status));
+		ptrace(PTRACE_CONT, one->tid, 0, remote_signal_of(r, one->tid, status));
 	} else {
 		remote_note_end(r, one->tid, status);
 	}
@@ -256,7 +256,7 @@ static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, 
 	one->place = t->as_group ? STANDS : OUTSIDE;
 	t->stopped = t->as_group;
 	t->late = !was_in_call && WSTOPSIG(status) == SYSCALL_STOP && may_be_kept(one->tid);
-	if (remote_look(t))
+	if (remote_look(r, t))
 		return false;
 	if (t->late) {
 		t->in_call = true;
@@ -397,7 +397,7 @@ static int await_alone(struct remote *r, struct remote_thread *t)
 		return err;
 	remote_begin_stop(r);
 	t->stopped = true;
-	return remote_look(t);
+	return remote_look(r, t);
 }
 
 int late__keep(struct remote *r)

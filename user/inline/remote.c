@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The memory of another process, and what its threads are at. */
+/* The memory of another process, and what its threads are at; waiting for them. */
 #include "inline/remote_priv.h"
 
 #include <errno.h>
@@ -9,7 +9,9 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -27,6 +29,8 @@
 #define FLAGS_FIELD  9 /* of stat(5) */
 #define USER_CS	     0x33
 #define USER_SS	     0x2b
+#define PAUSE_NS     10000u
+#define PAUSE_MAX_NS 80000u
 
 int remote__open(struct remote *r, pid_t pid, struct err *e)
 {
@@ -306,4 +310,26 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
 		if (remote_is_signal_frame(words + i) && leads_inside(words + i, start, bytes))
 			return true;
 	return false;
+}
+
+static long times_off_cpu(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nvcsw;
+}
+
+/*
+ * Not sched_yield(): on a busy machine that gives milliseconds away. In a virtual machine to set a timer can take longer than the pause:
+ * it is over before the CPU is given up, and whoever is waited for never gets it. Such a machine has longer ones from then on.
+ */
+void remote_pause(void)
+{
+	static unsigned int pause_ns = PAUSE_NS;
+	unsigned int ns = __atomic_load_n(&pause_ns, __ATOMIC_RELAXED);
+	long before = times_off_cpu();
+
+	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+	if (ns < PAUSE_MAX_NS && times_off_cpu() == before)
+		__atomic_store_n(&pause_ns, 2 * ns, __ATOMIC_RELAXED);
 }

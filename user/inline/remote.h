@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "inline/follow.h"
+#include "inline/slept.h"
 
 struct interp;
 struct proc_mem;
@@ -52,6 +53,7 @@ struct remote {
 	size_t late_cnt;
 	uint64_t late_looked_at;
 	struct late *late; /* those that did not stop, the last time; NULL: all did */
+	struct slept slept; /* before the last stop */
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
@@ -109,7 +111,6 @@ int remote__open(struct remote *r, pid_t pid, struct err *e);
 void remote__close(struct remote *r);
 /* remote__is_dead - a thread has ended, or only its status is left. The kernel refuses to stop such a one with EPERM. */
 bool remote__is_dead(pid_t pid, pid_t tid);
-
 /* remote__state - as proc(5) has it; 'X': it is gone */
 char remote__state(pid_t pid, pid_t tid);
 /* remote__is_ending - or has: a thread that ends has no descriptors any more some time before it is dead */

@@ -16,7 +16,7 @@ long remote_count_threads(const struct remote *r);
 #define REMOTE_STAND_NS 3000000ull /* until those that were asked together stand still */
 
 /* remote_look - what is known of a thread that stands still; as interrupted__look() */
-int remote_look(struct remote_thread *t);
+int remote_look(const struct remote *r, struct remote_thread *t);
 
 /* remote_is_signal_frame - what a signal has put on the stack: 16 registers, the program counter, to which @pc points, the flags, the
  * segments */
@@ -51,7 +51,7 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline);
 #define REMOTE_LAST_NS 1000000000ull /* for what does not stop in time, in the end */
 
 /* remote_signal_of - what one gets that was stopped so, says waitpid(): 0 where it was asked, or begins or ends a call of its own */
-int remote_signal_of(pid_t tid, int status);
+int remote_signal_of(const struct remote *r, pid_t tid, int status);
 
 /* remote_let_go - one that stands still. @sig: of remote_signal_of() */
 void remote_let_go(const struct remote *r, const struct remote_thread *t, int sig);

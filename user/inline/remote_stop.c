@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -35,8 +34,6 @@
 #define STOP_NS		 3000000ull /* for all threads to stand still */
 #define STOP_TRIES	 30
 #define LATE_TRIES	 2 /* then those that were late are kept before all others are asked */
-#define PAUSE_NS	 10000u
-#define PAUSE_MAX_NS	 80000u
 #define PAUSES		 2 /* in which it can have stopped, had it a CPU */
 #define TURN_NS		 100000u /* then the next one's */
 #define FIRST_US	 10u /* up to 64 times as much */
@@ -80,28 +77,6 @@ void remote_hurry(struct remote *r, bool on)
 			     sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &usual);
 }
 
-static long times_off_cpu(void)
-{
-	struct rusage usage;
-
-	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nvcsw;
-}
-
-/*
- * Not sched_yield(): on a busy machine that gives milliseconds away. In a virtual machine to set a timer can take longer than the pause:
- * it is over before the CPU is given up, and whoever is waited for never gets it. Such a machine has longer ones from then on.
- */
-void remote_pause(void)
-{
-	static unsigned int pause_ns = PAUSE_NS;
-	unsigned int ns = __atomic_load_n(&pause_ns, __ATOMIC_RELAXED);
-	long before = times_off_cpu();
-
-	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
-	if (ns < PAUSE_MAX_NS && times_off_cpu() == before)
-		__atomic_store_n(&pause_ns, 2 * ns, __ATOMIC_RELAXED);
-}
-
 void remote__give_time(unsigned int tries)
 {
 	usleep(FIRST_US << (tries / 4 < 6 ? tries / 4 : 6));
@@ -136,10 +111,10 @@ void remote_note_stop(struct remote *r, uint32_t us)
 		r->longest_us = us;
 }
 
-int remote_look(struct remote_thread *t)
+int remote_look(const struct remote *r, struct remote_thread *t)
 {
 	struct user_regs_struct regs;
-	int err = interrupted__look(t->tid, &regs);
+	int err = interrupted__look(t->tid, &regs, &r->slept);
 
 	if (err)
 		return err;
@@ -163,11 +138,12 @@ void remote_note_end(struct remote *r, pid_t tid, int status)
 	r->status = status;
 }
 
-int remote_signal_of(pid_t tid, int status)
+int remote_signal_of(const struct remote *r, pid_t tid, int status)
 {
 	int sig = WSTOPSIG(status);
 
-	return status >> 16 || sig == SYSCALL_STOP ? 0 : interrupted__pass(tid, sig, false);
+	return status >> 16 || sig == SYSCALL_STOP ? 0
+						   : interrupted__pass(tid, sig, false, &r->slept);
 }
 
 /* Until a seized and interrupted thread has stopped. A signal that was on its way is delivered first. */
@@ -195,7 +171,7 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		}
 		if (got == tid) { /* with any other stop it forgets that it was asked */
 			if (!r->follow)
-				ptrace(PTRACE_CONT, tid, 0, remote_signal_of(tid, status));
+				ptrace(PTRACE_CONT, tid, 0, remote_signal_of(r, tid, status));
 			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		} else if (now_ns() > deadline || (!r->follow && now_ns() > soon &&
 						   remote_is_asleep(remote__state(r->pid, tid))))
@@ -341,7 +317,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 		if (!err) {
 			remote_begin_stop(r);
 			t->stopped = true;
-			err = remote_look(t);
+			err = remote_look(r, t);
 		}
 		if (err == -ETIMEDOUT && r->past_blocked &&
 		    remote_is_asleep(remote__state(r->pid, t->tid)))
@@ -466,7 +442,7 @@ static void let_followed_go(struct remote *r)
 		struct remote_thread *t = &r->threads[i];
 
 		if (!t->stopped && !t->late && !remote_await(r, t, 0)) {
-			remote_look(t);
+			remote_look(r, t);
 			remote_let_go(r, t, 0);
 		}
 	}
@@ -580,7 +556,7 @@ static void note_late(struct remote *r, uint64_t asked)
 			late__note(r, t->tid);
 		} else if (!t->stopped) {
 			r->stopped_at = r->stopped_at ?: asked;
-			t->stopped = !remote_look(t);
+			t->stopped = !remote_look(r, t);
 		}
 	}
 }
@@ -734,6 +710,16 @@ static void keep_sleepers(struct remote *r)
 	hold_terminal(r, false);
 }
 
+/* Who stands still, or waits in our code, has no call of its own that a stop would interrupt. */
+static void note_slept(struct remote *r)
+{
+	r->slept.cnt = 0;
+	if (!r->held && !r->parked)
+		slept__note(&r->slept, r->pid, r->only);
+	if (r->follow)
+		follow__set_slept(r->follow, &r->slept);
+}
+
 size_t remote__kept(const struct remote *r, uint64_t **selves)
 {
 	*selves = NULL;
@@ -744,6 +730,7 @@ int remote__stop(struct remote *r)
 {
 	int err;
 
+	note_slept(r);
 	keep_sleepers(r);
 	err = stop_soon(r, STOP_THREADS_MAX);
 	if (err)
@@ -766,6 +753,7 @@ int remote__stop_one(struct remote *r, pid_t tid)
 	int err;
 
 	r->only = tid;
+	note_slept(r);
 	err = stop_soon(r, 1);
 	r->only = 0;
 	return err;
@@ -783,6 +771,8 @@ void remote__close(struct remote *r)
 	if (r->late_cnt)
 		late__await(r);
 	late__forget(r);
+	if (r->follow)
+		follow__set_slept(r->follow, NULL);
 	free(r->threads);
 	free(r->late_threads);
 	lender__free(r->of_stops);

@@ -66,12 +66,12 @@ static bool is_interrupted(pid_t tid, struct user_regs_struct *regs)
 }
 
 /* Has something ended its call that may be a signal? Then the call is begun anew if no handler runs, as the kernel does it. */
-static bool was_interrupted(pid_t tid)
+static bool was_interrupted(const struct sleepers *s, pid_t tid)
 {
 	struct user_regs_struct regs;
 
 	return is_interrupted(tid, &regs) &&
-	       (!interrupted__ends(&regs) || !interrupted__begin_anew(tid, &regs));
+	       (!interrupted__ends(&regs) || !interrupted__begin_anew(tid, &regs, &s->r->slept));
 }
 
 /* What a thread did, or the kernel to it alone, or where whom it is for is not known. */
@@ -131,7 +131,7 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 {
 	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
 	bool signalled = !(status >> 16) && !in_call;
-	int sig = signalled ? interrupted__pass(tid, WSTOPSIG(status), false) : 0;
+	int sig = signalled ? interrupted__pass(tid, WSTOPSIG(status), false, &s->r->slept) : 0;
 	bool handed_on = sig && hands_on(s, tid, sig);
 	struct user_regs_struct regs;
 
@@ -142,9 +142,9 @@ static void let_go(struct sleepers *s, pid_t tid, int status)
 	s->signalled |= signalled || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
 	/* the call that it was asked in goes on; who was kept before, and is followed, stops at the end of it */
 	if (status >> 16 == PTRACE_EVENT_STOP || (in_call && s->r->follow))
-		remote_look(&(struct remote_thread){ .tid = tid });
+		remote_look(s->r, &(struct remote_thread){ .tid = tid });
 	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
-	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(tid) &&
+	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(s, tid) &&
 	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
 		s->passing++;
 		return;
@@ -202,7 +202,7 @@ static bool waits(const struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid };
 
-	if (!remote_look(&t) && t.in_call && goes_to(tid))
+	if (!remote_look(s->r, &t) && t.in_call && goes_to(tid))
 		return true;
 	release(s, tid, 0);
 	return false;
@@ -285,7 +285,7 @@ static bool is_kept(struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid, .kept = true };
 
-	if (!interrupted__begins_call(tid) || remote_look(&t) || !goes_to(tid))
+	if (!interrupted__begins_call(tid) || remote_look(s->r, &t) || !goes_to(tid))
 		return false;
 	t.in_call = true;
 	read_stack(s, &t);

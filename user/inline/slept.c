@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inline/slept.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "inline/time_out.h"
+#include "proc/threads.h"
+
+#define FILE_BYTES 4096
+#define STAT_CPU   39 /* field of proc(5): stat; that before the name ends */
+#define STAT_NAME  2
+#define NS_PER_MS  1000000u
+#define CPUS_MAX   16 /* whose clocks are looked at, which takes us there */
+
+/* The clock of a CPU: how far it is behind ours. */
+struct cpu_clock {
+	unsigned long cpu;
+	uint64_t behind_ns;
+};
+
+struct clocks {
+	struct cpu_clock of[CPUS_MAX];
+	size_t cnt;
+	cpu_set_t allowed; /* where we may be, */
+	bool moved; /* and are not to stay */
+};
+
+/* Of a thread in /proc, as a string. */
+static bool read_file(pid_t pid, pid_t tid, const char *name, char out[static FILE_BYTES])
+{
+	char path[64];
+	ssize_t got;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
+	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	got = fd < 0 ? -1 : read(fd, out, FILE_BYTES - 1);
+	out[got > 0 ? got : 0] = 0;
+	return got > 0;
+}
+
+/* What stands behind the colon; NULL: nothing does. */
+static const char *behind(const char *text, const char *name)
+{
+	const char *at = strstr(text, name);
+
+	at = at ? strchr(at, ':') : NULL;
+	return at ? at + 1 : NULL;
+}
+
+/* "123.456789" ms; 0: not known */
+static uint64_t last_ran(const char *sched)
+{
+	const char *at = behind(sched, "se.exec_start");
+	char *point = NULL;
+	uint64_t ms = at ? strtoull(at, &point, 10) : 0;
+
+	return point && *point == '.' ? ms * NS_PER_MS + strtoull(point + 1, NULL, 10) : 0;
+}
+
+/* 0: not known */
+static uint64_t count_sleeps(const char *text, const char *name)
+{
+	const char *at = behind(text, name);
+
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+/* The call that it waits in. False: it does not. */
+static bool read_call(pid_t pid, pid_t tid, uint64_t call[SLEPT_WORDS])
+{
+	char text[FILE_BYTES], *at = text, *end;
+
+	if (!read_file(pid, tid, "syscall", text))
+		return false;
+	for (size_t i = 0; i < SLEPT_WORDS; i++, at = end) {
+		call[i] = strtoull(at, &end, 0);
+		if (end == at)
+			return false;
+	}
+	return (int64_t)call[0] >= 0;
+}
+
+static struct user_regs_struct regs_of(const uint64_t call[SLEPT_WORDS])
+{
+	return (struct user_regs_struct){ .orig_rax = call[0],
+					  .rdi = call[1],
+					  .rsi = call[2],
+					  .rdx = call[3],
+					  .r10 = call[4],
+					  .r8 = call[5],
+					  .r9 = call[6],
+					  .rsp = call[7],
+					  .rip = call[8] };
+}
+
+static bool is_call(const uint64_t call[SLEPT_WORDS], const struct user_regs_struct *regs)
+{
+	const uint64_t of_regs[SLEPT_WORDS] = { regs->orig_rax, regs->rdi, regs->rsi,
+						regs->rdx,	regs->r10, regs->r8,
+						regs->r9,	regs->rsp, regs->rip };
+
+	return !memcmp(call, of_regs, sizeof(of_regs));
+}
+
+/* The CPU that it was on last. */
+static bool read_cpu(pid_t pid, pid_t tid, unsigned long *cpu)
+{
+	char text[FILE_BYTES];
+	const char *at = read_file(pid, tid, "stat", text) ? strrchr(text, ')') : NULL;
+
+	for (int field = STAT_NAME; at && field < STAT_CPU; field++)
+		at = strchr(at + 1, ' ');
+	if (at)
+		*cpu = strtoul(at, NULL, 10);
+	return at && *cpu < CPU_SETSIZE;
+}
+
+/* We have just come to that CPU, which is when its clock was looked at for us. */
+static bool ask_clock(struct clocks *c, struct cpu_clock *out)
+{
+	char text[FILE_BYTES];
+	cpu_set_t there;
+	uint64_t ran;
+
+	CPU_ZERO(&there);
+	CPU_SET(out->cpu, &there);
+	if (!c->moved && sched_getaffinity(0, sizeof(c->allowed), &c->allowed))
+		return false;
+	if (sched_setaffinity(0, sizeof(there), &there))
+		return false;
+	c->moved = true;
+	nanosleep(&(struct timespec){ .tv_nsec = 1 }, NULL);
+	ran = read_file(getpid(), gettid(), "sched", text) ? last_ran(text) : 0;
+	out->behind_ns = now_ns() - ran;
+	return ran != 0;
+}
+
+static bool find_clock(struct clocks *c, unsigned long cpu, uint64_t *behind_ns)
+{
+	struct cpu_clock new = { .cpu = cpu };
+
+	for (size_t i = 0; i < c->cnt; i++)
+		if (c->of[i].cpu == cpu) {
+			*behind_ns = c->of[i].behind_ns;
+			return true;
+		}
+	if (c->cnt == CPUS_MAX || !ask_clock(c, &new))
+		return false;
+	c->of[c->cnt++] = new;
+	*behind_ns = new.behind_ns;
+	return true;
+}
+
+static void note(struct slept *s, struct clocks *c, pid_t pid, pid_t tid)
+{
+	struct slept_thread t = { .tid = tid };
+	struct user_regs_struct regs;
+	char text[FILE_BYTES];
+	uint64_t behind_ns;
+	unsigned long cpu;
+
+	if (!read_file(pid, tid, "status", text))
+		return;
+	t.sleeps = count_sleeps(text, "\nvoluntary_ctxt_switches");
+	if (!read_call(pid, tid, t.call))
+		return;
+	regs = regs_of(t.call);
+	if (!time_out__is_new(&regs) || !read_file(pid, tid, "sched", text) ||
+	    !read_cpu(pid, tid, &cpu))
+		return;
+	t.since_ns = last_ran(text);
+	/* in one sleep from the first look to the last one */
+	if (!t.since_ns || t.sleeps != count_sleeps(text, "\nnr_voluntary_switches") ||
+	    !find_clock(c, cpu, &behind_ns))
+		return;
+	t.since_ns += behind_ns;
+	s->threads[s->cnt++] = t;
+}
+
+void slept__add(struct slept *s, pid_t pid, pid_t only)
+{
+	auto_fn(threads__closep) DIR *threads = only ? NULL : threads__open(pid);
+	struct clocks clocks = { 0 };
+	pid_t tid = only;
+
+	while (s->cnt < SLEPT_MAX && (only || (tid = threads__next(threads)))) {
+		note(s, &clocks, pid, tid);
+		if (only)
+			break;
+	}
+	if (clocks.moved)
+		sched_setaffinity(0, sizeof(clocks.allowed), &clocks.allowed);
+}
+
+void slept__note(struct slept *s, pid_t pid, pid_t only)
+{
+	s->cnt = 0;
+	slept__add(s, pid, only);
+}
+
+uint64_t slept__since(const struct slept *s, pid_t tid, const struct user_regs_struct *regs,
+		      uint64_t sleeps)
+{
+	for (size_t i = 0; i < s->cnt; i++) {
+		const struct slept_thread *t = &s->threads[i];
+
+		/* once to stand still */
+		if (t->tid == tid && sleeps == t->sleeps + 1 && is_call(t->call, regs))
+			return t->since_ns;
+	}
+	return 0;
+}

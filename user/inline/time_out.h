@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Time-outs of system calls that answer a stop with EINTR, and are begun anew: the call ends when it would have without. That moment is noted
+ * when it is begun anew for the first time, where it is found the next time, by another pyebpf, too:
+ *
+ * - a number of milliseconds (epoll_wait, epoll_pwait) is 32 bits of a register whose others nobody looks at;
+ * - for one in memory (semtimedop, sigtimedwait, epoll_pwait2, io_getevents) the register leads to one of ours, which the kernel reads when the
+ *   call begins: on the thread's stack, so far below what it uses that our own calls (remote_call.c) do not come there.
+ *
+ * The kernel leaves both registers as they are. They are of those that a function may change, and a program that makes the call itself
+ * sets them anew.
+ */
+#ifndef PYEBPF_INLINE_TIME_OUT_H
+#define PYEBPF_INLINE_TIME_OUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/user.h>
+
+/* time_out__is_kept - can it be kept, if this call has one? */
+bool time_out__is_kept(const struct user_regs_struct *regs);
+
+/* time_out__is_new - has it one that is not noted yet? */
+bool time_out__is_new(const struct user_regs_struct *regs);
+
+/**
+ * time_out__keep - of a thread that stands still, and is about to begin its call anew
+ * @since_ns: since when it has waited, where that is not noted yet; 0: not known, then all of it is left
+ */
+void time_out__keep(pid_t tid, struct user_regs_struct *regs, uint64_t since_ns);
+
+#endif
