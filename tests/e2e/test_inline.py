@@ -538,16 +538,26 @@ def refused(pid, reason, *options, code=5):
 WAITING = ["-c", "import time; print(flush=True); time.sleep(100)"]
 
 
-def test_a_seccomp_filter_is_refused():
-    code = ("import ctypes, struct, time\n"
-            "libc = ctypes.CDLL(None)\n"
-            "rule = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))\n"
-            "prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', 1, ctypes.addressof(rule)))\n"
-            "assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, prog, 0, 0) == 0\n"
-            "print(flush=True); time.sleep(100)\n")
-    with lib.started(lib.command(ONE) + ["-c", code]) as target:
-        assert target.stdout.readline() == b"\n"
+@pytest.mark.parametrize("where", ["main thread", "thread"])
+def test_a_seccomp_filter_is_refused(where):
+    with lib.started(lib.command(ONE) + [lib.PROGRAMS / "confined.py", where]) as target:
+        assert target.stdout.readline() == b"up\n"
         refused(target.pid, "seccomp")
+
+
+@pytest.mark.parametrize("args", [[], ["--on-full", "wait"], ["--count", "--time"]], ids=["drop", "wait", "count"])
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
+def test_a_filter_that_comes_later_kills_nobody(name, args, tmp_path):
+    """For asking the kernel who it is: the stubs know by then."""
+    with lib.started(lib.command(name) + [lib.PROGRAMS / "confined.py", "later"], stdin=-1) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-q", *INLINE, *args, "-o", tmp_path / ("t" if args[:1] == ["--count"] else "t.pyebpf"), "-p", target.pid]) as tracer:
+            lib.until(lambda: "/memfd:" in pathlib.Path("/proc/%d/maps" % target.pid).read_text(), "the stubs")
+            time.sleep(0.5)
+            target.stdin.write(b"\n")
+            target.stdin.flush()
+            assert target.stdout.readline() == b"fine\n" and target.wait(60) == 0
+            lib.finish(tracer)
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))

@@ -49,6 +49,8 @@ static int check_process(pid_t pid, bool held, struct err *e)
 
 	remote__await_thaw(pid); /* else it is refused */
 	why = inline_unfit(pid, held);
+	if (why && inline_is_busy(pid))
+		return -EBUSY; /* it stands still for another pyebpf, not for long */
 	if (kill(pid, 0) && errno == ESRCH)
 		return err_set(e, -PYE_ETARGET, "process %d is gone", pid);
 	return why ? inline_refuse(e, pid, why) : 0;

@@ -13,6 +13,9 @@ int inline_refuse(struct err *e, pid_t pid, const char *why);
 /* inline_status_number - a line of /proc/PID/status; 0 also when there is none; -1: the file could not be read. */
 long inline_status_number(pid_t pid, const char *field);
 
+/* inline_is_busy - is another pyebpf at work on it with this engine? */
+bool inline_is_busy(pid_t pid);
+
 /* inline_is_traced - do we trace a thread, whether we have been told of it yet or not? */
 bool inline_is_traced(pid_t tid);
 

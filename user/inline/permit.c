@@ -3,6 +3,7 @@
  * outside. */
 #include "inline/permit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <pwd.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +23,7 @@
 #include "proc/file.h"
 #include "proc/info.h"
 #include "proc/maps.h"
+#include "proc/threads.h"
 
 #define STATUS_BYTES 16384
 
@@ -45,6 +48,29 @@ bool inline_is_traced(pid_t tid)
 	return inline_status_number(tid, "TracerPid") == gettid();
 }
 
+/* As remote__open() sees it, but shared: who comes just then is not kept out for good. */
+bool inline_is_busy(pid_t pid)
+{
+	auto_close int mem = -1;
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	mem = open(path, O_RDONLY | O_CLOEXEC);
+	return mem >= 0 && flock(mem, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+}
+
+/* It can be one thread's. */
+static bool has_filter(pid_t pid)
+{
+	auto_fn(threads__closep) DIR *threads = threads__open(pid);
+	pid_t tid;
+
+	while ((tid = threads__next(threads)))
+		if (inline_status_number(tid, "Seccomp") > 0)
+			return true;
+	return false;
+}
+
 const char *inline_unfit(pid_t pid, bool held)
 {
 	struct proc_info info;
@@ -65,9 +91,9 @@ const char *inline_unfit(pid_t pid, bool held)
 		return "another tracer is attached to it";
 	if (filter < 0)
 		return "its status cannot be read";
-	if (filter)
-		return "it has a seccomp filter, which may kill it for a system call "
-		       "that it does not make itself";
+	if (filter || has_filter(pid))
+		return "it has a seccomp filter, or one of its threads has, which may kill it for a "
+		       "system call that it does not make itself";
 	return NULL;
 }
 

@@ -20,7 +20,7 @@
 
 #include "inline/record.h"
 
-#define IL_MAGIC       0x39304c4e49455950ull /* "PYEINL09" */
+#define IL_MAGIC       0x30314c4e49455950ull /* "PYEINL10" */
 #define IL_MAGIC_NAME  0xffffffffffffull /* of it: the version is the rest */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x28000ull
@@ -154,10 +154,10 @@ struct il_private {
 	uint32_t co_linetable, bytes_size, bytes_data; /* co_linetable 0: lines are not wanted */
 	uint32_t co_code, pad2;
 	/* threads that run at once */
-	uint64_t lanes,
-		lane_ring; /* address of the first one; 0: there are none. Bytes of the ring of each */
+	uint64_t lanes, lane_ring; /* address of the first one, or 0; bytes of each one's ring */
 	uint64_t thread_mask; /* of their numbers, for their place in `threads` */
 	uint64_t tid_at; /* where a thread has its tid behind pthread_self(); 0: not looked for */
+	uint64_t own_tid_at; /* the same, for whoever has no lane; 0: the kernel is asked */
 	uint64_t freed; /* il_shared.freed when a lane was last looked for */
 	uint64_t owner; /* tid of whose lane it is, with IL_OWNER_*, or of who wrote last; 0: nobody's yet */
 	/* where stacks are exchanged under the interpreter: outermost frames of those that pyebpf knows, by IL_ROOT(); else 0 */

@@ -602,7 +602,7 @@ PART void find_tid(struct il_private *p, uint64_t self, uint64_t tid)
 PART struct il_private *claim(struct il_private *p, uint64_t self)
 {
 	const struct il_shared *h = (const void *)(uintptr_t)p->shared;
-	uint64_t tid = (uint64_t)call0(NR_gettid);
+	uint64_t tid = own_tid(p, self);
 	uint32_t found = IL_LANE_CNT;
 
 	p->freed = __atomic_load_n(&h->freed, __ATOMIC_ACQUIRE);

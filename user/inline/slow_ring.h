@@ -4,6 +4,31 @@
 #define PYEBPF_INLINE_SLOW_RING_H
 
 #include "inline/slow_parts.h"
+#include "proc/self_tid.h"
+
+/* Is there memory at so much behind what is there? That it is mapped is known of its own page. */
+PART int is_on_page(uint64_t self, uint64_t at)
+{
+	return !(((self + at) ^ self) & ~0xfffull);
+}
+
+/*
+ * Its number. Where the C library has that is seen when the kernel is asked for the first time, and then it is not any more: that takes its time, and a
+ * filter of system calls that the program has put in place since may kill it for one that it does not make itself.
+ */
+PART uint64_t own_tid(struct il_private *p, uint64_t self)
+{
+	uint64_t tid;
+
+	if (p->own_tid_at)
+		return AT(uint32_t, self + p->own_tid_at);
+	tid = (uint64_t)call0(NR_gettid);
+	if (is_on_page(self, MUSL_TID) && AT(uint32_t, self + MUSL_TID) == tid)
+		p->own_tid_at = MUSL_TID;
+	else if (is_on_page(self, GLIBC_TID) && AT(uint32_t, self + GLIBC_TID) == tid)
+		p->own_tid_at = GLIBC_TID;
+	return tid;
+}
 
 PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 {
@@ -13,7 +38,7 @@ PART struct il_thread *thread_slot(struct il_private *p, uint64_t self)
 
 	if (p->slot_self == self)
 		return (void *)(uintptr_t)p->slot;
-	tid = (uint64_t)call0(NR_gettid);
+	tid = own_tid(p, self);
 	t = (struct il_thread *)(uintptr_t)p->threads + (tid & p->thread_mask);
 	if (t->tid != tid) {
 		h->lost_other += IL_LOST_CNT(t->lost);
