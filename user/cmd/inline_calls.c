@@ -332,6 +332,12 @@ static int check_options(const struct session_opts *o, struct err *e)
 	return 0;
 }
 
+/* Stacks, each as wide as the time it took: calls alone have neither. */
+static bool shows_times(const struct exporter *format)
+{
+	return !strcmp(format->name, "collapsed") || !strcmp(format->name, "svg");
+}
+
 static int choose_output(struct calls *c, struct err *e)
 {
 	struct output_opts output = *c->output;
@@ -343,9 +349,14 @@ static int choose_output(struct calls *c, struct err *e)
 		output.format = "text";
 	err = sum_format(&output, &c->format, e);
 	if (!err && !c->format->folds)
+		err = err_set(
+			e, -PYE_EUSAGE,
+			"%s shows calls in time, and --count has sums: text, pstats and pprof "
+			"show them, with --time collapsed and svg, too",
+			c->format->name);
+	if (!err && !c->time && shows_times(c->format))
 		err = err_set(e, -PYE_EUSAGE,
-			      "%s shows calls in time, and --count has sums: text, pstats, pprof, "
-			      "collapsed and svg show them",
+			      "%s shows the times of stacks, which --count has with --time alone",
 			      c->format->name);
 	return err ? err : emit_check(&output, c->path, c->format, e);
 }

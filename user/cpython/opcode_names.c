@@ -18,6 +18,10 @@ const struct opcode_name *opcode_names(unsigned int minor)
 static int choose(const struct opcode_name *names, unsigned int minor, const char *name, size_t len,
 		  uint8_t *chosen, struct err *e)
 {
+	for (; len && *name == ' '; len--)
+		name++;
+	while (len && name[len - 1] == ' ')
+		len--;
 	if (!len)
 		return err_set(e, -PYE_EUSAGE, "a name of an opcode is empty");
 	for (size_t i = 0; i < OPCODE_CNT; i++) {

@@ -70,8 +70,10 @@ PART struct il_func *new_func(struct il_private *p, struct il_shared *h, uint64_
 PART void put_retired(struct il_private *p, struct il_shared *h, struct il_func *f)
 {
 	struct il_retired *r = (void *)(uintptr_t)(p->ring + (p->head & p->mask));
-	uint32_t spans = p->spans && f->span ? IL_SPAN_BUCKETS : 0;
-	uint64_t *from = (uint64_t *)(uintptr_t)p->spans + IL_SPAN_BUCKETS * (f->span - 1ull);
+	/* the program can have written there */
+	uint32_t span = f->span,
+		 spans = p->spans && span && span <= IL_SPAN_CNT ? IL_SPAN_BUCKETS : 0;
+	uint64_t *from = (uint64_t *)(uintptr_t)p->spans + IL_SPAN_BUCKETS * (span - 1ull);
 
 	r->head.time = 0;
 	r->head.what = IL_MORE | (uint64_t)IL_RETIRE << 48;
