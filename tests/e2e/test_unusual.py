@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -231,7 +232,8 @@ def test_libpython_seconds_after_exec(started, tmp_path):
     inside()
 
 
-def test_two_libraries_in_one_process(tmp_path):
+@pytest.mark.parametrize("engine", ["uprobe", "inline"])
+def test_two_libraries_in_one_process(engine, tmp_path):
     """One is traced; that the other one is not is said, by trace and by list."""
     if not os.path.exists(LIBRARY):
         pytest.skip("no libpython to load")
@@ -247,8 +249,12 @@ def test_two_libraries_in_one_process(tmp_path):
         row = json.loads(lib.sh([lib.BINARY, "list", "--json", target.pid]).stdout)[0]
         assert {row["file"], row["left_out"]} == set(map(str, libs))
         assert row["left_out"] in lib.text(lib.sh([lib.BINARY, "list", target.pid]).stdout)
-        with lib.attach(target.pid, tmp_path / "t.pyebpf") as tracer:
-            lib.wait_attached(tracer, target.pid)
+        with lib.attach(target.pid, tmp_path / "t.pyebpf", "--engine", engine) as tracer:
+            if engine == "inline":
+                lib.until(lambda: "/memfd:" in pathlib.Path("/proc/%d/maps" % target.pid).read_text(), "the stubs")
+                time.sleep(0.5)
+            else:
+                lib.wait_attached(tracer, target.pid)
             target.stdin.write(b"x")
             target.stdin.close()
             said = lib.finish(tracer)

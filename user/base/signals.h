@@ -8,7 +8,8 @@
  *
  * Children can be waited for, and SIGINT ends a run: a shell without job control ignores it in what it starts with "&", and
  * "kill -INT" would be lost on us. What would be larger than a file may be (ulimit -f) is an error, EFBIG. Other signals that
- * are ignored stay so; that is what nohup is for.
+ * are ignored stay so; that is what nohup is for. SIGUSR1 waits from here on for those whose business it is (run_signals()): it does
+ * not end a pyebpf that still places its probes.
  */
 void signals_begin(void);
 

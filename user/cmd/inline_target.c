@@ -187,13 +187,27 @@ int inline_target__recover(pid_t pid, pid_t given, struct err *e)
 	return err;
 }
 
+static int find_running(struct inline_target *t)
+{
+	int err = inline_target__recover(t->pid.pid, t->pid.given, t->e);
+
+	return err ? err : interp__find(t->pid.pid, "uprobe", &t->in, t->e);
+}
+
 static int start_process(struct inline_target *t)
 {
 	int err = proc_pid__open(t->opts->pids[0], &t->pid, t->e);
 
 	if (!err)
-		err = inline_target__recover(t->pid.pid, t->pid.given, t->e);
-	return err ? err : interp__find(t->pid.pid, "uprobe", &t->in, t->e);
+		err = find_running(t);
+	if (err ==
+	    -PYE_EPLAN) { /* another pyebpf may have been changing it just then: now it is seen to, or done */
+		*t->e = (struct err){ 0 };
+		err = find_running(t);
+	}
+	if (!err)
+		run_say_left_out(t->pid.given, &t->in);
+	return err;
 }
 
 /* A command that cannot be traced must not run, unless it has run long before that was known. That we end it is no status of its own. */

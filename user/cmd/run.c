@@ -18,6 +18,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/session.h"
+#include "cpython/interp.h"
 
 #define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
 
@@ -68,13 +69,11 @@ int run_operands(const struct opt_command *command, const struct opt_rest *rest,
 	return 0;
 }
 
-void run_hold_usr1(void)
+void run_say_left_out(pid_t pid, const struct interp *in)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	if (in->other[0])
+		log_warn("process %d has a second interpreter that is left out: %s", pid,
+			 in->other);
 }
 
 void run_raise_files(void)

@@ -16,6 +16,7 @@
 #define RUN_RING_BYTES_MAX (16ull << 30)
 
 struct assembler_oddities;
+struct interp;
 struct session_result;
 
 /* Of -p, which can be repeated. */
@@ -40,8 +41,8 @@ int run_operands(const struct opt_command *command, const struct opt_rest *rest,
 /* run_say_odd - a warning of what an assembler could not use, if there was any. */
 void run_say_odd(const struct assembler_oddities *odd);
 
-/* run_hold_usr1 - SIGUSR1 waits for run_signals(), and does not end a pyebpf that still places its probes. */
-void run_hold_usr1(void);
+/* run_say_left_out - a warning of a second interpreter in a process, if there is one. */
+void run_say_left_out(pid_t pid, const struct interp *in);
 
 /* run_raise_files - room for the descriptors of many processes. */
 void run_raise_files(void);

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "cmd/naming.h"
+#include "cmd/run.h"
 #include "cmd/select.h"
 #include "cmd/session_priv.h"
 #include "cpython/stack_check.h"
@@ -135,9 +136,8 @@ int target_tell(struct session *s, struct target *t, struct err *e)
 	err = session_tell(s, &p);
 	if (err)
 		cap_bpf__forget(s->cap, t->pid.given);
-	else if (t->in.other[0])
-		log_warn("process %d has a second interpreter that is left out: %s", t->pid.given,
-			 t->in.other);
+	else
+		run_say_left_out(t->pid.given, &t->in);
 	return err;
 }
 

@@ -386,7 +386,6 @@ int cmd_trace(int argc, char **argv)
 					     opts.count ? "--count" : "--opcodes"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
-	run_hold_usr1();
 	err = show_check(&opts.show, &e);
 	err = err ? err : trace(&opts, &rest, arguments, &run, &e);
 	show_capture(opts.show_fd);
