@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "inline/interrupted.h"
+#include "inline/partial.h"
 #include "inline/remote_priv.h"
 
 #define LATE_MAX   16
@@ -70,7 +71,8 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 	sig = remote_signal_of(r, t->tid, status);
 	if (!sig)
 		remote_look(r, t);
-	remote_let_go(r, t, sig);
+	if (!partial__let_go(r, t, sig, &status))
+		remote_note_end(r, t->tid, status);
 	return true;
 }
 

@@ -26,6 +26,7 @@ struct remote_thread {
 	bool stopped; /* seen to stand still */
 	bool as_group; /* it would not run anyway: SIGSTOP */
 	bool in_call; /* it waits in a system call, which goes on afterwards */
+	bool partial; /* it has done a part of one: partial.h */
 	bool late; /* not stopped: at work in a call, in which it was kept as it was late before: it stands where that ends (late.h) */
 	bool kept; /* not stopped: kept from coming out of that (sleepers.h), where all below is as it was a moment ago */
 	uint64_t pc, sp, self; /* self: pthread_self() */
@@ -216,9 +217,7 @@ int remote__call(struct remote *r, const struct remote_call *calls, unsigned int
  * remote__finish - the last calls: the very last unmaps @gone
  *
  * The results are not wanted, but that they were made is waited for, and that no thread is in the scratch
- * code any more, which is zeroed. All threads go on.
- *
- * Return: as remote__call().
+ * code any more, which is zeroed. All threads go on. As remote__call().
  */
 int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		   uint64_t gone);

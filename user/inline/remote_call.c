@@ -23,6 +23,7 @@
 #include "inline/interrupted.h"
 #include "inline/late.h"
 #include "inline/lender.h"
+#include "inline/partial.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
 
@@ -404,10 +405,11 @@ static bool is_of_kernel(const struct remote *r, const struct remote_thread *t)
 	return t->tid != r->pid && !t->pc;
 }
 
-/* Of those that stand still, of whom nobody is on its way out. 0: as above. One whose calls are diverted is refused, if there is no other. */
+/* Of those that stand still, of whom nobody is on its way out. 0: as above. Who has the rest of a call to do makes ours if there is no
+ * other, and is told of the part; one whose calls are diverted is refused then. */
 static pid_t choose_stopped(const struct remote *r)
 {
-	pid_t found = 0, diverted = 0;
+	pid_t found = 0, partial = 0, diverted = 0;
 
 	for (size_t i = 0; i < r->cnt && (!found || found == r->pid); i++) {
 		const struct remote_thread *t = &r->threads[i];
@@ -416,10 +418,12 @@ static pid_t choose_stopped(const struct remote *r)
 			continue;
 		if (interrupted__is_diverted(t->tid))
 			diverted = t->tid;
+		else if (partial__is_to_finish(r, t))
+			partial = t->tid;
 		else
 			found = t->tid;
 	}
-	return found ? found : diverted;
+	return found ? found : partial ? partial : diverted;
 }
 
 /* Nobody can: it has ended, or may not. */

@@ -28,6 +28,7 @@
 #include "inline/interrupted.h"
 #include "inline/late.h"
 #include "inline/lender.h"
+#include "inline/partial.h"
 #include "inline/sleepers.h"
 #include "proc/threads.h"
 
@@ -122,6 +123,7 @@ int remote_look(const struct remote *r, struct remote_thread *t)
 	t->sp = regs.rsp;
 	t->self = regs.fs_base;
 	t->in_call = interrupted__waits(&regs);
+	t->partial = partial__is_left(&regs);
 	memcpy(t->regs,
 	       (uint64_t[15]){ regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.rbp,
 			       regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14,
@@ -318,6 +320,8 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 			remote_begin_stop(r);
 			t->stopped = true;
 			err = remote_look(r, t);
+			if (!err)
+				err = partial__finish(r, t);
 		}
 		if (err == -ETIMEDOUT && r->past_blocked &&
 		    remote_is_asleep(remote__state(r->pid, t->tid)))
@@ -419,7 +423,7 @@ static void let_leader_go(struct remote *r)
 
 	while (t < r->threads + r->cnt && t->tid != r->pid)
 		t++;
-	if (r->cnt < 2 || t == r->threads + r->cnt)
+	if (r->cnt < 2 || t == r->threads + r->cnt || partial__is_to_finish(r, t))
 		return;
 	if (t->stopped) {
 		waiting = is_signal_waiting(t->tid);
@@ -472,11 +476,12 @@ static void go_on(struct remote *r)
 	for (size_t i = 0; i < r->cnt; i++)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
-		else if (r->threads[i].stopped)
+		else if (r->threads[i].stopped && !partial__is_to_finish(r, &r->threads[i]))
 			remote_let_go(r, &r->threads[i], 0);
 	late__let_go(r);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
+	partial__finish_all(r);
 	if (r->follow)
 		let_followed_go(r);
 	else if (!r->held) /* else it goes on by itself */

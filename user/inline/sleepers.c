@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "inline/interrupted.h"
 #include "inline/lender.h"
+#include "inline/partial.h"
 #include "inline/remote_priv.h"
 #include "proc/threads.h"
 
@@ -198,13 +199,17 @@ static bool goes_to(pid_t tid)
 }
 
 /* Does it wait? Then it begins its call anew, and stops there once more. */
-static bool waits(const struct sleepers *s, pid_t tid)
+static bool waits(struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid };
+	int status;
 
 	if (!remote_look(s->r, &t) && t.in_call && goes_to(tid))
 		return true;
-	release(s, tid, 0);
+	if (s->r->follow)
+		release(s, tid, 0);
+	else if (!partial__let_go(s->r, &t, 0, &status))
+		note_end(s, tid, status);
 	return false;
 }
 
@@ -445,6 +450,12 @@ static int list(struct sleepers *s)
 	return 0;
 }
 
+/* What stops before its call is at its end does the rest when it is let go: not here. */
+static bool may_be_kept(const struct sleepers *s, pid_t tid)
+{
+	return remote__state(s->r->pid, tid) == 'S' && !partial__may_be_left(s->r->pid, tid);
+}
+
 /* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. There is room. */
 static uint32_t choose(const struct sleepers *s, pid_t *out)
 {
@@ -454,11 +465,11 @@ static uint32_t choose(const struct sleepers *s, pid_t *out)
 	for (uint32_t i = 0; i < s->listed_cnt; i++) {
 		if (s->listed[i] == s->r->pid)
 			continue;
-		if (is_spared && remote__state(s->r->pid, s->listed[i]) == 'S')
+		if (is_spared && may_be_kept(s, s->listed[i]))
 			out[cnt++] = s->listed[i];
 		is_spared = true;
 	}
-	if (cnt && remote__state(s->r->pid, s->r->pid) == 'S')
+	if (cnt && may_be_kept(s, s->r->pid))
 		out[cnt++] = s->r->pid;
 	return cnt;
 }

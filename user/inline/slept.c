@@ -102,6 +102,16 @@ static struct user_regs_struct regs_of(const uint64_t call[SLEPT_WORDS])
 					  .rip = call[8] };
 }
 
+bool slept__read_call(pid_t pid, pid_t tid, struct user_regs_struct *regs)
+{
+	uint64_t call[SLEPT_WORDS];
+
+	if (!read_call(pid, tid, call))
+		return false;
+	*regs = regs_of(call);
+	return true;
+}
+
 static bool is_call(const uint64_t call[SLEPT_WORDS], const struct user_regs_struct *regs)
 {
 	const uint64_t of_regs[SLEPT_WORDS] = { regs->orig_rax, regs->rdi, regs->rsi,

@@ -10,6 +10,7 @@
 #ifndef PYEBPF_INLINE_SLEPT_H
 #define PYEBPF_INLINE_SLEPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -27,6 +28,9 @@ struct slept {
 	} threads[SLEPT_MAX];
 	size_t cnt;
 };
+
+/* slept__read_call - the call that a thread waits in: its number, arguments, sp and pc. False: it does not wait, or is gone */
+bool slept__read_call(pid_t pid, pid_t tid, struct user_regs_struct *regs);
 
 /* slept__add - of one thread of a process, or of all (0). Takes some 10 us for each, 100 for one with a time-out; nobody need stand still.
  * slept__note - the same, and what was there is forgotten */
