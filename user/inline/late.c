@@ -54,7 +54,7 @@ static bool is_sent_on(pid_t tid, int status)
 }
 
 /* It cannot be let go before it has stopped; perhaps a signal stops it first. */
-bool late__has_gone(struct remote *r, struct remote_thread *t)
+bool late__has_gone(struct remote *r, struct remote_thread *t, bool alone)
 {
 	char state = remote__state(r->pid, t->tid);
 	int status, sig;
@@ -71,7 +71,7 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 	sig = remote_signal_of(r, t->tid, status);
 	if (!sig)
 		remote_look(r, t);
-	if (!partial__let_go(r, t, sig, &status))
+	if (!partial__let_go(r, t, sig, alone, &status))
 		remote_note_end(r, t->tid, status);
 	return true;
 }
@@ -82,7 +82,7 @@ void late__look(struct remote *r)
 	uint64_t now;
 
 	for (size_t i = 0; i < cnt; i++)
-		if (!late__has_gone(r, &r->late_threads[i]))
+		if (!late__has_gone(r, &r->late_threads[i], cnt == 1))
 			r->late_threads[left++] = r->late_threads[i];
 	r->late_cnt = left;
 	now = now_ns();

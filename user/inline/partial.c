@@ -17,6 +17,7 @@
 #define SYSCALL_LEN 2
 #define UNTOLD	    0x7f /* a status that is no end */
 #define PARTIAL_NS  1000000000ull /* that the rest may take */
+#define BRIEF_NS    4000000ull /* where others stand still that were asked with it */
 #define PARTIAL_MAX 128 /* threads at once; others are told of the part */
 
 /* One that does the rest. */
@@ -143,10 +144,10 @@ static void ask(struct partial *p)
 	ptrace(PTRACE_INTERRUPT, p->tid, 0, 0);
 }
 
-/* As look(), when it has; it is asked to stop when it takes too long. 0: it does not. */
-static int await(struct partial *p, int *status)
+/* As look(), when it has; it is asked to stop when it takes longer than @ns. 0: it does not. */
+static int await(struct partial *p, uint64_t ns, int *status)
 {
-	uint64_t now = now_ns(), asks = now + PARTIAL_NS, deadline = asks + PARTIAL_NS;
+	uint64_t now = now_ns(), asks = now + ns, deadline = asks + PARTIAL_NS;
 	int got;
 
 	for (; !(got = look(p, status)) && now < deadline; now = now_ns()) {
@@ -173,7 +174,7 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 		return 0;
 	t->stopped = false;
 	r->stopped_at = 0;
-	got = await(&p, &status);
+	got = await(&p, PARTIAL_NS, &status);
 	if (got < 0 && !WIFSTOPPED(status))
 		remote_note_end(r, t->tid, status);
 	if (got <= 0)
@@ -192,7 +193,8 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 	return remote_look(r, t);
 }
 
-bool partial__let_go(const struct remote *r, const struct remote_thread *t, int sig, int *status)
+bool partial__let_go(const struct remote *r, const struct remote_thread *t, int sig, bool alone,
+		     int *status)
 {
 	struct partial p;
 	int got = 0;
@@ -200,7 +202,7 @@ bool partial__let_go(const struct remote *r, const struct remote_thread *t, int 
 	if (!t->partial || sig || t->as_group || r->follow || !begin(&p, t->tid))
 		remote_let_go(r, t, sig);
 	else
-		got = await(&p, status);
+		got = await(&p, alone ? PARTIAL_NS : BRIEF_NS, status);
 	if (got > 0)
 		remote_let_go(r, t, remote_signal_of(r, t->tid, *status));
 	return got >= 0 || WIFSTOPPED(*status);

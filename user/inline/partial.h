@@ -30,9 +30,10 @@ bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t
  * remote_await() */
 int partial__finish(struct remote *r, struct remote_thread *t);
 
-/* partial__let_go - one that was stopped without the others: as remote_let_go(); it does the rest first, and is waited for.
- * False: it has ended meanwhile, says waitpid(): @status */
-bool partial__let_go(const struct remote *r, const struct remote_thread *t, int sig, int *status);
+/* partial__let_go - one that was stopped without the others: as remote_let_go(); it does the rest first, if that takes some ms, or
+ * nobody else stands still (@alone). False: it has ended meanwhile, says waitpid(): @status */
+bool partial__let_go(const struct remote *r, const struct remote_thread *t, int sig, bool alone,
+		     int *status);
 
 /* partial__finish_all - the others have been let go; all of these do the rest, and go on */
 void partial__finish_all(struct remote *r);

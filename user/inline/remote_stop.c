@@ -428,7 +428,7 @@ static void let_leader_go(struct remote *r)
 	if (t->stopped) {
 		waiting = is_signal_waiting(t->tid);
 		remote_let_go(r, t, 0);
-	} else if (!t->late || r->follow || !late__has_gone(r, t)) {
+	} else if (!t->late || r->follow || !late__has_gone(r, t, false)) {
 		return;
 	}
 	*t = r->threads[--r->cnt];
