@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -217,6 +218,34 @@ static void test_memory(void **state)
 	free(out);
 }
 
+/* ulimit -v, of somebody who may not have more: that is the bound. */
+static void test_less_memory_than_is_given(void **state)
+{
+	const struct rlimit little = { 256u << 20, 256u << 20 };
+	struct answer *out;
+	struct err e;
+	pid_t child;
+	int status;
+
+	(void)state;
+	if (SANITIZED)
+		skip();
+	child = fork();
+	if (!child) {
+		out = malloc(sizeof(*out));
+		/* of the 256 MB there is less than the sandbox would give */
+		if (!out ||
+		    mmap(NULL, 200u << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+			    MAP_FAILED ||
+		    setrlimit(RLIMIT_AS, &little) || (!geteuid() && setuid(65534)) ||
+		    run(takes_memory, NULL, out, &e))
+			_exit(1);
+		_exit(out->value >= 1 && out->value <= 64 ? 0 : 2);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 static void test_answers_of_another_size(void **state)
 {
 	(void)state;
@@ -376,6 +405,7 @@ int main(void)
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_hangs),
 		cmocka_unit_test(test_memory),
+		cmocka_unit_test(test_less_memory_than_is_given),
 		cmocka_unit_test(test_answers_of_another_size),
 		cmocka_unit_test(test_ways_out),
 		cmocka_unit_test(test_what_it_has),

@@ -121,13 +121,15 @@ static int set_limits(const struct sandbox_limits *limits)
 {
 	const struct rlimit none = { 0, 0 };
 	uint64_t bytes = mapped_bytes();
-	struct rlimit memory;
+	struct rlimit memory, own;
 	struct rlimit cpu = { limits->cpu_s, limits->cpu_s + 1 };
 
 	if (setrlimit(RLIMIT_CPU, &cpu) || setrlimit(RLIMIT_CORE, &none) ||
 	    setrlimit(RLIMIT_FSIZE, &none))
 		return -errno;
 	memory.rlim_cur = memory.rlim_max = bytes + limits->memory_bytes;
+	if (!getrlimit(RLIMIT_AS, &own) && own.rlim_max < memory.rlim_max)
+		return 0; /* we may not have that much */
 	if (BOUND_MEMORY && bytes && setrlimit(RLIMIT_AS, &memory))
 		return -errno;
 	return 0;

@@ -117,8 +117,10 @@ void interp_file__read(int fd, const char *name, const char *engine, struct inte
 	if (!err && interp_file__vet(out, fd, engine))
 		err = err_set(&e, -PYE_EPLAN, "the sandboxed reader's answer makes no sense");
 	if (!err && out->err == -ENOMEM)
-		err = err_set(&e, -PYE_EPLAN, "looking into it takes more than %u MB",
-			      SANDBOX_MEMORY_BYTES >> 20);
+		err = err_set(
+			&e, -PYE_EPLAN,
+			"looking into it takes more memory than %u MB, or than pyebpf may have (ulimit -v)",
+			SANDBOX_MEMORY_BYTES >> 20);
 	if (!err)
 		return;
 	memset(out, 0, sizeof(*out));
