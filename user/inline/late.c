@@ -73,6 +73,8 @@ bool late__has_gone(struct remote *r, struct remote_thread *t, bool alone)
 		remote_look(r, t);
 	if (!partial__let_go(r, t, sig, alone, &status))
 		remote_note_end(r, t->tid, status);
+	if (t->partial && alone)
+		r->late_looked_at = now_ns(); /* it ran, and did the rest */
 	return true;
 }
 
