@@ -54,7 +54,7 @@ static bool is_sent_on(pid_t tid, int status)
 }
 
 /* It cannot be let go before it has stopped; perhaps a signal stops it first. */
-bool late__has_gone(struct remote *r, struct remote_thread *t, bool alone)
+bool late__has_gone(struct remote *r, struct remote_thread *t)
 {
 	char state = remote__state(r->pid, t->tid);
 	int status, sig;
@@ -71,10 +71,8 @@ bool late__has_gone(struct remote *r, struct remote_thread *t, bool alone)
 	sig = remote_signal_of(r, t->tid, status);
 	if (!sig)
 		remote_look(r, t);
-	if (!partial__let_go(r, t, sig, alone, &status))
-		remote_note_end(r, t->tid, status);
-	if (t->partial && alone)
-		r->late_looked_at = now_ns(); /* it ran, and did the rest */
+	if (sig || !partial__begin(r, t))
+		remote_let_go(r, t, sig);
 	return true;
 }
 
@@ -83,8 +81,9 @@ void late__look(struct remote *r)
 	size_t left = 0, cnt = r->late_cnt;
 	uint64_t now;
 
+	partial__look(r);
 	for (size_t i = 0; i < cnt; i++)
-		if (!late__has_gone(r, &r->late_threads[i], cnt == 1))
+		if (!late__has_gone(r, &r->late_threads[i]))
 			r->late_threads[left++] = r->late_threads[i];
 	r->late_cnt = left;
 	now = now_ns();
@@ -108,8 +107,10 @@ static bool await_gone(struct remote *r)
 
 	for (;;) {
 		late__look(r);
-		if (!r->late_cnt)
+		if (!r->late_cnt) {
+			partial__await(r);
 			return true;
+		}
 		if (all_sleep(r) || now_ns() > deadline)
 			return false;
 		remote_pause();

@@ -31,8 +31,8 @@ int late__keep(struct remote *r);
 /* late__let_go - those that are followed are looked at as before */
 void late__let_go(struct remote *r);
 
-/* late__has_gone - one that was not seen to stop: it has ended, or has stopped by now, and was let go. @alone: no other stands still, as far as is known */
-bool late__has_gone(struct remote *r, struct remote_thread *t, bool alone);
+/* late__has_gone - one that was not seen to stop: it has ended, or has stopped by now, and was let go */
+bool late__has_gone(struct remote *r, struct remote_thread *t);
 
 /* late__look - at all of r->late_threads, once. Nobody stands still for longer than from one time to the next. */
 void late__look(struct remote *r);

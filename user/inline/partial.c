@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -18,7 +19,7 @@
 #define UNTOLD	    0x7f /* a status that is no end */
 #define PARTIAL_NS  1000000000ull /* that the rest may take */
 #define BRIEF_NS    4000000ull /* where others stand still that were asked with it */
-#define PARTIAL_MAX 128 /* threads at once; others are told of the part */
+#define PARTIAL_MAX 128
 
 /* One that does the rest. */
 struct partial {
@@ -193,73 +194,100 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 	return remote_look(r, t);
 }
 
-bool partial__let_go(const struct remote *r, const struct remote_thread *t, int sig, bool alone,
-		     int *status)
+bool partial__let_go(const struct remote *r, const struct remote_thread *t, int *status)
 {
 	struct partial p;
 	int got = 0;
 
-	if (!t->partial || sig || t->as_group || r->follow || !begin(&p, t->tid))
-		remote_let_go(r, t, sig);
+	if (!t->partial || t->as_group || !begin(&p, t->tid))
+		remote_let_go(r, t, 0);
 	else
-		got = await(&p, alone ? PARTIAL_NS : BRIEF_NS, status);
+		got = await(&p, BRIEF_NS, status);
 	if (got > 0)
 		remote_let_go(r, t, remote_signal_of(r, t->tid, *status));
 	return got >= 0 || WIFSTOPPED(*status);
 }
 
-/* All that do not go on by themselves. */
-static size_t begin_all(struct remote *r, struct partial p[PARTIAL_MAX])
+/* So many at once; others are told of the part. */
+struct partials {
+	uint64_t asks, deadline; /* when they are asked to stop, and not waited for any more */
+	size_t cnt;
+	struct partial of[PARTIAL_MAX];
+};
+
+bool partial__begin(struct remote *r, const struct remote_thread *t)
 {
-	size_t cnt = 0;
+	struct partials *all;
 
-	for (size_t i = 0; i < r->cnt; i++) {
-		const struct remote_thread *t = &r->threads[i];
-
-		if (!partial__is_to_finish(r, t))
-			continue;
-		if (cnt < PARTIAL_MAX && begin(&p[cnt], t->tid))
-			cnt++;
-		else
-			remote_let_go(r, t, 0);
+	if (!t->partial || t->as_group || r->follow || r->held)
+		return false;
+	if (!r->partials)
+		r->partials = calloc(1, sizeof(*r->partials));
+	all = r->partials;
+	if (!all || all->cnt == PARTIAL_MAX || !begin(&all->of[all->cnt], t->tid))
+		return false;
+	if (!all->cnt++) {
+		all->asks = now_ns() + PARTIAL_NS;
+		all->deadline = all->asks + PARTIAL_NS;
 	}
-	return cnt;
+	return true;
 }
 
-/* Those that have come to an end go on; so many have not. */
-static size_t look_at_all(struct remote *r, struct partial *p, size_t cnt)
+void partial__look(struct remote *r)
 {
+	struct partials *all = r->partials;
 	size_t left = 0;
 
-	for (size_t i = 0; i < cnt; i++) {
-		int status, got = look(&p[i], &status);
+	for (size_t i = 0; all && i < all->cnt; i++) {
+		struct partial *p = &all->of[i];
+		int status, got = look(p, &status);
 
 		if (!got)
-			p[left++] = p[i];
+			all->of[left++] = *p;
 		else if (got > 0)
-			ptrace(PTRACE_DETACH, p[i].tid, 0, remote_signal_of(r, p[i].tid, status));
+			ptrace(PTRACE_DETACH, p->tid, 0, remote_signal_of(r, p->tid, status));
 		else if (!WIFSTOPPED(status))
-			remote_note_end(r, p[i].tid, status);
+			remote_note_end(r, p->tid, status);
 	}
-	return left;
+	if (all)
+		all->cnt = left;
 }
 
-void partial__finish_all(struct remote *r)
+/* Room is made for all that there are. */
+static void leave_late(struct remote *r)
 {
-	uint64_t now = now_ns(), asks = now + PARTIAL_NS, deadline = asks + PARTIAL_NS;
-	struct partial p[PARTIAL_MAX];
-	size_t cnt = begin_all(r, p);
+	struct partials *all = r->partials;
 
-	for (; cnt && now < deadline; now = now_ns()) {
-		if (now > asks) {
-			for (size_t i = 0; i < cnt; i++)
-				ask(&p[i]);
-			asks = deadline;
+	for (size_t i = 0; i < all->cnt && r->late_cnt < r->size; i++)
+		r->late_threads[r->late_cnt++] = (struct remote_thread){ .tid = all->of[i].tid };
+	all->cnt = 0;
+}
+
+void partial__await(struct remote *r)
+{
+	struct partials *all = r->partials;
+
+	while (all && all->cnt) {
+		uint64_t now = now_ns();
+
+		if (now > all->deadline) {
+			leave_late(r);
+			return;
 		}
-		cnt = look_at_all(r, p, cnt);
-		if (cnt)
+		if (now > all->asks) {
+			for (size_t i = 0; i < all->cnt; i++)
+				ask(&all->of[i]);
+			all->asks = UINT64_MAX;
+		}
+		partial__look(r);
+		if (all->cnt)
 			remote_pause();
 	}
-	for (size_t i = 0; i < cnt; i++) /* there is room for all */
-		r->late_threads[r->late_cnt++] = (struct remote_thread){ .tid = p[i].tid };
+}
+
+void partial__begin_all(struct remote *r)
+{
+	for (size_t i = 0; i < r->cnt; i++)
+		if (partial__is_to_finish(r, &r->threads[i]) && !partial__begin(r, &r->threads[i]))
+			remote_let_go(r, &r->threads[i], 0);
 }

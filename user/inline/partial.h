@@ -23,19 +23,23 @@ bool partial__is_left(const struct user_regs_struct *regs);
 /* partial__may_be_left - may it, in the call that it waits in? */
 bool partial__may_be_left(pid_t pid, pid_t tid);
 
-/* partial__is_to_finish - is it one that is let go by partial__finish_all()? Not where it is followed, whose stops others look at. */
+/* partial__is_to_finish - is it let go by partial__begin_all()? Not where it is followed, whose stops others look at. */
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t);
 
 /* partial__finish - a thread that was stopped alone, and has done a part, stands still behind its call; nobody does meanwhile. 0; as
  * remote_await() */
 int partial__finish(struct remote *r, struct remote_thread *t);
 
-/* partial__let_go - one that was stopped without the others: as remote_let_go(); it does the rest first, if that takes some ms, or
- * nobody else stands still (@alone). False: it has ended meanwhile, says waitpid(): @status */
-bool partial__let_go(const struct remote *r, const struct remote_thread *t, int sig, bool alone,
-		     int *status);
+/* partial__let_go - where others stand still that were asked with it, and look at their stops themselves (sleepers.h): as remote_let_go(); it does
+ * the rest first, if that takes some ms. False: it has ended meanwhile, says waitpid(): @status */
+bool partial__let_go(const struct remote *r, const struct remote_thread *t, int *status);
 
-/* partial__finish_all - the others have been let go; all of these do the rest, and go on */
-void partial__finish_all(struct remote *r);
+/* partial__begin - it does the rest from here on, which partial__look() sees the end of: then it goes on. False: it stands still yet */
+bool partial__begin(struct remote *r, const struct remote_thread *t);
+
+/* partial__begin_all - those of r->threads that are to; partial__look - at all of them, once; partial__await - until all go on */
+void partial__begin_all(struct remote *r);
+void partial__look(struct remote *r);
+void partial__await(struct remote *r);
 
 #endif

@@ -54,6 +54,7 @@ struct remote {
 	size_t late_cnt;
 	uint64_t late_looked_at;
 	struct late *late; /* those that did not stop, the last time; NULL: all did */
+	struct partials *partials; /* those that do the rest of a call (partial.h); owned */
 	struct slept slept; /* before the last stop */
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */
@@ -99,7 +100,6 @@ struct remote {
 struct remote_call {
 	uint64_t nr, args[6];
 };
-
 #define REMOTE_CALLS_MAX 7
 /* Memory for the results of so many calls. */
 #define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 16)

@@ -298,6 +298,8 @@ static void pause_for_caller(struct remote *r)
 		lender__lend(&r->of_calls, r->of_stops, r->caller, CALLER_TURN_NS);
 	if (r->late_cnt)
 		late__look(r);
+	else
+		partial__look(r);
 	remote_pause();
 }
 
@@ -496,6 +498,7 @@ static void end_calls(struct remote *r, uint64_t us)
 	r->calling = false;
 	remote_end_stop(r, us + (now_ns() - since) / 1000);
 	remote__let_late_go(r);
+	partial__await(r);
 }
 
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,

@@ -428,7 +428,7 @@ static void let_leader_go(struct remote *r)
 	if (t->stopped) {
 		waiting = is_signal_waiting(t->tid);
 		remote_let_go(r, t, 0);
-	} else if (!t->late || r->follow || !late__has_gone(r, t, false)) {
+	} else if (!t->late || r->follow || !late__has_gone(r, t)) {
 		return;
 	}
 	*t = r->threads[--r->cnt];
@@ -481,11 +481,13 @@ static void go_on(struct remote *r)
 	late__let_go(r);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
-	partial__finish_all(r);
+	partial__begin_all(r);
 	if (r->follow)
 		let_followed_go(r);
 	else if (!r->held) /* else it goes on by itself */
 		let_others_go(r);
+	if (!r->calling)
+		partial__await(r);
 	r->cnt = 0;
 	r->rest_runs = false;
 }
@@ -677,6 +679,7 @@ static int stop_soon(struct remote *r, size_t limit)
 	int err = 0;
 
 	late__forget(r);
+	partial__await(r);
 	for (int i = 0; i <= STOP_TRIES; i++) {
 		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid)) {
 			err = -ESRCH;
@@ -779,6 +782,7 @@ void remote__close(struct remote *r)
 	if (r->follow)
 		follow__set_slept(r->follow, NULL);
 	free(r->threads);
+	free(r->partials);
 	free(r->late_threads);
 	lender__free(r->of_stops);
 	lender__free(r->of_calls);
@@ -786,6 +790,7 @@ void remote__close(struct remote *r)
 		close(r->mem);
 	r->mem = -1;
 	r->threads = r->late_threads = NULL;
+	r->partials = NULL;
 	r->of_stops = r->of_calls = NULL;
 	r->size = r->late_cnt = 0;
 }

@@ -208,7 +208,7 @@ static bool waits(struct sleepers *s, pid_t tid)
 		return true;
 	if (s->r->follow)
 		release(s, tid, 0);
-	else if (!partial__let_go(s->r, &t, 0, false, &status))
+	else if (!partial__let_go(s->r, &t, &status))
 		note_end(s, tid, status);
 	return false;
 }
