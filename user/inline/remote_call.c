@@ -428,9 +428,11 @@ static pid_t choose_stopped(const struct remote *r)
 	return found ? found : partial ? partial : diverted;
 }
 
-/* Nobody can: it has ended, or may not. */
+/* Nobody can: it has ended, or may not; or we have no descriptor left to see whether anybody may. */
 static int why_nobody(const struct remote *r)
 {
+	if (inline_status_number(r->pid, "Seccomp") < 0 && (errno == EMFILE || errno == ENFILE))
+		return -errno;
 	return remote__is_dead(r->pid, r->pid) ? -ESRCH : -EOPNOTSUPP;
 }
 
@@ -476,7 +478,7 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 	r->other_caller |= r->caller && r->cnt == 1 && r->threads[0].tid != r->caller;
 	r->caller = choose_stopped(r);
 	if (!err && !r->caller)
-		err = -EOPNOTSUPP;
+		err = why_nobody(r);
 	if (!err && interrupted__is_diverted(r->caller))
 		err = -ENOPROTOOPT;
 	if (!err && r->ready)
