@@ -18,7 +18,7 @@
 #define SYSCALL_LEN 2
 #define UNTOLD	    0x7f /* a status that is no end */
 #define PARTIAL_NS  1000000000ull /* that the rest may take */
-#define BRIEF_NS    4000000ull /* where others stand still that were asked with it */
+#define BRIEF_NS    40000000ull /* where others stand still that were asked with it */
 #define PARTIAL_MAX 128
 
 /* One that does the rest. */
@@ -66,12 +66,12 @@ bool partial__is_left(const struct user_regs_struct *regs)
 	       regs->rax < *m.left;
 }
 
-bool partial__may_be_left(pid_t pid, pid_t tid)
+bool partial__waits_whole(pid_t pid, pid_t tid)
 {
 	struct user_regs_struct regs;
 	struct moves m;
 
-	return slept__read_call(pid, tid, &regs) && find_moves(&regs, &m);
+	return slept__read_call(pid, tid, &regs) && !find_moves(&regs, &m);
 }
 
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t)

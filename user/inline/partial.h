@@ -20,8 +20,8 @@ struct remote_thread;
 /* partial__is_left - has a thread that stands still just done a part of its call? */
 bool partial__is_left(const struct user_regs_struct *regs);
 
-/* partial__may_be_left - may it, in the call that it waits in? */
-bool partial__may_be_left(pid_t pid, pid_t tid);
+/* partial__waits_whole - does it sleep in a call that has no parts? */
+bool partial__waits_whole(pid_t pid, pid_t tid);
 
 /* partial__is_to_finish - is it let go by partial__begin_all()? Not where it is followed, whose stops others look at. */
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t);

@@ -450,10 +450,10 @@ static int list(struct sleepers *s)
 	return 0;
 }
 
-/* What stops before its call is at its end does the rest when it is let go: not here. */
+/* Whom a stop would interrupt in the middle of its work stops with those that are not kept, and does the rest then. */
 static bool may_be_kept(const struct sleepers *s, pid_t tid)
 {
-	return remote__state(s->r->pid, tid) == 'S' && !partial__may_be_left(s->r->pid, tid);
+	return remote__state(s->r->pid, tid) == 'S' && partial__waits_whole(s->r->pid, tid);
 }
 
 /* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. There is room. */
