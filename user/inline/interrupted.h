@@ -20,6 +20,9 @@ enum {
 	ERESTART_RESTARTBLOCK = 516
 };
 
+/* Of the instruction that makes a call, which is behind it when it was interrupted. */
+#define SYSCALL_LEN 2
+
 /* interrupted__waits - has a thread that stands still been interrupted in such a call? */
 bool interrupted__waits(const struct user_regs_struct *regs);
 

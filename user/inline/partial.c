@@ -15,7 +15,6 @@
 #include "inline/remote_priv.h"
 #include "inline/slept.h"
 
-#define SYSCALL_LEN 2
 #define UNTOLD	    0x7f /* a status that is no end */
 #define PARTIAL_NS  1000000000ull /* that the rest may take */
 #define BRIEF_NS    40000000ull /* where others stand still that were asked with it */

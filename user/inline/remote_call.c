@@ -31,7 +31,6 @@
 #define CALLER_TURN_NS 3000000u
 #define LEFT_NS	       1000000000ull /* until it is looked at where the thread is */
 #define RED_ZONE       128
-#define SYSCALL_LEN    2
 #define PARK_SHIFT \
 	20 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
 #define BACK_LAPS     8u /* for one that waited in a call: 2 to 8 ms */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inline/slept.h"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,18 +12,18 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "inline/time_out.h"
+#include "proc/file.h"
+#include "proc/pid.h"
 #include "proc/threads.h"
 
 #define FILE_BYTES 4096
-#define STAT_CPU   39 /* field of proc(5): stat; that before the name ends */
-#define STAT_NAME  2
+#define STAT_CPU   39 /* field of proc(5): stat */
 #define NS_PER_MS  1000000u
 #define CPUS_MAX   16 /* whose clocks are looked at, which takes us there */
 
 /* The clock of a CPU: how far it is behind ours. */
 struct cpu_clock {
-	unsigned long cpu;
-	uint64_t behind_ns;
+	uint64_t cpu, behind_ns;
 };
 
 struct clocks {
@@ -34,17 +33,14 @@ struct clocks {
 	bool moved; /* and are not to stay */
 };
 
-/* Of a thread in /proc, as a string. */
-static bool read_file(pid_t pid, pid_t tid, const char *name, char out[static FILE_BYTES])
+/* Of a thread in /proc, as a string for free(); NULL: it cannot be read. */
+static char *read_file(pid_t pid, pid_t tid, const char *name)
 {
-	char path[64];
-	ssize_t got;
+	char path[48], *text = NULL;
+	size_t len;
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", pid, tid, name);
-	auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	got = fd < 0 ? -1 : read(fd, out, FILE_BYTES - 1);
-	out[got > 0 ? got : 0] = 0;
-	return got > 0;
+	snprintf(path, sizeof(path), "task/%d/%s", tid, name);
+	return proc_file__read(pid, path, FILE_BYTES, &text, &len) < 0 ? NULL : text;
 }
 
 /* What stands behind the colon; NULL: nothing does. */
@@ -77,9 +73,10 @@ static uint64_t count_sleeps(const char *text, const char *name)
 /* The call that it waits in. False: it does not. */
 static bool read_call(pid_t pid, pid_t tid, uint64_t call[SLEPT_WORDS])
 {
-	char text[FILE_BYTES], *at = text, *end;
+	auto_free char *text = read_file(pid, tid, "syscall");
+	char *at = text, *end;
 
-	if (!read_file(pid, tid, "syscall", text))
+	if (!text)
 		return false;
 	for (size_t i = 0; i < SLEPT_WORDS; i++, at = end) {
 		call[i] = strtoull(at, &end, 0);
@@ -122,22 +119,17 @@ static bool is_call(const uint64_t call[SLEPT_WORDS], const struct user_regs_str
 }
 
 /* The CPU that it was on last. */
-static bool read_cpu(pid_t pid, pid_t tid, unsigned long *cpu)
+static bool read_cpu(pid_t pid, pid_t tid, uint64_t *cpu)
 {
-	char text[FILE_BYTES];
-	const char *at = read_file(pid, tid, "stat", text) ? strrchr(text, ')') : NULL;
+	auto_free char *text = read_file(pid, tid, "stat");
 
-	for (int field = STAT_NAME; at && field < STAT_CPU; field++)
-		at = strchr(at + 1, ' ');
-	if (at)
-		*cpu = strtoul(at, NULL, 10);
-	return at && *cpu < CPU_SETSIZE;
+	return text && !proc_stat_number(text, STAT_CPU, cpu) && *cpu < CPU_SETSIZE;
 }
 
 /* We have just come to that CPU, which is when its clock was looked at for us. */
 static bool ask_clock(struct clocks *c, struct cpu_clock *out)
 {
-	char text[FILE_BYTES];
+	auto_free char *text = NULL;
 	cpu_set_t there;
 	uint64_t ran;
 
@@ -149,12 +141,13 @@ static bool ask_clock(struct clocks *c, struct cpu_clock *out)
 		return false;
 	c->moved = true;
 	nanosleep(&(struct timespec){ .tv_nsec = 1 }, NULL);
-	ran = read_file(getpid(), gettid(), "sched", text) ? last_ran(text) : 0;
+	text = read_file(getpid(), gettid(), "sched");
+	ran = text ? last_ran(text) : 0;
 	out->behind_ns = now_ns() - ran;
 	return ran != 0;
 }
 
-static bool find_clock(struct clocks *c, unsigned long cpu, uint64_t *behind_ns)
+static bool find_clock(struct clocks *c, uint64_t cpu, uint64_t *behind_ns)
 {
 	struct cpu_clock new = { .cpu = cpu };
 
@@ -170,26 +163,35 @@ static bool find_clock(struct clocks *c, unsigned long cpu, uint64_t *behind_ns)
 	return true;
 }
 
+/* Does it wait in a call with a time-out that is not noted yet? */
+static bool waits_for_long(pid_t pid, pid_t tid, uint64_t call[SLEPT_WORDS])
+{
+	struct user_regs_struct regs;
+
+	if (!read_call(pid, tid, call))
+		return false;
+	regs = regs_of(call);
+	return time_out__is_new(&regs);
+}
+
 static void note(struct slept *s, struct clocks *c, pid_t pid, pid_t tid)
 {
 	struct slept_thread t = { .tid = tid };
-	struct user_regs_struct regs;
-	char text[FILE_BYTES];
-	uint64_t behind_ns;
-	unsigned long cpu;
+	auto_free char *status = NULL, *sched = NULL;
+	uint64_t behind_ns, cpu;
 
-	if (!read_file(pid, tid, "status", text))
+	if (!waits_for_long(pid, tid, t.call)) /* of most that is all */
 		return;
-	t.sleeps = count_sleeps(text, "\nvoluntary_ctxt_switches");
-	if (!read_call(pid, tid, t.call))
+	status = read_file(pid, tid, "status");
+	if (!status || !waits_for_long(pid, tid, t.call))
 		return;
-	regs = regs_of(t.call);
-	if (!time_out__is_new(&regs) || !read_file(pid, tid, "sched", text) ||
-	    !read_cpu(pid, tid, &cpu))
+	sched = read_file(pid, tid, "sched");
+	if (!sched || !read_cpu(pid, tid, &cpu))
 		return;
-	t.since_ns = last_ran(text);
+	t.sleeps = count_sleeps(status, "\nvoluntary_ctxt_switches");
+	t.since_ns = last_ran(sched);
 	/* in one sleep from the first look to the last one */
-	if (!t.since_ns || t.sleeps != count_sleeps(text, "\nnr_voluntary_switches") ||
+	if (!t.since_ns || t.sleeps != count_sleeps(sched, "\nnr_voluntary_switches") ||
 	    !find_clock(c, cpu, &behind_ns))
 		return;
 	t.since_ns += behind_ns;
