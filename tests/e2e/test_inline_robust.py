@@ -237,14 +237,15 @@ def test_waits_that_the_kernel_counts(name, tmp_path):
     assert rounds > 1
 
 
+@pytest.mark.parametrize("option", ["", "-s"])
 @pytest.mark.parametrize("ways, threads", [("write", 0), ("send", 0), ("sendfile", 0), ("receive", 0), ("write,send,sendfile,receive", 1), ("write,send,sendfile,receive", 3)])
 @pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
-def test_calls_that_are_done_in_pieces(name, ways, threads, tmp_path):
+def test_calls_that_are_done_in_pieces(name, ways, threads, option, tmp_path):
     """What a stop interrupts after a part is done to its end: 300 KB into a pipe for 64, taken out piece by piece."""
     with lib.started(lib.command(name) + [lib.PROGRAMS / "pieces.py", ways, threads, tmp_path / "end"]) as target:
         assert target.stdout.readline() == b"up\n"
         for _ in range(40 if lib.LONG else 8):
-            assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms", "--force").returncode == 0
+            assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "5ms", "--force", *option.split()).returncode == 0
         (tmp_path / "end").touch()
         said = target.communicate(timeout=60)[0]
         assert re.match(rb"fine \d+\n", said) and int(said.split()[1]) >= 8 and target.returncode == 0, said

@@ -16,9 +16,12 @@
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/remote_priv.h"
+#include "inline/rest.h"
 #include "inline/slept.h"
 
 #define RELEASE_NS 2000000000ull
+#define REST_NS	   1000000000ull /* that the rest of a call may take then, */
+#define FINISH_NS  200000000ull /* and where it is waited for while others are followed */
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
@@ -29,6 +32,9 @@ struct follow_tid {
 	bool kept; /* what it does is told to the keeper */
 	bool leaves; /* it was asked to stop, to be let go */
 	bool vforked; /* it stands still where it was born, or soon will, and its parent sleeps until it executes something */
+	bool in_rest; /* it does the rest of a call */
+	bool awaited, stands; /* and is to stand still behind it; does it? */
+	struct rest rest;
 	UT_hash_handle hh;
 };
 
@@ -39,6 +45,7 @@ struct follow {
 	uint32_t queue_cnt, queue_size;
 	struct follow_keeper keeper;
 	const struct slept *slept;
+	uint64_t rest_until; /* who is let go for good does it before; 0: it is not waited for */
 	struct told { /* by waitpid(), and not looked at yet */
 		pid_t tid;
 		int status;
@@ -123,11 +130,26 @@ static int ask(enum __ptrace_request request, pid_t tid, void *data)
 	return errno == ESRCH || ptrace(request, tid, 0, data) ? -errno : 0;
 }
 
-void follow__go(struct follow *f, pid_t tid, int sig)
+static bool begin_rest(struct follow_tid *t)
+{
+	if (!t->watched && rest__begin(&t->rest, t->tid))
+		t->in_rest = true;
+	return t->in_rest;
+}
+
+bool follow__is_in_rest(const struct follow *f, pid_t tid)
 {
 	const struct follow_tid *t = find(f, tid);
 
-	ask(t && t->watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, (void *)(intptr_t)sig);
+	return t && t->in_rest;
+}
+
+void follow__go(struct follow *f, pid_t tid, int sig)
+{
+	struct follow_tid *t = find(f, tid);
+
+	if (!t || sig || !begin_rest(t))
+		ask(t && t->watched ? PTRACE_SYSCALL : PTRACE_CONT, tid, (void *)(intptr_t)sig);
 }
 
 void follow__watch(struct follow *f, pid_t pid, bool on)
@@ -210,7 +232,7 @@ static void only_first(struct follow *f, pid_t pid)
 		drop(f, t);
 	t = add(f, pid, pid);
 	if (t)
-		t->watched = false;
+		t->watched = t->in_rest = false;
 }
 
 static bool on_end(struct follow *f, struct follow_tid *t, int status, struct follow_event *out)
@@ -233,6 +255,22 @@ static int signal_of(const struct follow *f, pid_t tid, int sig)
 	return 0;
 }
 
+/* Has it only to do with the rest of its call? */
+static bool is_of_rest(struct follow_tid *t, int status)
+{
+	if (!t->in_rest)
+		return false;
+	if (rest__goes_on(&t->rest, status, true))
+		return true;
+	t->in_rest = false;
+	if (WSTOPSIG(status) != SYSCALL_STOP)
+		return false;
+	t->stands = t->awaited;
+	if (!t->awaited)
+		ask(PTRACE_CONT, t->tid, NULL);
+	return true;
+}
+
 /* One stop of a thread. True: @out is somebody's business. */
 static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct follow_event *out)
 {
@@ -241,6 +279,8 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 	pid_t tid = t->tid;
 
 	*out = (struct follow_event){ .what = FOLLOW_STOP, .pid = tid, .status = status };
+	if (is_of_rest(t, status))
+		return false;
 	if (is_birth(status)) {
 		note_born(f, tid, status);
 		follow__go(f, tid, 0);
@@ -256,9 +296,10 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 			return false;
 		}
 		if (t->pid) {
-			if (sig == SIGTRAP)
-				interrupted__look(tid, &regs, f->slept);
-			ask(sig == SIGTRAP ? PTRACE_CONT : PTRACE_LISTEN, tid, NULL);
+			if (sig != SIGTRAP)
+				ask(PTRACE_LISTEN, tid, NULL);
+			else if (!interrupted__look(tid, &regs, f->slept))
+				follow__go(f, tid, 0);
 			return false;
 		}
 		t->pid = process_of(tid);
@@ -386,6 +427,32 @@ void follow__stood(struct follow *f, pid_t tid)
 
 	if (t && !t->pid)
 		t->pid = process_of(tid);
+	if (t && t->in_rest)
+		rest__end(&t->rest);
+	if (t)
+		t->in_rest = false;
+}
+
+int follow__finish(struct follow *f, pid_t tid)
+{
+	uint64_t deadline = now_ns() + FINISH_NS;
+	struct follow_tid *t = find(f, tid);
+	pid_t pid = t ? t->pid : 0;
+
+	if (!t || !begin_rest(t))
+		return 0;
+	t->awaited = true;
+	for (t->stands = false; t && t->in_rest && now_ns() < deadline; t = find(f, tid)) {
+		remote_pause();
+		if (!follow__serve(f, pid))
+			return -ESRCH;
+	}
+	if (t)
+		t->awaited = false;
+	if (t && t->stands)
+		return 0;
+	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+	return -EAGAIN;
 }
 
 int follow__next(struct follow *f, struct follow_event *out)
@@ -425,6 +492,9 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 			put_off(f, &event);
 		return true;
 	}
+	if (t->in_rest && rest__goes_on(&t->rest, status, now_ns() < f->rest_until))
+		return false;
+	t->in_rest = false;
 	if (WSTOPSIG(status) == SYSCALL_STOP && interrupted__begins_call(tid)) {
 		ask(PTRACE_CONT, tid, NULL); /* let go there it would end with EINTR */
 		ptrace(PTRACE_INTERRUPT, tid, 0, 0);
@@ -436,6 +506,10 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		interrupted__look(tid, &regs, f->slept);
 	else if (!(status >> 16))
 		sig = signal_of(f, tid, WSTOPSIG(status));
+	if (!sig && WSTOPSIG(status) == SIGTRAP && now_ns() < f->rest_until && begin_rest(t)) {
+		t->leaves = false;
+		return false;
+	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
 	if (!t->pid && !t->vforked && process_of(tid) == tid)
 		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
@@ -463,7 +537,8 @@ static void ask_some(struct follow *f)
 	unsigned int cnt = 0;
 
 	HASH_ITER(hh, f->tids, t, next)
-	if (t->pid && !t->leaves && cnt++ < REMOTE_BATCH) {
+	if (t->pid && !t->leaves && !(t->in_rest && now_ns() < f->rest_until) &&
+	    cnt++ < REMOTE_BATCH) {
 		t->leaves = true;
 		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
 	}
@@ -511,6 +586,7 @@ uint32_t follow__release(struct follow *f)
 	note_slept(f, &slept);
 	f->slept = &slept;
 	start = asked = looked = now_ns();
+	f->rest_until = start + REST_NS;
 	let_queued_go(f);
 	for (; f->tids && asked - start < RELEASE_NS; asked = now_ns()) {
 		ask_some(f);

@@ -67,8 +67,15 @@ bool follow__runs(const struct follow *f, pid_t pid);
 /* follow__stood - for the same: it has stopped as asked, and goes on by follow__go(). */
 void follow__stood(struct follow *f, pid_t tid);
 
-/* follow__go - a thread that stands still goes on. @sig: delivered to it; 0: none */
+/* follow__go - a thread that stands still goes on, with the rest of its call (rest.h) if it has done a part. @sig: delivered to it; 0: none */
 void follow__go(struct follow *f, pid_t tid, int sig);
+
+/* follow__finish - one that has done a part does the rest, and stands still behind it; others are served meanwhile. 0; -EAGAIN: it goes on, and
+ * is asked to stop once more, since that takes long or a signal came; -ESRCH: the program that it ran is no more */
+int follow__finish(struct follow *f, pid_t tid);
+
+/* follow__is_in_rest - does it do so? Then it is not to be kept. */
+bool follow__is_in_rest(const struct follow *f, pid_t tid);
 
 /* follow__watch - from now on each system call of the process's thread is a FOLLOW_STOP. */
 void follow__watch(struct follow *f, pid_t pid, bool on);

@@ -355,8 +355,10 @@ static int seize_all(struct remote *r)
 	late->cnt = 0;
 	for (unsigned int i = 0; i < cnt; i++) {
 		pid_t tid = late->ones[i].tid;
-		int err = remote_seize_one(r, tid, &leader);
+		int err = 0;
 
+		if (!r->follow || !follow__is_in_rest(r->follow, tid))
+			err = remote_seize_one(r, tid, &leader);
 		if (err)
 			return err;
 		if (r->cnt > late->cnt)

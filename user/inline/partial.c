@@ -6,13 +6,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
-#include "inline/interrupted.h"
 #include "inline/remote_priv.h"
+#include "inline/rest.h"
 #include "inline/slept.h"
 
 #define UNTOLD	    0x7f /* a status that is no end */
@@ -22,55 +20,15 @@
 
 /* One that does the rest. */
 struct partial {
-	pid_t tid;
-	struct user_regs_struct whole; /* as it stood, rax: what is done */
+	struct rest rest;
 	bool asked; /* to stop, as it takes too long */
 };
-
-/* Which registers change when a part is done: up with it, and down. */
-struct moves {
-	unsigned long long *at, *left, *offset; /* offset: in a file, or NULL */
-};
-
-static bool find_moves(struct user_regs_struct *regs, struct moves *m)
-{
-	*m = (struct moves){ &regs->rsi, &regs->rdx, NULL };
-	switch (regs->orig_rax) {
-	case SYS_pwrite64:
-		m->offset = &regs->r10;
-		return true;
-	case SYS_write:
-	case SYS_sendto:
-		return true;
-	case SYS_recvfrom:
-		return regs->r10 & MSG_WAITALL;
-	case SYS_sendfile:
-		*m = (struct moves){
-			NULL, &regs->r10, NULL
-		}; /* where it is says the file, or the kernel writes it */
-		return true;
-	case SYS_getrandom:
-		*m = (struct moves){ &regs->rdi, &regs->rsi, NULL };
-		return true;
-	}
-	return false;
-}
-
-bool partial__is_left(const struct user_regs_struct *regs)
-{
-	struct user_regs_struct copy = *regs;
-	struct moves m;
-
-	return (int64_t)regs->orig_rax >= 0 && (int64_t)regs->rax > 0 && find_moves(&copy, &m) &&
-	       regs->rax < *m.left;
-}
 
 bool partial__waits_whole(pid_t pid, pid_t tid)
 {
 	struct user_regs_struct regs;
-	struct moves m;
 
-	return slept__read_call(pid, tid, &regs) && !find_moves(&regs, &m);
+	return slept__read_call(pid, tid, &regs) && !rest__has_parts(&regs);
 }
 
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t)
@@ -78,70 +36,31 @@ bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t
 	return t->stopped && t->partial && !t->as_group && !r->follow && !r->held;
 }
 
-/* It does the rest from here on. False: it stands still as it was, or has ended. */
 static bool begin(struct partial *p, pid_t tid)
 {
-	struct user_regs_struct rest;
-	struct moves m;
-
-	if (ptrace(PTRACE_GETREGS, tid, 0, &p->whole) || !partial__is_left(&p->whole) ||
-	    interrupted__has_signal(tid))
-		return false;
-	p->tid = tid;
 	p->asked = false;
-	rest = p->whole;
-	find_moves(&rest, &m);
-	if (m.at)
-		*m.at += p->whole.rax;
-	if (m.offset)
-		*m.offset += p->whole.rax;
-	*m.left -= p->whole.rax;
-	rest.rax = p->whole.orig_rax;
-	rest.rip -= SYSCALL_LEN;
-	return !ptrace(PTRACE_SETREGS, tid, 0, &rest) && !ptrace(PTRACE_SYSCALL, tid, 0, 0);
-}
-
-/* What it has done by now. Was it interrupted once more, and not by a signal? */
-static bool add_more(struct partial *p)
-{
-	struct user_regs_struct regs;
-	struct moves m;
-
-	find_moves(&p->whole, &m);
-	if (ptrace(PTRACE_GETREGS, p->tid, 0, &regs) || regs.rip != p->whole.rip ||
-	    regs.orig_rax != p->whole.orig_rax)
-		return false;
-	if (regs.rax > *m.left - p->whole.rax) /* an error */
-		return interrupted__waits(&regs);
-	p->whole.rax += regs.rax;
-	return regs.rax && p->whole.rax < *m.left;
+	return rest__begin(&p->rest, tid);
 }
 
 /* 0: it has not come to an end yet; 1: it stands still, behind its call, or before a signal: @status; -1: it has ended, which waitpid() may
  * have told. */
 static int look(struct partial *p, int *status)
 {
-	pid_t got = waitpid(p->tid, status, __WALL | WNOHANG);
-	bool again;
+	pid_t got = waitpid(p->rest.tid, status, __WALL | WNOHANG);
 
 	if (!got)
 		return 0;
-	if (got != p->tid)
+	if (got != p->rest.tid)
 		*status = UNTOLD;
-	if (got != p->tid || !WIFSTOPPED(*status))
+	if (got != p->rest.tid || !WIFSTOPPED(*status))
 		return -1;
-	if (WSTOPSIG(*status) == SYSCALL_STOP && interrupted__begins_call(p->tid))
-		return ptrace(PTRACE_SYSCALL, p->tid, 0, 0) ? -1 : 0;
-	again = add_more(p) && WSTOPSIG(*status) == SYSCALL_STOP && !p->asked;
-	if (ptrace(PTRACE_SETREGS, p->tid, 0, &p->whole))
-		return -1;
-	return again && begin(p, p->tid) ? 0 : 1;
+	return !rest__goes_on(&p->rest, *status, !p->asked);
 }
 
 static void ask(struct partial *p)
 {
 	p->asked = true;
-	ptrace(PTRACE_INTERRUPT, p->tid, 0, 0);
+	ptrace(PTRACE_INTERRUPT, p->rest.tid, 0, 0);
 }
 
 /* As look(), when it has; it is asked to stop when it takes longer than @ns. 0: it does not. */
@@ -165,27 +84,42 @@ static bool is_alone(const struct remote *r)
 	return r->cnt == 1 && (r->only || remote_count_threads(r) == 1);
 }
 
-int partial__finish(struct remote *r, struct remote_thread *t)
+/* It stands still in any way then, or it was asked to. */
+static int finish_followed(struct remote *r, struct remote_thread *t)
 {
-	int got, status, sig, err = 0;
-	struct partial p;
+	int err = follow__finish(r->follow, t->tid);
 
-	if (!partial__is_to_finish(r, t) || !is_alone(r) || !begin(&p, t->tid))
-		return 0;
-	t->stopped = false;
-	r->stopped_at = 0;
-	got = await(&p, PARTIAL_NS, &status);
+	return err == -EAGAIN ? remote_await(r, t, now_ns() + REMOTE_LAST_NS) : err;
+}
+
+static int finish(struct remote *r, struct remote_thread *t, struct partial *p)
+{
+	int status, sig, got = await(p, PARTIAL_NS, &status);
+
 	if (got < 0 && !WIFSTOPPED(status))
 		remote_note_end(r, t->tid, status);
 	if (got <= 0)
 		return got ? -ESRCH : -ETIMEDOUT;
 	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
 	sig = remote_signal_of(r, t->tid, status);
-	if (sig) {
-		ptrace(PTRACE_CONT, t->tid, 0, sig);
-		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-		err = remote_await(r, t, now_ns() + REMOTE_LAST_NS);
-	}
+	if (!sig)
+		return 0;
+	ptrace(PTRACE_CONT, t->tid, 0, sig);
+	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+	return remote_await(r, t, now_ns() + REMOTE_LAST_NS);
+}
+
+int partial__finish(struct remote *r, struct remote_thread *t)
+{
+	struct partial p;
+	int err;
+
+	if (!t->partial || t->as_group || r->held || !is_alone(r) ||
+	    (!r->follow && !begin(&p, t->tid)))
+		return 0;
+	t->stopped = false;
+	r->stopped_at = 0;
+	err = r->follow ? finish_followed(r, t) : finish(r, t, &p);
 	if (err)
 		return err;
 	remote_begin_stop(r);
@@ -244,9 +178,10 @@ void partial__look(struct remote *r)
 		if (!got)
 			all->of[left++] = *p;
 		else if (got > 0)
-			ptrace(PTRACE_DETACH, p->tid, 0, remote_signal_of(r, p->tid, status));
+			ptrace(PTRACE_DETACH, p->rest.tid, 0,
+			       remote_signal_of(r, p->rest.tid, status));
 		else if (!WIFSTOPPED(status))
-			remote_note_end(r, p->tid, status);
+			remote_note_end(r, p->rest.tid, status);
 	}
 	if (all)
 		all->cnt = left;
@@ -258,7 +193,8 @@ static void leave_late(struct remote *r)
 	struct partials *all = r->partials;
 
 	for (size_t i = 0; i < all->cnt && r->late_cnt < r->size; i++)
-		r->late_threads[r->late_cnt++] = (struct remote_thread){ .tid = all->of[i].tid };
+		r->late_threads[r->late_cnt++] =
+			(struct remote_thread){ .tid = all->of[i].rest.tid };
 	all->cnt = 0;
 }
 

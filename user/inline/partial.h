@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that do their work piece by piece, and say how much that was when a stop interrupts them: a write() into a full pipe, of more than
- * there was room for. The kernel does not begin them anew, and not every program asks for the rest (`python -u` and a print() of much).
- * So they do it before the thread goes on: traced up to there, in a call for what is left.
- *
- * Of write(), pwrite64(), sendto(), sendfile(), recvfrom() with MSG_WAITALL, getrandom(). Where the rest does not come to its end within a second, or
- * a signal or an error comes, the program is told what was done, as by the kernel. If pyebpf is killed meanwhile it is told of the rest alone.
+ * Threads that are stopped in the middle of a call, and do the rest of it (rest.h) before they are let go, while all others run. Where that takes
+ * longer than a second the program is told what was done. Those that are followed do it as they go on (follow.h), however long.
  */
 #ifndef PYEBPF_INLINE_PARTIAL_H
 #define PYEBPF_INLINE_PARTIAL_H
 
 #include <stdbool.h>
 #include <sys/types.h>
-#include <sys/user.h>
 
 struct remote;
 struct remote_thread;
-
-/* partial__is_left - has a thread that stands still just done a part of its call? */
-bool partial__is_left(const struct user_regs_struct *regs);
 
 /* partial__waits_whole - does it sleep in a call that has no parts? */
 bool partial__waits_whole(pid_t pid, pid_t tid);

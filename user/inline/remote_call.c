@@ -419,7 +419,7 @@ static pid_t choose_stopped(const struct remote *r)
 			continue;
 		if (interrupted__is_diverted(t->tid))
 			diverted = t->tid;
-		else if (partial__is_to_finish(r, t))
+		else if (t->partial)
 			partial = t->tid;
 		else
 			found = t->tid;

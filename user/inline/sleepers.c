@@ -207,7 +207,7 @@ static bool waits(struct sleepers *s, pid_t tid)
 	if (!remote_look(s->r, &t) && t.in_call && goes_to(tid))
 		return true;
 	if (s->r->follow)
-		release(s, tid, 0);
+		release(s, tid, 0); /* with its rest */
 	else if (!partial__let_go(s->r, &t, &status))
 		note_end(s, tid, status);
 	return false;
@@ -228,7 +228,7 @@ static bool seize(const struct sleepers *s, pid_t tid)
 	struct follow *f = s->r->follow;
 	int err;
 
-	if (find(s, tid))
+	if (find(s, tid) || (f && follow__is_in_rest(f, tid)))
 		return false;
 	if (!f)
 		return !ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD);
