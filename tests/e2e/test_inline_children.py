@@ -429,6 +429,47 @@ print('fine', n, flush=True)
 """
 
 
+@pytest.mark.parametrize("options", [INLINE[:-1], INLINE], ids=["one process", "followed"])
+def test_a_command_that_stops_itself(options, tmp_path):
+    """Before there is Python: it stays stopped until it is continued, and is traced then."""
+    python = " ".join(str(c) for c in lib.command(ONE))
+    script = "echo $$ >%s; kill -STOP $$; exec %s -c 'def f(): pass\nf()'" % (tmp_path / "pid", python)
+    with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *options, "--", "sh", "-c", script], stderr=-1) as tracer:
+        lib.until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"), "the shell")
+        pid = int((tmp_path / "pid").read_text())
+        lib.until(lambda: pathlib.Path("/proc/%d/stat" % pid).read_text().split()[2] in "Tt", "the stop")
+        time.sleep(0.3)
+        assert pathlib.Path("/proc/%d/stat" % pid).read_text().split()[2] in "Tt" and tracer.poll() is None
+        os.kill(pid, signal.SIGCONT)
+        said = tracer.communicate(timeout=60)[1]
+    assert tracer.returncode == 0, said
+    assert [e for e in lib.Trace(tmp_path / "t.pyebpf").whole().events if e.get("func") == "f"]
+
+
+STORM = """import signal, sys
+signals = range(signal.SIGRTMIN + 2, signal.SIGRTMIN + 12)
+for s in signals: signal.signal(s, lambda *_: None)
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+print('up', flush=True)
+while 1: fib(12)
+"""
+
+
+def test_an_end_in_a_storm_of_signals(tmp_path):
+    """Some thousands a second, each of which stops who is followed: nothing stays in the target."""
+    with lib.started(lib.command(ONE) + ["-c", STORM]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(3):
+            with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "200ms", "-p", target.pid]) as tracer:
+                while tracer.poll() is None:
+                    for number in range(signal.SIGRTMIN + 2, signal.SIGRTMIN + 12):
+                        target.send_signal(number)
+                    time.sleep(0.002)
+            assert tracer.returncode == 0
+            assert not test_inline.memfds(target.pid)
+        assert target.poll() is None
+
+
 def test_signals_and_stops(tmp_path):
     """Each signal is delivered once; a stopped process stays stopped until it is continued; a killed child is seen to be."""
     cap = tmp_path / "t.pyebpf"

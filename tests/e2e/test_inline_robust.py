@@ -196,6 +196,46 @@ def test_a_dead_reader_does_not_stop_the_target(name, on_full, tmp_path):
         end_well(target, tmp_path)
 
 
+@pytest.mark.parametrize("option", ["", "-s"])
+@pytest.mark.parametrize("way", ["write", "receive"])
+def test_calls_that_are_done_in_pieces_beside_signals(way, option, tmp_path):
+    """One that the process ignores wakes who is traced, also in the middle of the rest."""
+    with lib.started(lib.command(ONE) + [lib.PROGRAMS / "pieces.py", way, 0, tmp_path / "end"]) as target:
+        assert target.stdout.readline() == b"up\n"
+        for d in ("1s",) if option else ("5ms",) * 8:
+            with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *option.split(), "-d", d, "-p", target.pid]) as tracer:
+                while tracer.poll() is None:
+                    target.send_signal(signal.SIGCHLD)
+                    time.sleep(0.007)
+                assert tracer.returncode == 0, tracer.stderr.read()
+        (tmp_path / "end").touch()
+        said = target.communicate(timeout=60)[0]
+        assert re.match(rb"fine \d+\n", said) and target.returncode == 0, said
+
+
+def test_what_is_received_once_more(tmp_path):
+    """What is only looked at is not looked at in parts, the first one twice."""
+    code = """
+import socket, sys, threading
+listener = socket.create_server(("127.0.0.1", 0))
+a = socket.create_connection(listener.getsockname())
+b = listener.accept()[0]
+a.sendall(b"a" * 1000)
+def more():
+    sys.stdin.readline()
+    a.sendall(b"b" * 1000)
+threading.Thread(target=more).start()
+print("up", flush=True)
+got = b.recv(2000, socket.MSG_PEEK | socket.MSG_WAITALL)
+print(got == b"a" * 1000 + b"b" * (len(got) - 1000))"""
+    with lib.started(lib.command(ONE) + ["-c", code], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"up\n"
+        time.sleep(0.2)
+        for _ in range(3):
+            assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms", "--force").returncode == 0
+        assert target.communicate(b"\n", timeout=60)[0] == b"True\n" and target.returncode == 0
+
+
 @pytest.mark.parametrize("args", [[], ["-s"]], ids=["one process", "followed"])
 @pytest.mark.parametrize("name", SOME)
 def test_waiting_in_all_sorts_of_calls(name, args, tmp_path):

@@ -61,6 +61,20 @@ def test_capture(name, command, tmp_path):
     assert not got & {"MainThread"}  # the first thread has the process's name, as everywhere
 
 
+def test_threads_that_have_ended(tmp_path):
+    """Before their first event is read: they have their process's name, or what they have called themselves."""
+    code = ("import threading\n"
+            "for i in range(40):\n"
+            "    t = threading.Thread(target=id, args=(i,), name='worker-%d' % i)\n"
+            "    t.start()\n"
+            "    t.join()\n")
+    done = lib.sh([lib.BINARY, "trace", "--engine", "inline", "-q", "-o", tmp_path / "x.pyebpf", "--", *lib.command(lib.pick("3.12")[0]), "-c", code])
+    assert done.returncode == 0, lib.text(done.stderr)
+    lib.sh([lib.BINARY, "convert", "-q", tmp_path / "x.pyebpf", "-o", tmp_path / "x.json"])
+    threads = [t["name"] for t in json.loads((tmp_path / "x.json").read_text())["threads"]]
+    assert len(threads) == 41 and not [t for t in threads if t.startswith("Thread")], threads
+
+
 def test_threads_that_begin_later(tmp_path):
     """Of a command, from its first call on; and the Firefox Profiler shows them."""
     name = lib.families()[0]

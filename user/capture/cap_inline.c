@@ -30,6 +30,7 @@ int cap_inline__new(struct cap_inline **out, uint32_t pix, pid_t pid, struct cap
 	else
 		inline_clock__begin(&c->clock);
 	c->last_tsc = inline_clock__ticks(&c->clock);
+	track_note_comm(c);
 	*out = c;
 	return 0;
 }

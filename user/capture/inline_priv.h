@@ -67,6 +67,7 @@ struct cap_inline {
 	uint32_t pix, round;
 	struct cap_inline_ids *ids;
 	pid_t pid;
+	char comm[PYE_COMM]; /* the process's name as it began */
 	uint64_t tail, last_tsc;
 	bool at_end; /* tail is where the head was when it was last looked at */
 	struct track *threads, *now; /* now: that of the events to come; NULL at first */
@@ -149,6 +150,9 @@ static inline uint64_t inline_time(struct cap_inline *c, uint64_t *tsc, uint64_t
 
 /* track_get - a thread by what the target says of it, made if it is new; NULL: no memory. */
 struct track *track_get(struct cap_inline *c, uint64_t self, uint64_t tid);
+
+/* track_note_comm - what threads are called that have ended before their first event is read */
+void track_note_comm(struct cap_inline *c);
 
 /* track_announce - its first record; of one that only lost events, too, or its losses would have no place. */
 void track_announce(struct cap_inline *c, struct track *t, uint64_t ts);

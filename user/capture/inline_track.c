@@ -38,19 +38,36 @@ static struct pye_head head_of(const struct track *t, uint64_t ts, uint32_t kind
 				  .seq = t->seq };
 }
 
+static bool read_comm(const char *path, char name[PYE_COMM])
+{
+	FILE *f = fopen(path, "re");
+	bool read = f && fgets(name, PYE_COMM, f);
+
+	if (f)
+		fclose(f);
+	if (read)
+		name[strcspn(name, "\n")] = 0;
+	return read && name[0];
+}
+
+void track_note_comm(struct cap_inline *c)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", c->pid);
+	if (!read_comm(path, c->comm))
+		memset(c->comm, 0, sizeof(c->comm));
+}
+
+/* One that has ended by now was called as its process, unless it has named itself. */
 static void read_name(const struct cap_inline *c, uint64_t tid, char name[PYE_COMM])
 {
 	char path[64];
-	FILE *f;
 
 	memset(name, 0, PYE_COMM);
 	snprintf(path, sizeof(path), "/proc/%d/task/%llu/comm", c->pid, (unsigned long long)tid);
-	f = fopen(path, "re");
-	if (!f)
-		return;
-	if (fgets(name, PYE_COMM, f))
-		name[strcspn(name, "\n")] = 0;
-	fclose(f);
+	if (!read_comm(path, name))
+		memcpy(name, c->comm, PYE_COMM);
 }
 
 void track_announce(struct cap_inline *c, struct track *t, uint64_t ts)

@@ -39,6 +39,15 @@ void inline_target__describe(struct inline_target *t, pid_t pid, const struct in
 	t->result->pid = t->pid.given;
 }
 
+/* Not told of its stops, which others wait for. */
+static bool has_ended(pid_t pid, int *status)
+{
+	siginfo_t info = { 0 };
+
+	return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) &&
+	       info.si_pid == pid && waitpid(pid, status, WNOHANG) == pid;
+}
+
 static void reap(struct inline_target *t)
 {
 	int status;
@@ -51,8 +60,7 @@ static void reap(struct inline_target *t)
 		t->child_reaped = true;
 		t->child_status = t->engine.remote.status;
 	}
-	if (t->opts->command && !t->child_reaped &&
-	    waitpid(t->launch.pid, &status, WNOHANG) == t->launch.pid) {
+	if (t->opts->command && !t->child_reaped && has_ended(t->launch.pid, &status)) {
 		t->child_reaped = true;
 		t->child_status = status;
 	}

@@ -20,8 +20,9 @@
 #include "inline/slept.h"
 
 #define RELEASE_NS 2000000000ull
-#define REST_NS	   1000000000ull /* that the rest of a call may take then, */
-#define FINISH_NS  200000000ull /* and where it is waited for while others are followed */
+#define REST_NS \
+	1000000000ull /* that the rest of a call may take then, or where it is waited for; */
+#define BRIEF_NS 200000000ull /* and while somebody stands still, of whom follow__next() tells */
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
@@ -132,8 +133,7 @@ static int ask(enum __ptrace_request request, pid_t tid, void *data)
 
 static bool begin_rest(struct follow_tid *t)
 {
-	if (!t->watched && rest__begin(&t->rest, t->tid))
-		t->in_rest = true;
+	t->in_rest = !t->watched && rest__begin(&t->rest, t->tid);
 	return t->in_rest;
 }
 
@@ -142,6 +142,18 @@ bool follow__is_in_rest(const struct follow *f, pid_t tid)
 	const struct follow_tid *t = find(f, tid);
 
 	return t && t->in_rest;
+}
+
+bool follow__passes(struct follow *f, pid_t tid, int status)
+{
+	struct follow_tid *t = find(f, tid);
+	bool over, passes;
+
+	if (!t || !t->in_rest || !WIFSTOPPED(status))
+		return false;
+	passes = rest__ask_on(&t->rest, status, &over);
+	t->in_rest = !over;
+	return passes;
 }
 
 void follow__go(struct follow *f, pid_t tid, int sig)
@@ -435,22 +447,24 @@ void follow__stood(struct follow *f, pid_t tid)
 
 int follow__finish(struct follow *f, pid_t tid)
 {
-	uint64_t deadline = now_ns() + FINISH_NS;
+	uint64_t start = now_ns(), ns = REST_NS;
 	struct follow_tid *t = find(f, tid);
 	pid_t pid = t ? t->pid : 0;
+	bool runs;
 
 	if (!t || !begin_rest(t))
 		return 0;
 	t->awaited = true;
-	for (t->stands = false; t && t->in_rest && now_ns() < deadline; t = find(f, tid)) {
+	t->stands = false;
+	for (runs = true; runs && t && t->in_rest && now_ns() - start < ns; t = find(f, tid)) {
 		remote_pause();
-		if (!follow__serve(f, pid))
-			return -ESRCH;
+		runs = follow__serve(f, pid);
+		ns = f->queue_cnt ? BRIEF_NS : REST_NS;
 	}
 	if (t)
 		t->awaited = false;
-	if (t && t->stands)
-		return 0;
+	if (!runs || (t && t->stands))
+		return runs ? 0 : -ESRCH;
 	ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 	return -EAGAIN;
 }
@@ -475,6 +489,11 @@ int follow__next(struct follow *f, struct follow_event *out)
 			return 1;
 	}
 	return 0;
+}
+
+static bool is_group_stop(int status)
+{
+	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP;
 }
 
 /* False: not yet. */
@@ -506,7 +525,8 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		interrupted__look(tid, &regs, f->slept);
 	else if (!(status >> 16))
 		sig = signal_of(f, tid, WSTOPSIG(status));
-	if (!sig && WSTOPSIG(status) == SIGTRAP && now_ns() < f->rest_until && begin_rest(t)) {
+	if (!sig && WSTOPSIG(status) != SYSCALL_STOP && !is_group_stop(status) &&
+	    now_ns() < f->rest_until && begin_rest(t)) {
 		t->leaves = false;
 		return false;
 	}

@@ -74,8 +74,9 @@ void follow__go(struct follow *f, pid_t tid, int sig);
  * is asked to stop once more, since that takes long or a signal came; -ESRCH: the program that it ran is no more */
 int follow__finish(struct follow *f, pid_t tid);
 
-/* follow__is_in_rest - does it do so? Then it is not to be kept. */
+/* follow__is_in_rest - does it do so? Then it is not to be kept. follow__passes - as partial__passes() */
 bool follow__is_in_rest(const struct follow *f, pid_t tid);
+bool follow__passes(struct follow *f, pid_t tid, int status);
 
 /* follow__watch - from now on each system call of the process's thread is a FOLLOW_STOP. */
 void follow__watch(struct follow *f, pid_t pid, bool on);

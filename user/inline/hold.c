@@ -390,6 +390,10 @@ int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out,
 			err = ptrace(PTRACE_DETACH, pid, 0, 0) ? -errno : HOLD_RUNS;
 			break;
 		}
+		if (*status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(*status) != SIGTRAP) {
+			ptrace(PTRACE_LISTEN, pid, 0, 0); /* SIGSTOP: until SIGCONT */
+			continue;
+		}
 		found &= *status >> 16 != PTRACE_EVENT_EXEC;
 		err = hold__on_stop(&h, *status, wanted, ctx, &sig);
 		if (!err)

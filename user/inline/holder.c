@@ -201,7 +201,7 @@ int remote__stop_holder(struct remote *r)
 		if (++tries >= TRIES_MIN && now_ns() - since > (longer ? WAIT_NS : WAIT_AGAIN_NS))
 			break;
 		/* it may be in a call of C, and come out of that */
-		usleep(PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));
+		remote_leave_time(r, PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));
 	}
 	if (err && longer)
 		r->waited_ns = now_ns();

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "base/cleanup.h"
+#include "inline/rest.h"
 #include "inline/slept.h"
 #include "inline/time_out.h"
 
@@ -158,14 +159,17 @@ int interrupted__pass(pid_t tid, int sig, bool lasting, const struct slept *slep
 {
 	struct user_regs_struct regs;
 	struct status s;
+	bool ends;
 
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !interrupted__ends(&regs) ||
-	    !is_interruptible(regs.orig_rax))
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
+		return sig;
+	ends = interrupted__ends(&regs) && is_interruptible(regs.orig_rax);
+	if (!ends && !rest__is_left(&regs))
 		return sig;
 	s = read_status(tid);
 	if (!has(ignored(&s), sig))
 		return sig;
-	if (!is_any(&s) && (!lasting || waits_no_longer(&regs)))
+	if (ends && !is_any(&s) && (!lasting || waits_no_longer(&regs)))
 		begin_anew(tid, &regs, slept, &s);
 	return 0;
 }

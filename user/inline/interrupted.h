@@ -63,7 +63,7 @@ bool interrupted__begins_call(pid_t tid);
 
 /**
  * interrupted__pass - a thread stands still before it gets a signal. Nobody would have been woken for one that its process ignores,
- * were it not traced: the call that it has ended goes on
+ * were it not traced: the call that it has ended goes on (here; a part of one, by rest__begin())
  * @lasting: it is traced for long. A call whose time-out would begin anew ends with EINTR then, as it would never end where more signals come
  *
  * Return: the signal to be delivered, or 0: it is ignored.

@@ -69,6 +69,7 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 	if (is_sent_on(t->tid, status))
 		return false;
 	sig = remote_signal_of(r, t->tid, status);
+	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
 	if (!sig)
 		remote_look(r, t);
 	if (sig || !partial__begin(r, t))
@@ -121,6 +122,7 @@ bool remote__let_late_go(struct remote *r)
 {
 	bool hurried = r->hurried, gone;
 
+	partial__look(r);
 	if (!r->late_cnt)
 		return true;
 	remote_hurry(r, true); /* those that have stopped stand still until we look */
@@ -267,9 +269,13 @@ static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, 
 		t->in_call = true;
 		one->place = IN_CALL;
 	}
-	if (t->as_group)
+	if (t->partial && !t->late && r->follow) { /* what follows it does that when all go on */
+		one->place = STANDS;
+		t->stopped = true;
+	}
+	if (one->place == STANDS)
 		return true;
-	if (ptrace(PTRACE_SYSCALL, one->tid, 0, 0))
+	if ((t->late || !partial__begin(r, t)) && ptrace(PTRACE_SYSCALL, one->tid, 0, 0))
 		return false;
 	note_stop(r->late);
 	return true;
@@ -282,6 +288,8 @@ static bool look(struct remote *r, struct remote_thread *t, struct one *one)
 
 	if (got <= 0)
 		return !got;
+	if (partial__passes(r, one->tid, status))
+		return true;
 	if (WIFSTOPPED(status) &&
 	    (status >> 16 == PTRACE_EVENT_STOP || WSTOPSIG(status) == SYSCALL_STOP))
 		return goes_on(r, t, one, status);
@@ -357,7 +365,7 @@ static int seize_all(struct remote *r)
 		pid_t tid = late->ones[i].tid;
 		int err = 0;
 
-		if (!r->follow || !follow__is_in_rest(r->follow, tid))
+		if (!partial__has(r, tid))
 			err = remote_seize_one(r, tid, &leader);
 		if (err)
 			return err;
@@ -404,7 +412,8 @@ static int await_alone(struct remote *r, struct remote_thread *t)
 		return err;
 	remote_begin_stop(r);
 	t->stopped = true;
-	return remote_look(r, t);
+	err = remote_look(r, t);
+	return err ? err : partial__finish(r, t);
 }
 
 int late__keep(struct remote *r)

@@ -9,19 +9,20 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "inline/interrupted.h"
 #include "inline/remote_priv.h"
 #include "inline/rest.h"
 #include "inline/slept.h"
 
-#define UNTOLD	    0x7f /* a status that is no end */
-#define PARTIAL_NS  1000000000ull /* that the rest may take */
-#define BRIEF_NS    40000000ull /* where others stand still that were asked with it */
+#define REST_NS	    1000000000ull /* that the rest may take where it is waited for, */
+#define BRIEF_NS    40000000ull /* and where others stand still that were asked with it; */
+#define SOON_NS	    3000000ull /* and before we do anything else: it goes on as soon as it is over, then */
 #define PARTIAL_MAX 128
 
-/* One that does the rest. */
-struct partial {
-	struct rest rest;
-	bool asked; /* to stop, as it takes too long */
+/* Those that do the rest of a call. So many at once; others are told of the part. */
+struct partials {
+	size_t cnt;
+	struct rest of[PARTIAL_MAX];
 };
 
 bool partial__waits_whole(pid_t pid, pid_t tid)
@@ -31,52 +32,66 @@ bool partial__waits_whole(pid_t pid, pid_t tid)
 	return slept__read_call(pid, tid, &regs) && !rest__has_parts(&regs);
 }
 
+bool partial__waits_in_parts(pid_t pid, pid_t tid)
+{
+	struct user_regs_struct regs;
+
+	return slept__read_call(pid, tid, &regs) && rest__has_parts(&regs);
+}
+
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t)
 {
 	return t->stopped && t->partial && !t->as_group && !r->follow && !r->held;
 }
 
-static bool begin(struct partial *p, pid_t tid)
+static struct rest *find(const struct remote *r, pid_t tid)
 {
-	p->asked = false;
-	return rest__begin(&p->rest, tid);
+	struct partials *all = r->partials;
+
+	for (size_t i = 0; all && i < all->cnt; i++)
+		if (all->of[i].tid == tid)
+			return &all->of[i];
+	return NULL;
 }
 
-/* 0: it has not come to an end yet; 1: it stands still, behind its call, or before a signal: @status; -1: it has ended, which waitpid() may
- * have told. */
-static int look(struct partial *p, int *status)
+static void drop(struct remote *r, struct rest *rest)
 {
-	pid_t got = waitpid(p->rest.tid, status, __WALL | WNOHANG);
-
-	if (!got)
-		return 0;
-	if (got != p->rest.tid)
-		*status = UNTOLD;
-	if (got != p->rest.tid || !WIFSTOPPED(*status))
-		return -1;
-	return !rest__goes_on(&p->rest, *status, !p->asked);
+	*rest = r->partials->of[--r->partials->cnt];
 }
 
-static void ask(struct partial *p)
+bool partial__has(const struct remote *r, pid_t tid)
 {
-	p->asked = true;
-	ptrace(PTRACE_INTERRUPT, p->rest.tid, 0, 0);
+	return r->follow ? follow__is_in_rest(r->follow, tid) : find(r, tid) != NULL;
 }
 
-/* As look(), when it has; it is asked to stop when it takes longer than @ns. 0: it does not. */
-static int await(struct partial *p, uint64_t ns, int *status)
+/* A signal that its process takes no notice of has woken it, as it is traced; or a stop was given up meanwhile. */
+static bool is_nothing(const struct rest *rest, int status)
 {
-	uint64_t now = now_ns(), asks = now + ns, deadline = asks + PARTIAL_NS;
-	int got;
+	int sig = WSTOPSIG(status);
 
-	for (; !(got = look(p, status)) && now < deadline; now = now_ns()) {
-		if (now > asks) {
-			ask(p);
-			asks = deadline;
-		}
-		remote_pause();
-	}
-	return got;
+	if (status >> 16)
+		return sig == SIGTRAP;
+	return sig != SYSCALL_STOP && !interrupted__pass(rest->tid, sig, false, NULL);
+}
+
+/* It has stopped. False: it stands still, as its call is over, or before a signal, or by SIGSTOP. */
+static bool goes_on(struct rest *rest, int status)
+{
+	return rest__goes_on(rest, status, true) ||
+	       (is_nothing(rest, status) && rest__begin(rest, rest->tid));
+}
+
+bool partial__passes(struct remote *r, pid_t tid, int status)
+{
+	struct rest *rest = r->follow ? NULL : find(r, tid);
+	bool over = true, passes;
+
+	if (r->follow)
+		return follow__passes(r->follow, tid, status);
+	passes = rest && WIFSTOPPED(status) && rest__ask_on(rest, status, &over);
+	if (rest && over)
+		drop(r, rest);
+	return passes;
 }
 
 static bool is_alone(const struct remote *r)
@@ -84,42 +99,50 @@ static bool is_alone(const struct remote *r)
 	return r->cnt == 1 && (r->only || remote_count_threads(r) == 1);
 }
 
-/* It stands still in any way then, or it was asked to. */
-static int finish_followed(struct remote *r, struct remote_thread *t)
+/* As follow__finish(), of one that is not followed. */
+static int finish(struct remote *r, struct remote_thread *t)
 {
-	int err = follow__finish(r->follow, t->tid);
+	uint64_t deadline = now_ns() + REST_NS;
+	struct rest *rest;
+	int status = 0;
+	pid_t got = 0;
 
-	return err == -EAGAIN ? remote_await(r, t, now_ns() + REMOTE_LAST_NS) : err;
-}
-
-static int finish(struct remote *r, struct remote_thread *t, struct partial *p)
-{
-	int status, sig, got = await(p, PARTIAL_NS, &status);
-
-	if (got < 0 && !WIFSTOPPED(status))
-		remote_note_end(r, t->tid, status);
-	if (got <= 0)
-		return got ? -ESRCH : -ETIMEDOUT;
-	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
-	sig = remote_signal_of(r, t->tid, status);
-	if (!sig)
+	if (!partial__begin(r, t))
 		return 0;
-	ptrace(PTRACE_CONT, t->tid, 0, sig);
+	rest = find(r, t->tid);
+	while (!got && now_ns() < deadline) {
+		remote_pause();
+		got = waitpid(t->tid, &status, __WALL | WNOHANG);
+		if (got > 0 && WIFSTOPPED(status) && goes_on(rest, status))
+			got = 0;
+	}
+	if (got)
+		drop(r, rest);
+	if (got < 0 || (got && !WIFSTOPPED(status))) {
+		if (got > 0)
+			remote_note_end(r, t->tid, status);
+		return -ESRCH;
+	}
+	t->as_group = got && status >> 16;
+	if (t->as_group || (got && WSTOPSIG(status) == SYSCALL_STOP))
+		return 0;
+	if (got)
+		ptrace(PTRACE_CONT, t->tid, 0, remote_signal_of(r, t->tid, status));
 	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-	return remote_await(r, t, now_ns() + REMOTE_LAST_NS);
+	return -EAGAIN;
 }
 
 int partial__finish(struct remote *r, struct remote_thread *t)
 {
-	struct partial p;
 	int err;
 
-	if (!t->partial || t->as_group || r->held || !is_alone(r) ||
-	    (!r->follow && !begin(&p, t->tid)))
+	if (!t->partial || t->as_group || r->held || !is_alone(r))
 		return 0;
 	t->stopped = false;
 	r->stopped_at = 0;
-	err = r->follow ? finish_followed(r, t) : finish(r, t, &p);
+	err = r->follow ? follow__finish(r->follow, t->tid) : finish(r, t);
+	if (err == -EAGAIN)
+		err = remote_await(r, t, now_ns() + REMOTE_LAST_NS);
 	if (err)
 		return err;
 	remote_begin_stop(r);
@@ -127,26 +150,34 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 	return remote_look(r, t);
 }
 
-bool partial__let_go(const struct remote *r, const struct remote_thread *t, int *status)
+int partial__let_go(const struct remote *r, const struct remote_thread *t, int *status)
 {
-	struct partial p;
-	int got = 0;
+	uint64_t now = now_ns(), asks = now + BRIEF_NS, deadline = asks + REST_NS;
+	bool asked = false, stands = false;
+	struct rest rest;
+	pid_t got = 0;
 
-	if (!t->partial || t->as_group || !begin(&p, t->tid))
+	if (!t->partial || t->as_group || !rest__begin(&rest, t->tid)) {
 		remote_let_go(r, t, 0);
-	else
-		got = await(&p, BRIEF_NS, status);
-	if (got > 0)
+		return 1;
+	}
+	for (; !got && now < deadline; now = now_ns()) {
+		remote_pause();
+		got = waitpid(t->tid, status, __WALL | WNOHANG);
+		stands = got > 0 && WIFSTOPPED(*status);
+		if (stands &&
+		    (asked ? rest__goes_on(&rest, *status, false) : goes_on(&rest, *status)))
+			got = 0;
+		if (!got && now > asks) {
+			ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+			asks = deadline;
+			asked = true;
+		}
+	}
+	if (got && stands)
 		remote_let_go(r, t, remote_signal_of(r, t->tid, *status));
-	return got >= 0 || WIFSTOPPED(*status);
+	return !got ? 0 : stands ? 1 : -1;
 }
-
-/* So many at once; others are told of the part. */
-struct partials {
-	uint64_t asks, deadline; /* when they are asked to stop, and not waited for any more */
-	size_t cnt;
-	struct partial of[PARTIAL_MAX];
-};
 
 bool partial__begin(struct remote *r, const struct remote_thread *t)
 {
@@ -157,67 +188,75 @@ bool partial__begin(struct remote *r, const struct remote_thread *t)
 	if (!r->partials)
 		r->partials = calloc(1, sizeof(*r->partials));
 	all = r->partials;
-	if (!all || all->cnt == PARTIAL_MAX || !begin(&all->of[all->cnt], t->tid))
+	if (!all || all->cnt == PARTIAL_MAX || !rest__begin(&all->of[all->cnt], t->tid))
 		return false;
-	if (!all->cnt++) {
-		all->asks = now_ns() + PARTIAL_NS;
-		all->deadline = all->asks + PARTIAL_NS;
-	}
+	all->cnt++;
 	return true;
+}
+
+static void detach(const struct remote *r, pid_t tid, int status)
+{
+	remote_let_go(r, &(struct remote_thread){ .tid = tid }, remote_signal_of(r, tid, status));
+}
+
+/* One of them. @more: an interrupted one begins anew. False: it goes on, or has ended. */
+static bool look(struct remote *r, struct rest *rest, bool more)
+{
+	int status;
+	pid_t tid = rest->tid, got = waitpid(tid, &status, __WALL | WNOHANG);
+
+	if (!got)
+		return true;
+	if (got == tid && !WIFSTOPPED(status))
+		remote_note_end(r, tid, status);
+	if (got != tid || !WIFSTOPPED(status))
+		return false;
+	if (more ? goes_on(rest, status) : rest__goes_on(rest, status, false))
+		return true;
+	detach(r, tid, status);
+	return false;
+}
+
+static void look_at_all(struct remote *r, bool more)
+{
+	struct partials *all = r->partials;
+
+	for (size_t i = 0; all && i < all->cnt;)
+		if (look(r, &all->of[i], more))
+			i++;
+		else
+			drop(r, &all->of[i]);
 }
 
 void partial__look(struct remote *r)
 {
-	struct partials *all = r->partials;
-	size_t left = 0;
-
-	for (size_t i = 0; all && i < all->cnt; i++) {
-		struct partial *p = &all->of[i];
-		int status, got = look(p, &status);
-
-		if (!got)
-			all->of[left++] = *p;
-		else if (got > 0)
-			ptrace(PTRACE_DETACH, p->rest.tid, 0,
-			       remote_signal_of(r, p->rest.tid, status));
-		else if (!WIFSTOPPED(status))
-			remote_note_end(r, p->rest.tid, status);
-	}
-	if (all)
-		all->cnt = left;
+	look_at_all(r, true);
 }
 
-/* Room is made for all that there are. */
-static void leave_late(struct remote *r)
+static void await(struct remote *r, uint64_t ns, bool more)
 {
-	struct partials *all = r->partials;
+	uint64_t start = now_ns();
 
-	for (size_t i = 0; i < all->cnt && r->late_cnt < r->size; i++)
-		r->late_threads[r->late_cnt++] =
-			(struct remote_thread){ .tid = all->of[i].rest.tid };
-	all->cnt = 0;
+	while (r->partials && r->partials->cnt && now_ns() - start < ns) {
+		look_at_all(r, more);
+		if (r->partials->cnt)
+			remote_pause();
+	}
 }
 
 void partial__await(struct remote *r)
 {
-	struct partials *all = r->partials;
+	await(r, SOON_NS, true);
+}
 
-	while (all && all->cnt) {
-		uint64_t now = now_ns();
-
-		if (now > all->deadline) {
-			leave_late(r);
-			return;
-		}
-		if (now > all->asks) {
-			for (size_t i = 0; i < all->cnt; i++)
-				ask(&all->of[i]);
-			all->asks = UINT64_MAX;
-		}
-		partial__look(r);
-		if (all->cnt)
-			remote_pause();
-	}
+void partial__end(struct remote *r)
+{
+	await(r, REST_NS, true);
+	for (size_t i = 0; r->partials && i < r->partials->cnt; i++)
+		ptrace(PTRACE_INTERRUPT, r->partials->of[i].tid, 0, 0);
+	await(r, REST_NS, false);
+	free(r->partials);
+	r->partials = NULL;
 }
 
 void partial__begin_all(struct remote *r)

@@ -19,6 +19,7 @@
 #include "inline/engine.h"
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
+#include "inline/remote_priv.h"
 #include "inline/stub_clock.h"
 #include "proc/mapped_file.h"
 #include "proc/maps.h"
@@ -195,7 +196,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		if (!inside)
 			break;
 		remote__resume(r);
-		usleep(200 + 10 * (unsigned int)i);
+		remote_leave_time(r, 200 + 10 * (unsigned int)i);
 		err = remote__stop_python(r);
 	}
 	if (err == -EOPNOTSUPP ||

@@ -333,3 +333,16 @@ void remote_pause(void)
 	if (ns < PAUSE_MAX_NS && times_off_cpu() == before)
 		__atomic_store_n(&pause_ns, 2 * ns, __ATOMIC_RELAXED);
 }
+
+/* Each signal stops one that is followed: it would stand still for it, and more may come than there are such pauses. */
+void remote_leave_time(const struct remote *r, unsigned int us)
+{
+	uint64_t end = now_ns() + us * 1000ull;
+
+	if (!r->follow || r->parked) {
+		usleep(us);
+		return;
+	}
+	while (now_ns() < end && follow__serve(r->follow, r->pid))
+		remote_pause();
+}

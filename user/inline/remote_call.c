@@ -382,9 +382,8 @@ static pid_t lasting_holder(struct remote *r)
  */
 static pid_t choose_caller(struct remote *r)
 {
-	pid_t found = can_call(r, r->pid) ? r->pid : 0, first = found;
 	auto_fn(threads__closep) DIR *threads = NULL;
-	pid_t tid, holder;
+	pid_t found, tid, holder;
 
 	if (r->held || r->parked)
 		return may_call(r->pid) ? r->pid : 0;
@@ -393,10 +392,16 @@ static pid_t choose_caller(struct remote *r)
 	holder = lasting_holder(r);
 	if (holder && can_call(r, holder))
 		return holder;
+	found = can_call(r, r->pid) ? r->pid : 0;
 	threads = threads__open(r->pid);
-	while (found == first && (tid = threads__next(threads)))
-		if (can_call(r, tid))
-			found = tid;
+	while ((tid = threads__next(threads))) {
+		if (tid == r->pid || !can_call(r, tid))
+			continue;
+		if (!partial__waits_in_parts(
+			    r->pid, tid)) /* else it may have the rest of a call to do first */
+			return tid;
+		found = found ? found : tid;
+	}
 	return found;
 }
 
@@ -458,7 +463,8 @@ static int stop_outside(struct remote *r)
 		else if (!in_scratch(r))
 			return 0;
 		remote__resume(r);
-		usleep(OUTSIDE_US + i); /* the busier the machine, the later it gets a CPU */
+		remote_leave_time(
+			r, OUTSIDE_US + i); /* the busier the machine, the later it gets a CPU */
 	}
 	return -EAGAIN;
 }
@@ -569,7 +575,7 @@ static int stop_outside_calls(struct remote *r)
 		if (!in)
 			return 0;
 		remote__resume(r);
-		usleep(OUTSIDE_US + i);
+		remote_leave_time(r, OUTSIDE_US + i);
 	}
 	return -ETIMEDOUT;
 }

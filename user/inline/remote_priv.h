@@ -28,6 +28,9 @@ bool remote_is_signal_frame(const uint64_t *pc);
 const uint64_t *remote_stack(const struct remote *r, const struct remote_thread *t, uint64_t *room,
 			     size_t *cnt);
 
+/* remote_leave_time - for the target to go on, between two stops */
+void remote_leave_time(const struct remote *r, unsigned int us);
+
 /* remote_begin_stop - the first thread stands still, if none does yet */
 void remote_begin_stop(struct remote *r);
 

@@ -59,8 +59,7 @@ static void hold_terminal(struct remote *r, bool on)
 			on ? &r->signals : NULL);
 }
 
-/* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that
- * the target gets to where it stops. */
+/* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that the target gets to where it stops. */
 void remote_hurry(struct remote *r, bool on)
 {
 	struct sched_param fifo = { .sched_priority = LENDER_PRIORITY }, usual = { 0 };
@@ -159,6 +158,8 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		int status;
 		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
+		if (got == tid && partial__passes(r, tid, status))
+			continue;
 		if (got == tid && !WIFSTOPPED(status) && !r->follow)
 			remote_note_end(r, tid, status);
 		if (got == tid && r->follow && status >> 16 != PTRACE_EVENT_STOP &&
@@ -201,6 +202,8 @@ static int seize(const struct remote *r, pid_t tid)
 {
 	int err;
 
+	if (!r->follow && partial__has(r, tid))
+		return 0;
 	if (!r->follow)
 		return ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD) ? -errno : 0;
 	err = follow__seize(r->follow, tid, r->pid);
@@ -459,7 +462,7 @@ static void let_others_go(struct remote *r)
 	if (!r->late_cnt)
 		r->late_looked_at = r->stopped_at ?: now_ns();
 	for (size_t i = r->cnt; i-- > 0;)
-		if (!r->threads[i].stopped)
+		if (!r->threads[i].stopped && !partial__has(r, r->threads[i].tid))
 			r->late_threads[r->late_cnt++] = r->threads[i];
 	if (!r->calling)
 		remote__let_late_go(r);
@@ -561,7 +564,8 @@ static void note_late(struct remote *r, uint64_t asked)
 		struct remote_thread *t = &r->threads[i];
 
 		if (t->late || (!t->stopped && remote_await(r, t, 0))) {
-			late__note(r, t->tid);
+			if (!partial__has(r, t->tid))
+				late__note(r, t->tid);
 		} else if (!t->stopped) {
 			r->stopped_at = r->stopped_at ?: asked;
 			t->stopped = !remote_look(r, t);
@@ -680,7 +684,7 @@ static int stop_soon(struct remote *r, size_t limit)
 	int err = 0;
 
 	late__forget(r);
-	partial__await(r);
+	partial__look(r);
 	for (int i = 0; i <= STOP_TRIES; i++) {
 		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid)) {
 			err = -ESRCH;
@@ -694,7 +698,7 @@ static int stop_soon(struct remote *r, size_t limit)
 		err = try_to_stop(r, limit, i);
 		if (err != -ETIMEDOUT)
 			break;
-		usleep((unsigned int)(1000 + 500 * i)); /* for the target */
+		remote_leave_time(r, (unsigned int)(1000 + 500 * i));
 	}
 	if (err)
 		remote_hurry(r, false);
@@ -780,10 +784,10 @@ void remote__close(struct remote *r)
 	if (r->late_cnt)
 		late__await(r);
 	late__forget(r);
+	partial__end(r);
 	if (r->follow)
 		follow__set_slept(r->follow, NULL);
 	free(r->threads);
-	free(r->partials);
 	free(r->late_threads);
 	lender__free(r->of_stops);
 	lender__free(r->of_calls);
@@ -791,7 +795,6 @@ void remote__close(struct remote *r)
 		close(r->mem);
 	r->mem = -1;
 	r->threads = r->late_threads = NULL;
-	r->partials = NULL;
 	r->of_stops = r->of_calls = NULL;
 	r->size = r->late_cnt = 0;
 }

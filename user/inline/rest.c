@@ -6,7 +6,9 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "inline/engine_priv.h"
 #include "inline/follow.h"
 #include "inline/interrupted.h"
 
@@ -23,10 +25,11 @@ static bool find_moves(struct user_regs_struct *regs, struct moves *m)
 		m->offset = &regs->r10;
 		return true;
 	case SYS_write:
-	case SYS_sendto:
 		return true;
-	case SYS_recvfrom:
-		return regs->r10 & MSG_WAITALL;
+	case SYS_sendto: /* each of these is told of by itself */
+		return !(regs->r10 & MSG_ZEROCOPY);
+	case SYS_recvfrom: /* what was seen is seen again */
+		return (regs->r10 & (MSG_WAITALL | MSG_PEEK)) == MSG_WAITALL;
 	case SYS_sendfile:
 		*m = (struct moves){
 			NULL, &regs->r10, NULL
@@ -56,13 +59,33 @@ bool rest__is_left(const struct user_regs_struct *regs)
 	       regs->rax < *m.left;
 }
 
+/* One message is all that there is to receive, unless it is a stream. */
+static bool is_stream(pid_t tid, int fd)
+{
+	long pid = inline_status_number(tid, "Tgid");
+	int type = 0, err = -1, pidfd, own;
+	socklen_t len = sizeof(type);
+
+	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	if (pidfd < 0)
+		return false;
+	own = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	close(pidfd);
+	if (own < 0)
+		return false;
+	err = getsockopt(own, SOL_SOCKET, SO_TYPE, &type, &len);
+	close(own);
+	return !err && type == SOCK_STREAM;
+}
+
 bool rest__begin(struct rest *rest, pid_t tid)
 {
 	struct user_regs_struct regs;
 	struct moves m;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !rest__is_left(&regs) ||
-	    interrupted__has_signal(tid))
+	    interrupted__has_signal(tid) ||
+	    (regs.orig_rax == SYS_recvfrom && !is_stream(tid, (int)regs.rdi)))
 		return false;
 	*rest = (struct rest){ tid, regs };
 	find_moves(&regs, &m);
@@ -76,20 +99,31 @@ bool rest__begin(struct rest *rest, pid_t tid)
 	return !ptrace(PTRACE_SETREGS, tid, 0, &regs) && !ptrace(PTRACE_SYSCALL, tid, 0, 0);
 }
 
-/* What it has done by now. Was it interrupted once more, and not by a signal? */
-static bool add_more(struct rest *rest)
+/* Does it stand in front of that call, or behind it? Nobody has it go elsewhere; if so, its registers are none of ours. */
+static bool is_in_place(const struct rest *rest, const struct user_regs_struct *regs)
+{
+	return regs->rsp == rest->whole.rsp &&
+	       (regs->rip == rest->whole.rip - SYSCALL_LEN ||
+		(regs->rip == rest->whole.rip && regs->orig_rax == rest->whole.orig_rax));
+}
+
+/* Its registers say all that was done by now. Was it interrupted once more, and not by a signal? */
+static bool put_together(struct rest *rest)
 {
 	struct user_regs_struct regs;
+	bool more = false;
 	struct moves m;
 
-	find_moves(&rest->whole, &m);
-	if (ptrace(PTRACE_GETREGS, rest->tid, 0, &regs) || regs.rip != rest->whole.rip ||
-	    regs.orig_rax != rest->whole.orig_rax)
+	if (ptrace(PTRACE_GETREGS, rest->tid, 0, &regs) || !is_in_place(rest, &regs))
 		return false;
-	if (regs.rax > *m.left - rest->whole.rax) /* an error */
-		return interrupted__waits(&regs);
-	rest->whole.rax += regs.rax;
-	return regs.rax && rest->whole.rax < *m.left;
+	find_moves(&rest->whole, &m);
+	if (regs.rip == rest->whole.rip && regs.rax <= *m.left - rest->whole.rax) {
+		rest->whole.rax += regs.rax;
+		more = regs.rax && rest->whole.rax < *m.left;
+	} else if (regs.rip == rest->whole.rip) { /* an error */
+		more = interrupted__waits(&regs);
+	}
+	return !ptrace(PTRACE_SETREGS, rest->tid, 0, &rest->whole) && more;
 }
 
 bool rest__goes_on(struct rest *rest, int status, bool more)
@@ -100,14 +134,22 @@ bool rest__goes_on(struct rest *rest, int status, bool more)
 		ptrace(PTRACE_SYSCALL, rest->tid, 0, 0);
 		return true;
 	}
-	more &= add_more(rest) && of_call;
-	if (ptrace(PTRACE_SETREGS, rest->tid, 0, &rest->whole))
-		return true;
+	more &= put_together(rest) && of_call;
 	return more && rest__begin(rest, rest->tid);
+}
+
+bool rest__ask_on(struct rest *rest, int status, bool *over)
+{
+	*over = !rest__goes_on(rest, status, false);
+	if (*over && WSTOPSIG(status) != SYSCALL_STOP)
+		return false;
+	ptrace(PTRACE_INTERRUPT, rest->tid, 0, 0);
+	if (*over)
+		ptrace(PTRACE_CONT, rest->tid, 0, 0);
+	return true;
 }
 
 void rest__end(struct rest *rest)
 {
-	add_more(rest);
-	ptrace(PTRACE_SETREGS, rest->tid, 0, &rest->whole);
+	put_together(rest);
 }

@@ -38,6 +38,10 @@ bool rest__begin(struct rest *rest, pid_t tid);
  */
 bool rest__goes_on(struct rest *rest, int status, bool more);
 
+/* rest__ask_on - for those who have asked it to stop, as rest__goes_on(). True: not that yet, and it was asked once more; it comes to no code of its
+ * own before. @over: it does the rest no more */
+bool rest__ask_on(struct rest *rest, int status, bool *over);
+
 /* rest__end - it stands still as it was asked to, and its registers say all that was done. */
 void rest__end(struct rest *rest);
 

@@ -127,32 +127,6 @@ static void hand_back(struct sleepers *s, pid_t tid, int status)
 	s->failed |= follow__took(f, tid, status) && !follow__runs(f, s->r->pid);
 }
 
-/* One that is not kept, or no more. */
-static void let_go(struct sleepers *s, pid_t tid, int status)
-{
-	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
-	bool signalled = !(status >> 16) && !in_call;
-	int sig = signalled ? interrupted__pass(tid, WSTOPSIG(status), false, &s->r->slept) : 0;
-	bool handed_on = sig && hands_on(s, tid, sig);
-	struct user_regs_struct regs;
-
-	if (s->r->follow && status >> 16) {
-		hand_back(s, tid, status);
-		return;
-	}
-	s->signalled |= signalled || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
-	/* the call that it was asked in goes on; who was kept before, and is followed, stops at the end of it */
-	if (status >> 16 == PTRACE_EVENT_STOP || (in_call && s->r->follow))
-		remote_look(s->r, &(struct remote_thread){ .tid = tid });
-	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
-	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(s, tid) &&
-	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
-		s->passing++;
-		return;
-	}
-	release(s, tid, handed_on ? 0 : sig);
-}
-
 static void note_end(struct sleepers *s, pid_t tid, int status)
 {
 	if (s->r->follow)
@@ -161,6 +135,51 @@ static void note_end(struct sleepers *s, pid_t tid, int status)
 		return;
 	s->ended = true;
 	s->status = status;
+}
+
+/* It was looked at, and goes on. */
+static void go_on(struct sleepers *s, const struct remote_thread *t)
+{
+	int status, got;
+
+	if (s->r->follow) {
+		release(s, t->tid, 0); /* with its rest */
+		return;
+	}
+	got = partial__let_go(s->r, t, &status);
+	s->passing += !got;
+	if (got < 0)
+		note_end(s, t->tid, status);
+}
+
+/* One that is not kept, or no more. */
+static void let_go(struct sleepers *s, pid_t tid, int status)
+{
+	bool in_call = WSTOPSIG(status) == SYSCALL_STOP;
+	bool signalled = !(status >> 16) && !in_call;
+	int sig = signalled ? interrupted__pass(tid, WSTOPSIG(status), false, &s->r->slept) : 0;
+	bool handed_on = sig && hands_on(s, tid, sig);
+	struct remote_thread t = { .tid = tid };
+	struct user_regs_struct regs;
+
+	if (s->r->follow && status >> 16) {
+		hand_back(s, tid, status);
+		return;
+	}
+	s->signalled |= signalled || (in_call && tid == s->r->pid && is_interrupted(tid, &regs));
+	/* the call that it was asked in goes on; who was kept before, and is followed, stops at the end of it */
+	if (status >> 16 == PTRACE_EVENT_STOP || (in_call && s->r->follow) || (signalled && !sig))
+		remote_look(s->r, &t);
+	/* it may come to a signal that is not its own: traced it stops there once more, or in the call that it makes again */
+	if ((in_call || handed_on) && tid != s->r->pid && was_interrupted(s, tid) &&
+	    !ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
+		s->passing++;
+		return;
+	}
+	if (sig && !handed_on)
+		release(s, tid, sig);
+	else
+		go_on(s, &t);
 }
 
 /* As asked; one that is followed, and was kept before, at the end of its call. */
@@ -202,14 +221,10 @@ static bool goes_to(pid_t tid)
 static bool waits(struct sleepers *s, pid_t tid)
 {
 	struct remote_thread t = { .tid = tid };
-	int status;
 
 	if (!remote_look(s->r, &t) && t.in_call && goes_to(tid))
 		return true;
-	if (s->r->follow)
-		release(s, tid, 0); /* with its rest */
-	else if (!partial__let_go(s->r, &t, &status))
-		note_end(s, tid, status);
+	go_on(s, &t);
 	return false;
 }
 
@@ -456,18 +471,32 @@ static bool may_be_kept(const struct sleepers *s, pid_t tid)
 	return remote__state(s->r->pid, tid) == 'S' && partial__waits_whole(s->r->pid, tid);
 }
 
-/* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. There is room. */
-static uint32_t choose(const struct sleepers *s, pid_t *out)
+/* One that makes calls for us meanwhile, or has Python's lock: not the first thread, and if there is another one, none that has a call's rest to do. */
+static pid_t choose_spare(const struct sleepers *s)
 {
-	bool is_spared = false;
-	uint32_t cnt = 0;
+	pid_t spare = 0;
 
 	for (uint32_t i = 0; i < s->listed_cnt; i++) {
 		if (s->listed[i] == s->r->pid)
 			continue;
-		if (is_spared && may_be_kept(s, s->listed[i]))
-			out[cnt++] = s->listed[i];
-		is_spared = true;
+		if (!partial__waits_in_parts(s->r->pid, s->listed[i]))
+			return s->listed[i];
+		spare = spare ? spare : s->listed[i];
+	}
+	return spare;
+}
+
+/* Those that sleep; the first thread last, since a signal for the process goes to another one while it stands still. There is room. */
+static uint32_t choose(const struct sleepers *s, pid_t *out)
+{
+	pid_t spare = choose_spare(s);
+	uint32_t cnt = 0;
+
+	for (uint32_t i = 0; i < s->listed_cnt; i++) {
+		pid_t tid = s->listed[i];
+
+		if (tid != s->r->pid && tid != spare && may_be_kept(s, tid))
+			out[cnt++] = tid;
 	}
 	if (cnt && may_be_kept(s, s->r->pid))
 		out[cnt++] = s->r->pid;
