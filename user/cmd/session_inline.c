@@ -434,10 +434,12 @@ static int check_options(const struct session_opts *o, struct err *e)
 	if (!o->command && o->pid_cnt != 1)
 		return err_set(e, -PYE_EUSAGE, "--engine inline traces one process%s",
 			       o->subprocesses ? " and what it starts" : "");
-	if (o->select || o->limits.overhead_pct)
+	if (o->limits.overhead_pct)
+		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --max-overhead");
+	if (o->select)
 		return err_set(e, -PYE_EUSAGE,
-			       "--engine inline does not go with --max-overhead, or processes "
-			       "that are not named");
+			       "--engine inline takes no processes that are not named (-a, --comm, "
+			       "--cgroup, --container), and does not go with --host-wide");
 	if (o->filter.thread)
 		return err_set(e, -PYE_EUSAGE, "--engine inline does not go with --thread");
 	if (o->record_rings)

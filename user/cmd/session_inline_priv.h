@@ -100,8 +100,8 @@ int inline_run__opcodes(struct inline_run *r, struct inline_member *m);
  * has. NULL: no memory. */
 struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool first);
 
-/* inline_member__open - its interpreter is in m->in: tell the assembler of it, get ready to read. @comm: what it is
- * called is the run's name, too. 0 or a negative errno. */
+/* inline_member__open - its interpreter is in m->in: tell the assembler of it, get ready to read. 0 or a
+ * negative errno. */
 int inline_member__open(struct inline_member *m);
 
 /* inline_member__attached - its stubs are in place, its stacks are told */

@@ -13,9 +13,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The signal of a stop in a system call, with PTRACE_O_TRACESYSGOOD. */
-#define SYSCALL_STOP (SIGTRAP | 0x80)
-
 struct follow;
 struct slept;
 

@@ -24,7 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "inline/follow.h"
+#include "inline/interrupted.h"
 #include "inline/scratch.h"
 #include "proc/maps.h"
 

@@ -6,6 +6,7 @@
 #ifndef PYEBPF_INLINE_INTERRUPTED_H
 #define PYEBPF_INLINE_INTERRUPTED_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 #include <sys/user.h>
@@ -19,6 +20,9 @@ enum {
 	ERESTARTNOHAND,
 	ERESTART_RESTARTBLOCK = 516
 };
+
+/* The signal of a stop where a call begins or ends, with PTRACE_O_TRACESYSGOOD. */
+#define SYSCALL_STOP (SIGTRAP | 0x80)
 
 /* Of the instruction that makes a call, which is behind it when it was interrupted. */
 #define SYSCALL_LEN 2

@@ -178,7 +178,7 @@ static void watch(struct remote *r)
 		follow__keep(r->follow, r->late->ones[i].tid, true);
 }
 
-void late__let_go(struct remote *r)
+void late__unwatch(struct remote *r)
 {
 	if (!r->late || !r->late->watched)
 		return;
@@ -188,7 +188,7 @@ void late__let_go(struct remote *r)
 
 void late__forget(struct remote *r)
 {
-	late__let_go(r);
+	late__unwatch(r);
 	free(r->late);
 	r->late = NULL;
 }

@@ -28,8 +28,8 @@ void late__forget(struct remote *r);
  */
 int late__keep(struct remote *r);
 
-/* late__let_go - those that are followed are looked at as before */
-void late__let_go(struct remote *r);
+/* late__unwatch - those that are followed are looked at as before */
+void late__unwatch(struct remote *r);
 
 /* late__has_gone - one that was not seen to stop: it has ended, or has stopped by now, and was let go */
 bool late__has_gone(struct remote *r, struct remote_thread *t);

@@ -14,9 +14,10 @@
 #include "inline/rest.h"
 #include "inline/slept.h"
 
-#define REST_NS	    1000000000ull /* that the rest may take where it is waited for, */
-#define BRIEF_NS    40000000ull /* and where others stand still that were asked with it; */
-#define SOON_NS	    3000000ull /* and before we do anything else: it goes on as soon as it is over, then */
+#define REST_NS	 1000000000ull /* that the rest may take where it is waited for, */
+#define BRIEF_NS 40000000ull /* and where others stand still that were asked with it; */
+#define SOON_NS \
+	3000000ull /* and before we do anything else: it goes on as soon as it is over, then */
 #define PARTIAL_MAX 128
 
 /* Those that do the rest of a call. So many at once; others are told of the part. */

@@ -81,9 +81,10 @@ static int restore(const struct remote *r, const struct il_header *h)
 
 		if (p->size != 4 && p->size != 5 && p->size != 8)
 			continue;
-		if (remote__read(r, p->at, &now, p->size) ||
-		    (now == p->new &&remote__write(r, p->at, &p->old, p->size)))
+		if (remote__read(r, p->at, &now, p->size))
 			err = -EFAULT;
+		if (now == p->new)
+			err = remote__write(r, p->at, &p->old, p->size) ? -EFAULT : err;
 	}
 	return err;
 }

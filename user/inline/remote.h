@@ -47,7 +47,7 @@ struct remote {
 	pid_t pid;
 	int mem; /* /proc/PID/mem, read and write */
 	uint64_t scratch; /* unused bytes at the end of a page of code, where the calls run: scratch.h */
-	struct remote_thread *threads; /* those stopped */
+	struct remote_thread *threads; /* of a stop: stopped, kept, late; or blocked, and passed by */
 	size_t cnt, size;
 	/* between stops: those asked to stop that have not, nor were let go: they are in calls; looked at then, the last time */
 	struct remote_thread *late_threads;

@@ -482,7 +482,7 @@ static void go_on(struct remote *r)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
 		else if (r->threads[i].stopped && !partial__is_to_finish(r, &r->threads[i]))
 			remote_let_go(r, &r->threads[i], 0);
-	late__let_go(r);
+	late__unwatch(r);
 	if (!r->calling) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
 	partial__begin_all(r);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "inline/engine_priv.h"
-#include "inline/follow.h"
 #include "inline/interrupted.h"
 
 /* Which registers change when a part is done: up with it, and down. */
