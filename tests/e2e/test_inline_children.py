@@ -457,10 +457,12 @@ while 1: fib(12)
 
 @pytest.mark.alone
 def test_an_end_in_a_storm_of_signals(tmp_path):
-    """Some thousands a second, each of which stops who is followed: nothing stays in the target."""
-    with lib.started(lib.command(ONE) + ["-c", STORM]) as target:
+    """Some thousands a second, each of which stops who is followed, where CPUs are wanted: nothing stays in the target."""
+    with contextlib.ExitStack() as others, lib.started(lib.command(ONE) + ["-c", STORM]) as target:
+        for _ in range(4):
+            others.enter_context(lib.started(["sh", "-c", "while :; do :; done"]))
         assert target.stdout.readline() == b"up\n"
-        for _ in range(3):
+        for _ in range(5):
             with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "200ms", "-p", target.pid], stderr=-1) as tracer:
                 while tracer.poll() is None:
                     for number in range(signal.SIGRTMIN + 2, signal.SIGRTMIN + 12):
