@@ -375,7 +375,8 @@ const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 				     struct inline_def_copy *copy)
 {
 	const struct il_def *d = (const void *)copy->bytes;
-	uint32_t total = in->total;
+	uint32_t total =
+		__atomic_load_n(&in->total, __ATOMIC_RELAXED); /* once: the target can change it */
 	uint64_t bytes = sizeof(*d);
 
 	if (total < sizeof(*d) || total > sizeof(copy->bytes) || total > room || total % 16)
@@ -438,7 +439,9 @@ static void on_retire(struct cap_inline *c, uint64_t address)
 
 static uint32_t on_lines(struct cap_inline *c, const struct il_lines *l, uint64_t room)
 {
-	uint32_t total = l->total, bytes = l->bytes, slot = l->slot;
+	uint32_t total = __atomic_load_n(&l->total, __ATOMIC_RELAXED);
+	uint32_t bytes = __atomic_load_n(&l->bytes, __ATOMIC_RELAXED);
+	uint32_t slot = __atomic_load_n(&l->slot, __ATOMIC_RELAXED);
 
 	if (!c->taker || room < sizeof(*l) || total < sizeof(*l) || total > room || total % 16 ||
 	    bytes > total - sizeof(*l) || slot >= IL_CACHE_CNT || !c->slots[slot])

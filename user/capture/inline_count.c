@@ -224,7 +224,8 @@ static int forget(struct inline_count *c, uint32_t slot)
 /* What a code object that was freed had; its size. */
 static int on_retired(struct inline_count *c, const struct il_retired *r, uint64_t room)
 {
-	uint32_t slot = r->slot, total = r->total, func;
+	uint32_t slot = __atomic_load_n(&r->slot, __ATOMIC_RELAXED);
+	uint32_t total = __atomic_load_n(&r->total, __ATOMIC_RELAXED), func;
 	struct inline_count_func *to;
 	int err;
 
@@ -343,7 +344,9 @@ static void measure_rate(struct inline_count *c)
 	uint64_t ns = now.ns - c->begun.ns;
 
 	if (c->e->remote.pid && !c->e->clock && ns >= MEASURE_NS)
-		c->e->hz = (uint64_t)((double)(now.tsc - c->begun.tsc) * 1e9 / (double)ns);
+		__atomic_store_n(&c->e->hz,
+				 (uint64_t)((double)(now.tsc - c->begun.tsc) * 1e9 / (double)ns),
+				 __ATOMIC_RELAXED);
 }
 
 static uint64_t ns_of(const struct inline_count *c, uint64_t ticks)

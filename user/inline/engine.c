@@ -640,7 +640,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 
 void inline__alive(struct inline_engine *e)
 {
-	uint64_t until = inline__now(e) + DEADLINE_SEC * e->hz;
+	uint64_t until = inline__now(e) + DEADLINE_SEC * __atomic_load_n(&e->hz, __ATOMIC_RELAXED);
 
 	if (!e->shared)
 		return;

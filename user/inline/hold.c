@@ -400,7 +400,7 @@ int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out,
 			err = spin(&h, out);
 		if (err != HOLD_GO_ON)
 			break;
-		ptrace(h.watch ? PTRACE_SYSCALL : PTRACE_CONT, pid, 0, sig);
+		interrupted__go_on(h.watch ? PTRACE_SYSCALL : PTRACE_CONT, pid, sig);
 	}
 	hold__done(&h);
 	return err;

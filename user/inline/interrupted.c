@@ -174,6 +174,11 @@ int interrupted__pass(pid_t tid, int sig, bool lasting, const struct slept *slep
 	return 0;
 }
 
+long interrupted__go_on(enum __ptrace_request request, pid_t tid, int sig)
+{
+	return ptrace(request, tid, NULL, (void *)(intptr_t)sig); /* as wide as what is looked at */
+}
+
 bool interrupted__is_diverted(pid_t tid)
 {
 	struct {

@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/ptrace.h>
 #include <sys/types.h>
 #include <sys/user.h>
 
@@ -61,6 +62,9 @@ bool interrupted__blocks(pid_t tid, int sig);
 /* interrupted__is_diverted - does a thread that stands still get a signal in place of the system calls that it makes outside of some code
  * (prctl(PR_SET_SYSCALL_USER_DISPATCH))? From Linux 6.4 on that is told. */
 bool interrupted__is_diverted(pid_t tid);
+
+/* interrupted__go_on - ptrace(@request, @tid, 0, @sig): @sig is delivered; 0: none. 0; -1: errno */
+long interrupted__go_on(enum __ptrace_request request, pid_t tid, int sig);
 
 /* interrupted__begins_call - of one that stands for a system call of its own: where that begins, not where it ends? */
 bool interrupted__begins_call(pid_t tid);

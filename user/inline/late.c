@@ -219,7 +219,7 @@ static bool pass_on(struct remote *r, struct one *one, int status)
 		follow__took(f, one->tid, status);
 		follow__keep(f, one->tid, true);
 	} else if (WIFSTOPPED(status)) {
-		ptrace(PTRACE_CONT, one->tid, 0, remote_signal_of(r, one->tid, status));
+		interrupted__go_on(PTRACE_CONT, one->tid, remote_signal_of(r, one->tid, status));
 	} else {
 		remote_note_end(r, one->tid, status);
 	}

@@ -128,7 +128,7 @@ static int finish(struct remote *r, struct remote_thread *t)
 	if (t->as_group || (got && WSTOPSIG(status) == SYSCALL_STOP))
 		return 0;
 	if (got)
-		ptrace(PTRACE_CONT, t->tid, 0, remote_signal_of(r, t->tid, status));
+		interrupted__go_on(PTRACE_CONT, t->tid, remote_signal_of(r, t->tid, status));
 	ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
 	return -EAGAIN;
 }

@@ -175,7 +175,8 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		}
 		if (got == tid) { /* with any other stop it forgets that it was asked */
 			if (!r->follow)
-				ptrace(PTRACE_CONT, tid, 0, remote_signal_of(r, tid, status));
+				interrupted__go_on(PTRACE_CONT, tid,
+						   remote_signal_of(r, tid, status));
 			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		} else if (now_ns() > deadline || (!r->follow && now_ns() > soon &&
 						   remote_is_asleep(remote__state(r->pid, tid))))
@@ -200,13 +201,12 @@ static bool is_known(const struct remote *r, pid_t tid)
 
 static int seize(const struct remote *r, pid_t tid)
 {
-	int err;
+	int err = 0;
 
-	if (!r->follow && partial__has(r, tid))
-		return 0;
-	if (!r->follow)
-		return ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD) ? -errno : 0;
-	err = follow__seize(r->follow, tid, r->pid);
+	if (r->follow)
+		err = follow__seize(r->follow, tid, r->pid);
+	else if (!partial__has(r, tid) && ptrace(PTRACE_SEIZE, tid, 0, PTRACE_O_TRACESYSGOOD))
+		err = -errno;
 	return err == -EEXIST ? 0 : err;
 }
 
@@ -405,8 +405,8 @@ void remote_let_go(const struct remote *r, const struct remote_thread *t, int si
 		ptrace(PTRACE_LISTEN, tid, 0, 0);
 	else if (r->follow)
 		follow__go(r->follow, tid, sig);
-	else if (ptrace(PTRACE_DETACH, tid, 0, sig) &&
-		 (errno == ESRCH || ptrace(PTRACE_DETACH, tid, 0, sig)))
+	else if (interrupted__go_on(PTRACE_DETACH, tid, sig) &&
+		 (errno == ESRCH || interrupted__go_on(PTRACE_DETACH, tid, sig)))
 		await_end(r, tid);
 }
 

@@ -114,7 +114,7 @@ static void release(const struct sleepers *s, pid_t tid, int sig)
 		follow__keep(f, tid, false);
 		follow__go(f, tid, sig);
 	} else {
-		ptrace(PTRACE_DETACH, tid, 0, sig);
+		interrupted__go_on(PTRACE_DETACH, tid, sig);
 	}
 }
 
