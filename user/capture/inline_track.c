@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "capture/inline_priv.h"
+#include "proc/file.h"
 
 #define STACK_MAX   (1u << 20)
 #define THREADS_MAX (1u << 20) /* that have not ended; a target can say anything */
@@ -38,35 +40,30 @@ static struct pye_head head_of(const struct track *t, uint64_t ts, uint32_t kind
 				  .seq = t->seq };
 }
 
-static bool read_comm(const char *path, char name[PYE_COMM])
+static bool read_comm(pid_t pid, const char *file, char name[PYE_COMM])
 {
-	FILE *f = fopen(path, "re");
-	bool read = f && fgets(name, PYE_COMM, f);
+	auto_free char *text = NULL;
+	size_t len;
 
-	if (f)
-		fclose(f);
-	if (read)
-		name[strcspn(name, "\n")] = 0;
-	return read && name[0];
+	memset(name, 0, PYE_COMM);
+	if (proc_file__read(pid, file, PYE_COMM - 1, &text, &len) < 0)
+		return false;
+	memcpy(name, text, strcspn(text, "\n"));
+	return name[0];
 }
 
 void track_note_comm(struct cap_inline *c)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/comm", c->pid);
-	if (!read_comm(path, c->comm))
-		memset(c->comm, 0, sizeof(c->comm));
+	read_comm(c->pid, "comm", c->comm);
 }
 
 /* One that has ended by now was called as its process, unless it has named itself. */
 static void read_name(const struct cap_inline *c, uint64_t tid, char name[PYE_COMM])
 {
-	char path[64];
+	char file[48];
 
-	memset(name, 0, PYE_COMM);
-	snprintf(path, sizeof(path), "/proc/%d/task/%llu/comm", c->pid, (unsigned long long)tid);
-	if (!read_comm(path, name))
+	snprintf(file, sizeof(file), "task/%llu/comm", (unsigned long long)tid);
+	if (!read_comm(c->pid, file, name))
 		memcpy(name, c->comm, PYE_COMM);
 }
 

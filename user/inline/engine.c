@@ -194,14 +194,15 @@ static int fill_code(const struct inline_engine *e, int fd)
 int inline_map_ring(struct inline_engine *e, int fd)
 {
 	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes + e->table_bytes;
+	off_t bytes = (off_t)(all - e->ring_bytes); /* the ring is mapped twice */
 	struct stat st;
 	uint8_t *at;
 
-	if (ftruncate(fd, (off_t)(IL_SHARED_HEAD + e->ring_bytes + e->table_bytes)) ||
+	if (ftruncate(fd, bytes) ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) || fstat(fd, &st))
 		return -errno;
 	/* the target has it, too: it can have been made shorter in between */
-	if (st.st_size != (off_t)(IL_SHARED_HEAD + e->ring_bytes + e->table_bytes))
+	if (st.st_size != bytes)
 		return -EBADF;
 	at = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)

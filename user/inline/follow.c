@@ -491,11 +491,6 @@ int follow__next(struct follow *f, struct follow_event *out)
 	return 0;
 }
 
-static bool is_group_stop(int status)
-{
-	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP;
-}
-
 /* False: not yet. */
 static bool let_go(struct follow *f, struct follow_tid *t)
 {
@@ -525,7 +520,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		interrupted__look(tid, &regs, f->slept);
 	else if (!(status >> 16))
 		sig = signal_of(f, tid, WSTOPSIG(status));
-	if (!sig && WSTOPSIG(status) != SYSCALL_STOP && !is_group_stop(status) &&
+	if (!sig && WSTOPSIG(status) != SYSCALL_STOP && !interrupted__is_group_stop(status) &&
 	    now_ns() < f->rest_until && begin_rest(t)) {
 		t->leaves = false;
 		return false;

@@ -390,7 +390,7 @@ int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out,
 			err = ptrace(PTRACE_DETACH, pid, 0, 0) ? -errno : HOLD_RUNS;
 			break;
 		}
-		if (*status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(*status) != SIGTRAP) {
+		if (interrupted__is_group_stop(*status)) {
 			ptrace(PTRACE_LISTEN, pid, 0, 0); /* SIGSTOP: until SIGCONT */
 			continue;
 		}

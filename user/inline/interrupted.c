@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "base/cleanup.h"
 #include "inline/rest.h"
@@ -172,6 +173,11 @@ int interrupted__pass(pid_t tid, int sig, bool lasting, const struct slept *slep
 	if (ends && !is_any(&s) && (!lasting || waits_no_longer(&regs)))
 		begin_anew(tid, &regs, slept, &s);
 	return 0;
+}
+
+bool interrupted__is_group_stop(int status)
+{
+	return status >> 16 == PTRACE_EVENT_STOP && WSTOPSIG(status) != SIGTRAP;
 }
 
 long interrupted__go_on(enum __ptrace_request request, pid_t tid, int sig)

@@ -63,6 +63,9 @@ bool interrupted__blocks(pid_t tid, int sig);
  * (prctl(PR_SET_SYSCALL_USER_DISPATCH))? From Linux 6.4 on that is told. */
 bool interrupted__is_diverted(pid_t tid);
 
+/* interrupted__is_group_stop - has SIGSTOP or one like it stopped the process, of whose thread waitpid() says @status? */
+bool interrupted__is_group_stop(int status);
+
 /* interrupted__go_on - ptrace(@request, @tid, 0, @sig): @sig is delivered; 0: none. 0; -1: errno */
 long interrupted__go_on(enum __ptrace_request request, pid_t tid, int sig);
 

@@ -69,7 +69,7 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 	if (is_sent_on(t->tid, status))
 		return false;
 	sig = remote_signal_of(r, t->tid, status);
-	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
+	t->as_group = interrupted__is_group_stop(status);
 	if (!sig)
 		remote_look(r, t);
 	if (sig || !partial__begin(r, t))
@@ -259,7 +259,7 @@ static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, 
 
 	if (r->follow && status >> 16)
 		follow__stood(r->follow, one->tid);
-	t->as_group = status >> 16 && WSTOPSIG(status) != SIGTRAP;
+	t->as_group = interrupted__is_group_stop(status);
 	one->place = t->as_group ? STANDS : OUTSIDE;
 	t->stopped = t->as_group;
 	t->late = !was_in_call && WSTOPSIG(status) == SYSCALL_STOP && may_be_kept(one->tid);

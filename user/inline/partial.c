@@ -19,6 +19,7 @@
 #define SOON_NS \
 	3000000ull /* and before we do anything else: it goes on as soon as it is over, then */
 #define PARTIAL_MAX 128
+#define UNTOLD	    0x7f /* a status that is no end */
 
 /* Those that do the rest of a call. So many at once; others are told of the part. */
 struct partials {
@@ -75,11 +76,34 @@ static bool is_nothing(const struct rest *rest, int status)
 	return sig != SYSCALL_STOP && !interrupted__pass(rest->tid, sig, false, NULL);
 }
 
-/* It has stopped. False: it stands still, as its call is over, or before a signal, or by SIGSTOP. */
-static bool goes_on(struct rest *rest, int status)
+/* 0: it does the rest yet; 1: it stands still, as its call is over, or before a signal, or by SIGSTOP: @status; -1: it has ended, which @status says, or
+ * somebody else was told: UNTOLD. @more: where it was interrupted it begins anew */
+static int look(struct rest *rest, bool more, int *status)
 {
-	return rest__goes_on(rest, status, true) ||
-	       (is_nothing(rest, status) && rest__begin(rest, rest->tid));
+	pid_t got = waitpid(rest->tid, status, __WALL | WNOHANG);
+
+	if (!got)
+		return 0;
+	if (got != rest->tid)
+		*status = UNTOLD;
+	if (got != rest->tid || !WIFSTOPPED(*status))
+		return -1;
+	if (rest__goes_on(rest, *status, more))
+		return 0;
+	return !(more && is_nothing(rest, *status) && rest__begin(rest, rest->tid));
+}
+
+/* The same, for so long. */
+static int look_for(struct rest *rest, uint64_t ns, bool more, int *status)
+{
+	uint64_t deadline = now_ns() + ns;
+	int got;
+
+	do {
+		remote_pause();
+		got = look(rest, more, status);
+	} while (!got && now_ns() < deadline);
+	return got;
 }
 
 bool partial__passes(struct remote *r, pid_t tid, int status)
@@ -103,28 +127,20 @@ static bool is_alone(const struct remote *r)
 /* As follow__finish(), of one that is not followed. */
 static int finish(struct remote *r, struct remote_thread *t)
 {
-	uint64_t deadline = now_ns() + REST_NS;
 	struct rest *rest;
-	int status = 0;
-	pid_t got = 0;
+	int status, got;
 
 	if (!partial__begin(r, t))
 		return 0;
 	rest = find(r, t->tid);
-	while (!got && now_ns() < deadline) {
-		remote_pause();
-		got = waitpid(t->tid, &status, __WALL | WNOHANG);
-		if (got > 0 && WIFSTOPPED(status) && goes_on(rest, status))
-			got = 0;
-	}
+	got = look_for(rest, REST_NS, true, &status);
 	if (got)
 		drop(r, rest);
-	if (got < 0 || (got && !WIFSTOPPED(status))) {
-		if (got > 0)
-			remote_note_end(r, t->tid, status);
+	if (got < 0 && !WIFSTOPPED(status))
+		remote_note_end(r, t->tid, status);
+	if (got < 0)
 		return -ESRCH;
-	}
-	t->as_group = got && status >> 16;
+	t->as_group = got && interrupted__is_group_stop(status);
 	if (t->as_group || (got && WSTOPSIG(status) == SYSCALL_STOP))
 		return 0;
 	if (got)
@@ -153,31 +169,21 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 
 int partial__let_go(const struct remote *r, const struct remote_thread *t, int *status)
 {
-	uint64_t now = now_ns(), asks = now + BRIEF_NS, deadline = asks + REST_NS;
-	bool asked = false, stands = false;
 	struct rest rest;
-	pid_t got = 0;
+	int got;
 
 	if (!t->partial || t->as_group || !rest__begin(&rest, t->tid)) {
 		remote_let_go(r, t, 0);
 		return 1;
 	}
-	for (; !got && now < deadline; now = now_ns()) {
-		remote_pause();
-		got = waitpid(t->tid, status, __WALL | WNOHANG);
-		stands = got > 0 && WIFSTOPPED(*status);
-		if (stands &&
-		    (asked ? rest__goes_on(&rest, *status, false) : goes_on(&rest, *status)))
-			got = 0;
-		if (!got && now > asks) {
-			ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
-			asks = deadline;
-			asked = true;
-		}
+	got = look_for(&rest, BRIEF_NS, true, status);
+	if (!got) {
+		ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
+		got = look_for(&rest, REST_NS, false, status);
 	}
-	if (got && stands)
+	if (got > 0)
 		remote_let_go(r, t, remote_signal_of(r, t->tid, *status));
-	return !got ? 0 : stands ? 1 : -1;
+	return got < 0 && WIFSTOPPED(*status) ? 1 : got;
 }
 
 bool partial__begin(struct remote *r, const struct remote_thread *t)
@@ -195,38 +201,24 @@ bool partial__begin(struct remote *r, const struct remote_thread *t)
 	return true;
 }
 
-static void detach(const struct remote *r, pid_t tid, int status)
-{
-	remote_let_go(r, &(struct remote_thread){ .tid = tid }, remote_signal_of(r, tid, status));
-}
-
-/* One of them. @more: an interrupted one begins anew. False: it goes on, or has ended. */
-static bool look(struct remote *r, struct rest *rest, bool more)
-{
-	int status;
-	pid_t tid = rest->tid, got = waitpid(tid, &status, __WALL | WNOHANG);
-
-	if (!got)
-		return true;
-	if (got == tid && !WIFSTOPPED(status))
-		remote_note_end(r, tid, status);
-	if (got != tid || !WIFSTOPPED(status))
-		return false;
-	if (more ? goes_on(rest, status) : rest__goes_on(rest, status, false))
-		return true;
-	detach(r, tid, status);
-	return false;
-}
-
 static void look_at_all(struct remote *r, bool more)
 {
 	struct partials *all = r->partials;
 
-	for (size_t i = 0; all && i < all->cnt;)
-		if (look(r, &all->of[i], more))
+	for (size_t i = 0; all && i < all->cnt;) {
+		const struct remote_thread t = { .tid = all->of[i].tid };
+		int status, got = look(&all->of[i], more, &status);
+
+		if (!got) {
 			i++;
-		else
-			drop(r, &all->of[i]);
+			continue;
+		}
+		drop(r, &all->of[i]);
+		if (got > 0)
+			remote_let_go(r, &t, remote_signal_of(r, t.tid, status));
+		else if (!WIFSTOPPED(status))
+			remote_note_end(r, t.tid, status);
+	}
 }
 
 void partial__look(struct remote *r)

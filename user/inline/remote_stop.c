@@ -168,7 +168,7 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 		if (got < 0 || (got == tid && !WIFSTOPPED(status)))
 			return -ESRCH;
 		if (got == tid && status >> 16 == PTRACE_EVENT_STOP) {
-			t->as_group = WSTOPSIG(status) != SIGTRAP;
+			t->as_group = interrupted__is_group_stop(status);
 			if (r->follow)
 				follow__stood(r->follow, tid);
 			return 0;
