@@ -34,10 +34,10 @@ static void test_ms__of_what_has_waited(void **state)
 	struct user_regs_struct regs = epoll(5000);
 
 	(void)state;
-	assert_true(time_out__is_new(&regs) && time_out__is_kept(&regs));
+	assert_true(time_out__is_new(gettid(), &regs) && time_out__is_kept(&regs));
 	time_out__keep(0, &regs, now_ns() - 3 * S);
 	assert_left(&regs, 2000);
-	assert_false(time_out__is_new(&regs));
+	assert_false(time_out__is_new(gettid(), &regs));
 	time_out__keep(0, &regs, 0); /* once more: it is noted */
 	assert_left(&regs, 2000);
 }
@@ -63,7 +63,7 @@ static void test_ms__over_and_none(void **state)
 	(void)state;
 	time_out__keep(0, &over, now_ns() - S - 100 * MS);
 	assert_int_equal((uint32_t)over.r10, 1);
-	assert_false(time_out__is_new(&none) || time_out__is_new(&forever));
+	assert_false(time_out__is_new(gettid(), &none) || time_out__is_new(gettid(), &forever));
 	time_out__keep(0, &none, 0);
 	time_out__keep(0, &forever, 0);
 	assert_int_equal(none.r10, 0);
@@ -100,10 +100,11 @@ static void test_in_memory(void **state)
 
 	(void)state;
 	given = (struct timespec){ .tv_sec = 5 };
-	assert_true(time_out__is_new(&a) && time_out__is_new(&b) && time_out__is_new(&c));
+	assert_true(time_out__is_new(gettid(), &a) && time_out__is_new(gettid(), &b) &&
+		    time_out__is_new(gettid(), &c));
 	time_out__keep(gettid(), &a, now_ns() - 3 * S);
 	assert_in_range(left_at(a.rdx), 2000 - SLOW, 2000);
-	assert_false(time_out__is_new(&a));
+	assert_false(time_out__is_new(gettid(), &a));
 	time_out__keep(gettid(), &a, 0);
 	assert_in_range(left_at(a.rdx), 2000 - SLOW, 2000);
 	assert_int_equal(given.tv_sec, 5); /* the program's is not touched */
@@ -111,6 +112,31 @@ static void test_in_memory(void **state)
 	assert_in_range(left_at(b.r10), 5000 - SLOW, 5000);
 	time_out__keep(gettid(), &c, now_ns() - 5500 * MS);
 	assert_int_equal(left_at(c.r8), 0);
+}
+
+/* Of io_uring_enter(): by way of its argument. */
+static void test_in_memory__uring(void **state)
+{
+	const uint64_t arg[3] = { 11, 22, (uintptr_t)&given };
+	struct user_regs_struct regs = waits(SYS_io_uring_enter, NULL);
+	const uint64_t *ours;
+
+	(void)state;
+	given = (struct timespec){ .tv_sec = 5 };
+	regs.r10 = 1 | 1u << 3;
+	regs.r8 = (uintptr_t)arg;
+	regs.r9 = sizeof(arg);
+	for (int i = 0; i < 2; i++) {
+		assert_true(time_out__is_new(gettid(), &regs) == !i);
+		time_out__keep(gettid(), &regs, i ? 0 : now_ns() - 3 * S);
+		ours = (const uint64_t *)(uintptr_t)regs.r8;
+		assert_ptr_not_equal(ours, arg);
+		assert_true(ours[0] == 11 && ours[1] == 22);
+		assert_in_range(left_at(ours[2]), 2000 - SLOW, 2000);
+	}
+	regs.r8 = (uintptr_t)arg;
+	regs.r10 |= 1u << 5; /* a time of the day */
+	assert_false(time_out__is_new(gettid(), &regs) || time_out__is_kept(&regs));
 }
 
 /* What cannot be read, or says nothing, stays as it is. */
@@ -124,7 +150,7 @@ static void test_in_memory__nothing_of_use(void **state)
 				other = waits(SYS_read, &given);
 
 	(void)state;
-	assert_false(time_out__is_new(&none) || time_out__is_new(&other) ||
+	assert_false(time_out__is_new(gettid(), &none) || time_out__is_new(gettid(), &other) ||
 		     time_out__is_kept(&other));
 	time_out__keep(gettid(), &none, 0);
 	time_out__keep(gettid(), &nowhere, 0);
@@ -161,6 +187,7 @@ int main(void)
 		cmocka_unit_test(test_ms__of_what_has_waited_unseen),
 		cmocka_unit_test(test_ms__over_and_none),
 		cmocka_unit_test(test_in_memory),
+		cmocka_unit_test(test_in_memory__uring),
 		cmocka_unit_test(test_in_memory__nothing_of_use),
 		cmocka_unit_test(test_in_memory__overwritten),
 	};

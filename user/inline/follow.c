@@ -18,6 +18,7 @@
 #include "inline/remote_priv.h"
 #include "inline/rest.h"
 #include "inline/slept.h"
+#include "inline/sock_time_out.h"
 
 #define RELEASE_NS 2000000000ull
 #define REST_NS \
@@ -611,5 +612,9 @@ uint32_t follow__release(struct follow *f)
 			remote_pause();
 	}
 	f->slept = NULL;
+	for (uint64_t until = asked + SOCK_TIME_OUT_NS;
+	     !sock_time_outs__are_seen(slept.socks) && asked < until; asked = now_ns())
+		remote_pause();
+	slept__free(&slept);
 	return (uint32_t)(longest / 1000);
 }

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "inline/rest.h"
 #include "inline/slept.h"
+#include "inline/sock_time_out.h"
 #include "inline/time_out.h"
 
 #ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
@@ -26,6 +27,7 @@
 struct status {
 	uint64_t pending, blocked, ignored, caught;
 	uint64_t sleeps; /* voluntary context switches */
+	pid_t pid;
 };
 
 static struct status read_status(pid_t tid)
@@ -47,6 +49,8 @@ static struct status read_status(pid_t tid)
 			s.ignored = set;
 		else if (!strncmp(line, "SigCgt:", 7))
 			s.caught = set;
+		else if (!strncmp(line, "Tgid:", 5))
+			s.pid = (pid_t)strtol(line + 5, NULL, 10);
 		else if (!strncmp(line, SLEEPS, strlen(SLEEPS)))
 			s.sleeps = strtoull(line + strlen(SLEEPS), NULL, 10);
 	}
@@ -132,7 +136,10 @@ static bool waits_no_longer(const struct user_regs_struct *regs)
 static int begin_anew(pid_t tid, struct user_regs_struct *regs, const struct slept *slept,
 		      const struct status *s)
 {
-	time_out__keep(tid, regs, slept ? slept__since(slept, tid, regs, s->sleeps) : 0);
+	uint64_t since_ns = slept ? slept__since(slept, tid, regs, s->sleeps) : 0;
+
+	time_out__keep(tid, regs, since_ns);
+	sock_time_out__keep(slept ? slept->socks : NULL, s->pid, tid, regs, since_ns);
 	regs->rax = (uint64_t)-ERESTARTNOHAND;
 	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
 }

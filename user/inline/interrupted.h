@@ -39,7 +39,7 @@ bool interrupted__ends(const struct user_regs_struct *regs);
  * @regs:  the thread's, as they are; changed with it
  * @slept: looked at before it was stopped; NULL: it was not
  *
- * Time-outs are those of the first time (time_out.h), but those of sockets and io_uring, which begin anew, too.
+ * Time-outs are those of the first time (time_out.h, sock_time_out.h).
  *
  * Return: 0 or a negative errno, as ESRCH.
  */

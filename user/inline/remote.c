@@ -18,7 +18,9 @@
 #include "base/clock.h"
 #include "cpython/interp_names.h"
 #include "inline/engine_priv.h"
+#include "inline/partial.h"
 #include "inline/permit.h"
+#include "inline/sock_time_out.h"
 #include "proc/mem.h"
 #include "proc/pid.h"
 #include "proc/threads.h"
@@ -31,6 +33,7 @@
 #define USER_SS	     0x2b
 #define PAUSE_NS     10000u
 #define PAUSE_MAX_NS 80000u
+#define SEEN_US	     50 /* between two looks */
 
 int remote__open(struct remote *r, pid_t pid, struct err *e)
 {
@@ -345,4 +348,16 @@ void remote_leave_time(const struct remote *r, unsigned int us)
 	}
 	while (now_ns() < end && follow__serve(r->follow, r->pid))
 		remote_pause();
+}
+
+void remote_settle(struct remote *r)
+{
+	uint64_t until = now_ns() + SOCK_TIME_OUT_NS;
+
+	if (r->calling)
+		return;
+	partial__await(r);
+	while (!sock_time_outs__are_seen(r->slept.socks) && now_ns() < until)
+		remote_leave_time(r, SEEN_US);
+	sock_time_outs__give_back(r->slept.socks);
 }

@@ -505,7 +505,7 @@ static void end_calls(struct remote *r, uint64_t us)
 	r->calling = false;
 	remote_end_stop(r, us + (now_ns() - since) / 1000);
 	remote__let_late_go(r);
-	partial__await(r);
+	remote_settle(r);
 }
 
 int remote__call(struct remote *r, const struct remote_call *calls, unsigned int cnt,

@@ -37,6 +37,10 @@ void remote_begin_stop(struct remote *r);
 /* remote_end_stop - one that took so long is over */
 void remote_end_stop(struct remote *r, uint64_t us);
 
+/* remote_settle - behind a stop, but where a thread makes calls yet: for some ms at most. Rests come to their end, and sockets have their own
+ * time-outs again. */
+void remote_settle(struct remote *r);
+
 /* remote_note_stop - single threads stood still, that long at most; 0: none did */
 void remote_note_stop(struct remote *r, uint32_t us);
 

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -490,8 +489,7 @@ static void go_on(struct remote *r)
 		let_followed_go(r);
 	else if (!r->held) /* else it goes on by itself */
 		let_others_go(r);
-	if (!r->calling)
-		partial__await(r);
+	remote_settle(r);
 	r->cnt = 0;
 	r->rest_runs = false;
 }
@@ -505,6 +503,7 @@ static void let_sleepers_go(struct remote *r)
 	if (sleepers__let_go(r->sleepers, &status))
 		remote_note_end(r, r->pid, status);
 	r->sleepers = NULL;
+	remote_settle(r);
 	if (!r->stopped_at)
 		hold_terminal(r, false);
 }
@@ -785,6 +784,7 @@ void remote__close(struct remote *r)
 		late__await(r);
 	late__forget(r);
 	partial__end(r);
+	slept__free(&r->slept);
 	if (r->follow)
 		follow__set_slept(r->follow, NULL);
 	free(r->threads);

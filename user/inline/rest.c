@@ -6,10 +6,11 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
+#include "proc/pid.h"
 
 /* Which registers change when a part is done: up with it, and down. */
 struct moves {
@@ -61,20 +62,12 @@ bool rest__is_left(const struct user_regs_struct *regs)
 /* One message is all that there is to receive, unless it is a stream. */
 static bool is_stream(pid_t tid, int fd)
 {
-	long pid = inline_status_number(tid, "Tgid");
-	int type = 0, err = -1, pidfd, own;
-	socklen_t len = sizeof(type);
+	auto_close int own = proc_pid_take_fd((pid_t)inline_status_number(tid, "Tgid"), fd);
+	socklen_t len = sizeof(int);
+	int type;
 
-	pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-	if (pidfd < 0)
-		return false;
-	own = (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
-	close(pidfd);
-	if (own < 0)
-		return false;
-	err = getsockopt(own, SOL_SOCKET, SO_TYPE, &type, &len);
-	close(own);
-	return !err && type == SOCK_STREAM;
+	return own >= 0 && !getsockopt(own, SOL_SOCKET, SO_TYPE, &type, &len) &&
+	       type == SOCK_STREAM;
 }
 
 bool rest__begin(struct rest *rest, pid_t tid)

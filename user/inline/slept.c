@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "inline/sock_time_out.h"
 #include "inline/time_out.h"
 #include "proc/file.h"
 #include "proc/pid.h"
@@ -164,14 +165,18 @@ static bool find_clock(struct clocks *c, uint64_t cpu, uint64_t *behind_ns)
 }
 
 /* Does it wait in a call with a time-out that is not noted yet? */
-static bool waits_for_long(pid_t pid, pid_t tid, uint64_t call[SLEPT_WORDS])
+static bool waits_for_long(struct slept *s, pid_t pid, pid_t tid, uint64_t call[SLEPT_WORDS])
 {
 	struct user_regs_struct regs;
+	bool is_new;
 
 	if (!read_call(pid, tid, call))
 		return false;
 	regs = regs_of(call);
-	return time_out__is_new(&regs);
+	if (!sock_time_out__is_in(pid, &regs, &is_new))
+		return time_out__is_new(tid, &regs);
+	s->socks = s->socks ?: sock_time_outs__new();
+	return is_new;
 }
 
 static void note(struct slept *s, struct clocks *c, pid_t pid, pid_t tid)
@@ -180,10 +185,10 @@ static void note(struct slept *s, struct clocks *c, pid_t pid, pid_t tid)
 	auto_free char *status = NULL, *sched = NULL;
 	uint64_t behind_ns, cpu;
 
-	if (!waits_for_long(pid, tid, t.call)) /* of most that is all */
+	if (!waits_for_long(s, pid, tid, t.call)) /* of most that is all */
 		return;
 	status = read_file(pid, tid, "status");
-	if (!status || !waits_for_long(pid, tid, t.call))
+	if (!status || !waits_for_long(s, pid, tid, t.call))
 		return;
 	sched = read_file(pid, tid, "sched");
 	if (!sched || !read_cpu(pid, tid, &cpu))
@@ -217,6 +222,12 @@ void slept__note(struct slept *s, pid_t pid, pid_t only)
 {
 	s->cnt = 0;
 	slept__add(s, pid, only);
+}
+
+void slept__free(struct slept *s)
+{
+	sock_time_outs__free(s->socks);
+	s->socks = NULL;
 }
 
 uint64_t slept__since(const struct slept *s, pid_t tid, const struct user_regs_struct *regs,

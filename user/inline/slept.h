@@ -27,10 +27,15 @@ struct slept {
 		uint64_t call[SLEPT_WORDS];
 	} threads[SLEPT_MAX];
 	size_t cnt;
+	struct sock_time_outs *
+		socks; /* of threads that are to go on with what is left; NULL: none wait for a socket with a time-out */
 };
 
 /* slept__read_call - the call that a thread waits in: its number, arguments, sp and pc. False: it does not wait, or is gone */
 bool slept__read_call(pid_t pid, pid_t tid, struct user_regs_struct *regs);
+
+/* slept__free - what it holds, not itself */
+void slept__free(struct slept *s);
 
 /* slept__add - of one thread of a process, or of all (0). Takes some 10 us for each, 100 for one with a time-out; nobody need stand still.
  * slept__note - the same, and what was there is forgotten */

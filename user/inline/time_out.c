@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inline/time_out.h"
 
+#include <stddef.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -16,15 +17,27 @@
 #define BELOW_SP   2048 /* the red zone, and what our own calls need */
 #define MAGIC	   0x54554f4d4954595eull
 
-/* What the register leads to begins with what the kernel reads. */
+/* Of io_uring_enter(): that its argument is a struct io_uring_getevents_arg, with a time, and not one of the day. */
+#define URING_FLAGS ((1u << 3) | (1u << 5) | (1u << 6))
+#define URING_EXT   (1u << 3)
+#define URING_TIME  3 /* the last of its words leads to the time */
+
+/* What the register leads to, or the last word of what it does. */
 struct kept {
 	struct timespec left;
 	uint64_t end_ns, magic;
+	uint64_t uring[URING_TIME];
 };
 
 static bool is_in_ms(const struct user_regs_struct *regs)
 {
 	return regs->orig_rax == SYS_epoll_wait || regs->orig_rax == SYS_epoll_pwait;
+}
+
+static bool is_uring(const struct user_regs_struct *regs)
+{
+	return regs->orig_rax == SYS_io_uring_enter && (regs->r10 & URING_FLAGS) == URING_EXT &&
+	       regs->r9 == sizeof(((struct kept *)NULL)->uring);
 }
 
 /* Which register leads to a struct timespec? A program's pointer, or 0: there is no time-out. NULL: none of them does. */
@@ -39,6 +52,8 @@ static unsigned long long *place_of(struct user_regs_struct *regs)
 		return &regs->r8;
 	case SYS_rt_sigtimedwait:
 		return &regs->rdx;
+	case SYS_io_uring_enter: /* by way of its argument */
+		return is_uring(regs) ? &regs->r8 : NULL;
 	}
 	return NULL;
 }
@@ -55,14 +70,35 @@ bool time_out__is_kept(const struct user_regs_struct *regs)
 	return is_in_ms(regs) || place_of(&copy);
 }
 
-bool time_out__is_new(const struct user_regs_struct *regs)
+static bool copy(pid_t tid, uint64_t at, void *ours, size_t bytes, bool there)
+{
+	struct iovec here = { ours, bytes }, program = { (void *)(uintptr_t)at, bytes };
+	ssize_t done = there ? process_vm_writev(tid, &here, 1, &program, 1, 0)
+			     : process_vm_readv(tid, &here, 1, &program, 1, 0);
+
+	return done == (ssize_t)bytes;
+}
+
+/* Where the time is that the kernel reads. 0: there is none */
+static uint64_t read_time_at(pid_t tid, const struct user_regs_struct *regs, uint64_t place,
+			     struct kept *k)
+{
+	if (!place || !is_uring(regs))
+		return place;
+	return copy(tid, place, k->uring, sizeof(k->uring), false) ? k->uring[URING_TIME - 1] : 0;
+}
+
+bool time_out__is_new(pid_t tid, const struct user_regs_struct *regs)
 {
 	struct user_regs_struct copy = *regs;
 	const unsigned long long *place = place_of(&copy);
+	struct kept k;
+	uint64_t at;
 
 	if (is_in_ms(regs))
 		return (int32_t)regs->r10 > 0 && !(regs->r10 >> 32);
-	return place && *place && *place != our_place(regs);
+	at = place ? read_time_at(tid, regs, *place, &k) : 0;
+	return at && at != our_place(regs);
 }
 
 /* When a call ends that may take so long; what would have ended long ago is not believed. */
@@ -73,32 +109,31 @@ static uint64_t end_of(uint64_t since_ns, uint64_t takes_ns, uint64_t now)
 	return (since_ns ? since_ns : now) + takes_ns;
 }
 
-static void keep_ms(struct user_regs_struct *regs, uint64_t since_ns)
+uint32_t time_out__left_ms(unsigned long long *reg, uint32_t whole_ms, uint64_t since_ns)
 {
 	uint64_t ns = now_ns();
-	uint32_t now = (uint32_t)(ns / NS_PER_MS), end = (uint32_t)(regs->r10 >> 32);
-	int32_t left = (int32_t)regs->r10, to_go = (int32_t)(end - now);
+	uint32_t now = (uint32_t)(ns / NS_PER_MS), end = (uint32_t)(*reg >> 32);
+	int32_t to_go = (int32_t)(end - now);
 
-	if (left <= 0)
-		return;
-	if (!end || to_go < -OVERDUE_MS || to_go > (int64_t)left + 2) {
+	if (!end || to_go < -OVERDUE_MS || to_go > (int64_t)whole_ms + 2) {
 		/* never too early, nor 0 */
-		ns = end_of(since_ns, NS_PER_MS * (uint32_t)left, ns);
+		ns = end_of(since_ns, NS_PER_MS * whole_ms, ns);
 		end = (uint32_t)(ns / NS_PER_MS + 1) | 1;
 		to_go = (int32_t)(end - now);
 	}
-	/* 0 in a register that a program reuses would not wait */
-	left = to_go > 1 ? to_go : 1;
-	regs->r10 = (uint64_t)end << 32 | (uint32_t)left;
+	*reg = (uint64_t)end << 32 | (uint32_t)*reg;
+	return to_go > 1 ? (uint32_t)to_go : 1;
 }
 
-static bool copy(pid_t tid, uint64_t at, void *ours, size_t bytes, bool there)
+/* 0 in a register that a program reuses would not wait: 1 does. */
+static void keep_ms(struct user_regs_struct *regs, uint64_t since_ns)
 {
-	struct iovec here = { ours, bytes }, program = { (void *)(uintptr_t)at, bytes };
-	ssize_t done = there ? process_vm_writev(tid, &here, 1, &program, 1, 0)
-			     : process_vm_readv(tid, &here, 1, &program, 1, 0);
+	uint32_t left = (uint32_t)regs->r10;
 
-	return done == (ssize_t)bytes;
+	if ((int32_t)left <= 0)
+		return;
+	left = time_out__left_ms(&regs->r10, left, since_ns);
+	regs->r10 = (regs->r10 & ~(uint64_t)UINT32_MAX) | left;
 }
 
 /* Of the program's. False: there is none. */
@@ -118,16 +153,20 @@ static bool find_end(pid_t tid, uint64_t at, uint64_t since_ns, uint64_t now, st
 static void keep_at(pid_t tid, struct user_regs_struct *regs, unsigned long long *place,
 		    uint64_t since_ns)
 {
-	uint64_t at = our_place(regs), now = now_ns();
-	struct kept k;
+	uint64_t ours = our_place(regs), now = now_ns(), at;
+	struct kept k = { 0 };
 
-	if (*place == at && (!copy(tid, at, &k, sizeof(k), false) || k.magic != MAGIC))
+	at = read_time_at(tid, regs, *place, &k);
+	if (!at)
 		return;
-	if (*place != at && !find_end(tid, *place, since_ns, now, &k))
+	if (at == ours && (!copy(tid, ours, &k, sizeof(k), false) || k.magic != MAGIC))
+		return;
+	if (at != ours && !find_end(tid, at, since_ns, now, &k))
 		return;
 	k.left = timespec_of(k.end_ns > now ? k.end_ns - now : 0);
-	if (copy(tid, at, &k, sizeof(k), true))
-		*place = at;
+	k.uring[URING_TIME - 1] = ours;
+	if (copy(tid, ours, &k, sizeof(k), true))
+		*place = is_uring(regs) ? ours + offsetof(struct kept, uring) : ours;
 }
 
 void time_out__keep(pid_t tid, struct user_regs_struct *regs, uint64_t since_ns)

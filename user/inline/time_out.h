@@ -4,7 +4,7 @@
  * when it is begun anew for the first time, where it is found the next time, by another pyebpf, too:
  *
  * - a number of milliseconds (epoll_wait, epoll_pwait) is 32 bits of a register whose others nobody looks at;
- * - for one in memory (semtimedop, sigtimedwait, epoll_pwait2, io_getevents) the register leads to one of ours, which the kernel reads when the
+ * - for one in memory (semtimedop, sigtimedwait, epoll_pwait2, io_getevents, io_uring_enter) the register leads to one of ours, which the kernel reads when the
  *   call begins: on the thread's stack, so far below what it uses that our own calls (remote_call.c) do not come there.
  *
  * The kernel leaves both registers as they are. They are of those that a function may change, and a program that makes the call itself
@@ -21,8 +21,15 @@
 /* time_out__is_kept - can it be kept, if this call has one? */
 bool time_out__is_kept(const struct user_regs_struct *regs);
 
-/* time_out__is_new - has it one that is not noted yet? */
-bool time_out__is_new(const struct user_regs_struct *regs);
+/* time_out__is_new - has thread @tid one that is not noted yet? */
+bool time_out__is_new(pid_t tid, const struct user_regs_struct *regs);
+
+/**
+ * time_out__left_ms - what is left of @whole_ms, at least 1
+ * @reg:      that the kernel reads 32 bits of: in the others the call's end is noted, or is from now on
+ * @since_ns: as of time_out__keep()
+ */
+uint32_t time_out__left_ms(unsigned long long *reg, uint32_t whole_ms, uint64_t since_ns);
 
 /**
  * time_out__keep - of a thread that stands still, and is about to begin its call anew

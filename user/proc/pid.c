@@ -19,6 +19,9 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
 
 /* <linux/nsfs.h>, from Linux 6.12 on: our number of a process -> that in a pid namespace */
 #define NSFS_GET_TGID_IN_PIDNS _IOR(0xb7, 0x9, int)
@@ -175,4 +178,11 @@ bool proc_pid__alive(const struct proc_pid *p)
 
 	/* while it lives nobody else has its number; to read its stat takes 60 us where there are 1,000 threads */
 	return p->fd >= 0 && poll(&poll_fd, 1, 0) == 0;
+}
+
+int proc_pid_take_fd(pid_t pid, int fd)
+{
+	auto_close int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+
+	return pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }

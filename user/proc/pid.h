@@ -45,6 +45,10 @@ bool proc_pid__alive(const struct proc_pid *p);
  */
 int proc_pid_shown(int fd, pid_t given);
 
+/* proc_pid_take_fd - a descriptor of another process, for close(): what it is open on. -1: it has none of that number, it is not permitted, or the
+ * kernel cannot (before 5.6) */
+int proc_pid_take_fd(pid_t pid, int fd);
+
 /* proc_pid_is_ours - /proc counts pids as this process does. */
 bool proc_pid_is_ours(void);
 

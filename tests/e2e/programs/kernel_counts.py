@@ -78,6 +78,38 @@ def semtimedop():
     return LIBC.semtimedop(SEMAPHORE, lower, ctypes.c_long(1), duration()) == -1 and ctypes.get_errno() == AGAIN
 
 
+def of_socket(option, call, *args):
+    """In a call that a time-out of the socket's ends."""
+    own, other = socket.socketpair()
+    if option == socket.SO_SNDTIMEO:
+        own.setblocking(False)
+        try:
+            while True:
+                own.send(b"x" * 4096)
+        except BlockingIOError:
+            own.setblocking(True)
+    time_out = struct.pack("ll", SECONDS, 0)
+    own.setsockopt(socket.SOL_SOCKET, option, time_out)
+    ended = call(own.fileno(), *args) == -1 and ctypes.get_errno() == AGAIN
+    return ended and own.getsockopt(socket.SOL_SOCKET, option, 16) == time_out and other.fileno() >= 0
+
+
+def recv():
+    return of_socket(socket.SO_RCVTIMEO, LIBC.recv, ctypes.create_string_buffer(8), 8, 0)
+
+
+def read():
+    return of_socket(socket.SO_RCVTIMEO, LIBC.read, ctypes.create_string_buffer(8), 8)
+
+
+def send():
+    return of_socket(socket.SO_SNDTIMEO, LIBC.send, ctypes.create_string_buffer(8), 8, 0)
+
+
+def io_uring_for_long():
+    return in_io_uring(Timespec(SECONDS, 0))
+
+
 def lock():
     return not LOCK.acquire(timeout=SECONDS)
 
@@ -123,13 +155,16 @@ def preadv2():
 
 
 def io_uring():
+    return in_io_uring(Timespec(0, SHORT_NS))
+
+
+def in_io_uring(until):
     """For an event that does not come; GETEVENTS and EXT_ARG."""
-    until = Timespec(0, SHORT_NS)
     arg = (ctypes.c_ulong * 3)(0, 0, ctypes.addressof(until))
     return raw(SYS_IO_URING_ENTER, URING, 0, 1, 1 | 8, arg, 24) == -1 and ctypes.get_errno() == TIMED_OUT
 
 
-LONG = [nanosleep, clock_nanosleep, poll, ppoll, select_, pselect, epoll_wait, epoll_pwait, sigtimedwait, semtimedop, lock]
+LONG = [nanosleep, clock_nanosleep, poll, ppoll, select_, pselect, epoll_wait, epoll_pwait, sigtimedwait, semtimedop, lock, recv, read, send]
 ENDED = [accept, flock, lockf, waitpid, receive, open_fifo]
 SHORT = [splice, preadv2]
 
@@ -177,6 +212,7 @@ IMPATIENT[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll",
 URING = raw(SYS_IO_URING_SETUP, 4, ctypes.create_string_buffer(120))
 if URING >= 0:  # not forbidden
     SHORT.append(io_uring)
+    LONG.append(io_uring_for_long)
 CONTEXT, SEMAPHORE = ctypes.c_ulong(0), LIBC.semget(0, 1, 0o600)
 if raw(SYS_EPOLL_PWAIT2, -1, None, 1, None, None, 8) == -1 and ctypes.get_errno() != NOT_THERE:
     LONG.append(epoll_pwait2)
