@@ -172,7 +172,7 @@ int interrupted__pass(pid_t tid, int sig, bool lasting, const struct slept *slep
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs))
 		return sig;
 	ends = interrupted__ends(&regs) && is_interruptible(regs.orig_rax);
-	if (!ends && !rest__is_left(&regs))
+	if (!ends && !rest__is_left(tid, &regs))
 		return sig;
 	s = read_status(tid);
 	if (!has(ignored(&s), sig))

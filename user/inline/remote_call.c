@@ -233,11 +233,11 @@ static void take_back(struct remote *r)
 {
 	if (r->parked || r->held || r->follow || !r->caller)
 		return;
+	/* in this order: killed in between we would leave it with all signals blocked */
 	if (!remote_stop_thread(r, r->caller) && r->threads[0].pc == r->scratch &&
-	    !ptrace(PTRACE_SETREGS, r->caller, 0, &r->back)) {
-		ptrace(PTRACE_SETSIGMASK, r->caller, SET_BYTES, &r->back_mask);
+	    !ptrace(PTRACE_SETSIGMASK, r->caller, SET_BYTES, &r->back_mask) &&
+	    !ptrace(PTRACE_SETREGS, r->caller, 0, &r->back))
 		r->waits = false;
-	}
 	remote__resume(r);
 }
 

@@ -122,7 +122,7 @@ int remote_look(const struct remote *r, struct remote_thread *t)
 	t->sp = regs.rsp;
 	t->self = regs.fs_base;
 	t->in_call = interrupted__waits(&regs);
-	t->partial = rest__is_left(&regs);
+	t->partial = rest__is_left(t->tid, &regs);
 	memcpy(t->regs,
 	       (uint64_t[15]){ regs.rax, regs.rbx, regs.rcx, regs.rdx, regs.rsi, regs.rdi, regs.rbp,
 			       regs.r8, regs.r9, regs.r10, regs.r11, regs.r12, regs.r13, regs.r14,

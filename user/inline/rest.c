@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inline/rest.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -11,6 +13,8 @@
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "proc/pid.h"
+
+#define SYSCALL "\x0f\x05"
 
 /* Which registers change when a part is done: up with it, and down. */
 struct moves {
@@ -50,13 +54,26 @@ bool rest__has_parts(const struct user_regs_struct *regs)
 	return find_moves(&copy, &m);
 }
 
-bool rest__is_left(const struct user_regs_struct *regs)
+/* Or in front of it, as nothing was done and the kernel has it made once more: then the one register that says how much was done has the
+ * call's number, which can be what was done as well. */
+static bool is_behind(pid_t tid, const struct user_regs_struct *regs)
+{
+	long code;
+
+	if (regs->rax != regs->orig_rax)
+		return true;
+	errno = 0;
+	code = ptrace(PTRACE_PEEKTEXT, tid, regs->rip - SYSCALL_LEN, 0);
+	return !errno && !memcmp(&code, SYSCALL, SYSCALL_LEN);
+}
+
+bool rest__is_left(pid_t tid, const struct user_regs_struct *regs)
 {
 	struct user_regs_struct copy = *regs;
 	struct moves m;
 
 	return (int64_t)regs->orig_rax >= 0 && (int64_t)regs->rax > 0 && find_moves(&copy, &m) &&
-	       regs->rax < *m.left;
+	       regs->rax < *m.left && is_behind(tid, regs);
 }
 
 /* One message is all that there is to receive, unless it is a stream. */
@@ -75,7 +92,7 @@ bool rest__begin(struct rest *rest, pid_t tid)
 	struct user_regs_struct regs;
 	struct moves m;
 
-	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !rest__is_left(&regs) ||
+	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !rest__is_left(tid, &regs) ||
 	    interrupted__has_signal(tid) ||
 	    (regs.orig_rax == SYS_recvfrom && !is_stream(tid, (int)regs.rdi)))
 		return false;

@@ -21,7 +21,7 @@ struct rest {
 };
 
 /* rest__is_left - has a thread that stands still just done a part of its call? */
-bool rest__is_left(const struct user_regs_struct *regs);
+bool rest__is_left(pid_t tid, const struct user_regs_struct *regs);
 
 /* rest__has_parts - is it in one of these calls? */
 bool rest__has_parts(const struct user_regs_struct *regs);
