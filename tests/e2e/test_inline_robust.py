@@ -13,6 +13,7 @@ import signal
 import statistics
 import struct
 import subprocess
+import sys
 import time
 
 import pytest
@@ -211,6 +212,20 @@ def test_calls_that_are_done_in_pieces_beside_signals(way, option, tmp_path):
         (tmp_path / "end").touch()
         said = target.communicate(timeout=60)[0]
         assert re.match(rb"fine \d+\n", said) and target.returncode == 0, said
+
+
+@pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
+def test_calls_of_which_nothing_is_done(name, tmp_path):
+    """They go on from their beginning, whenever they are stopped, beside busy loops and thousands of signals that are ignored."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(lib.started([sys.executable, "-c", "while True: pass"]))
+        target = stack.enter_context(lib.started(lib.command(name) + [lib.PROGRAMS / "nothing_done.py", 10, tmp_path / "end"]))
+        assert target.stdout.readline() == b"up\n"
+        for _ in range(100 if lib.LONG else 12):
+            assert attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "20ms", "--force").returncode == 0
+        (tmp_path / "end").touch()
+        assert target.communicate(timeout=60)[0] == b"fine\n" and target.returncode == 0
 
 
 def test_what_is_received_once_more(tmp_path):
