@@ -130,6 +130,18 @@ def test_generators_under_a_profile_function(name, tmp_path):
     assert {name: begins[name] for name in told} == told
 
 
+@pytest.mark.parametrize("name", lib.pick("3.8", "3.11", "3.12", "3.13"))
+def test_who_is_told_of_the_end_of_all_frames(name, tmp_path):
+    """3.11: what is no more is linked to its profile function yet, when another thread has had its turn; it does not go on."""
+    prog = lib.PROGRAMS / "told_of_ends.py"
+    seen, _ = lib.run_program(name, prog, tmp_path, options=[*INLINE, "--on-full", "wait"])
+    own = seen.whole().of(prog)
+    assert not seen.gaps and not [e for e in own if e["ev"] == "open"]
+    calls = seen.count(prog, "call")
+    assert (calls["start"], calls["behind"], calls["before"]) == (20, 40, 80)
+    assert {e["depth"] for e in own if e["name"] in ("start", "generate")} == {0}
+
+
 @pytest.mark.parametrize("engine", ["inline", "auto"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_trace_function_makes_no_unwind_of_a_return(name, engine, tmp_path):

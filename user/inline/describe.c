@@ -74,6 +74,7 @@ void inline_describe_roots(const struct pye_pylayout *l, uint64_t base, struct i
 	memcpy(p->idle_ops, l->idle_ops, sizeof(p->idle_ops));
 	memcpy(p->begin_ops, l->begin_ops, sizeof(p->begin_ops));
 	p->f_stack = l->f_stack;
+	p->f_entry = l->f_entry;
 }
 
 void inline_describe_quiet(uint64_t base, struct il_private *p)

@@ -139,7 +139,7 @@ struct il_private {
 	uint32_t ts_frame, cframe_frame; /* >= 3.11; the latter PYE_NO_FIELD from 3.13 on */
 	uint32_t f_locals, f_stackpointer;
 	uint8_t idle_ops[4], begin_ops[4]; /* 3.11, where `roots` is; else 0: struct pye_pylayout */
-	uint32_t f_stack, pad3;
+	uint32_t f_stack, f_entry; /* f_entry: of pyebpf's layouts; 0: there is none */
 	uint64_t clock; /* the vdso's clock_gettime(); 0: the time stamp counter. Then `locked` is set, too */
 	/* free-threaded, or several GILs: limit stays 0, so that every event takes the slow path, under the lock */
 	uint64_t locked, lock, room;

@@ -191,6 +191,33 @@ PART int is_on_last(const struct il_private *p, uint64_t frame)
 	return frame != 0;
 }
 
+/* See frame_is_linked() in bpf/py/frame.bpf.h. */
+PART int is_unseen(const struct il_private *p, uint64_t frame)
+{
+	const uint8_t *ops = p->idle_ops;
+	uint8_t op;
+
+	if (!ops[0])
+		return 0;
+	op = AT(uint8_t, AT(uint64_t, frame + p->f_instr));
+	if (AT(int32_t, frame + p->f_stack) < 0)
+		ops = p->begin_ops;
+	return op && (op == ops[0] || op == ops[1] || op == ops[2] || op == ops[3]);
+}
+
+/* The next frame of a stack that runs, or has called what does. 3.11: one that C called is not called by a frame that is_unseen(), whose
+ * trace function it is, or what that delegates to: that one is no more, or not yet. Other callers can have anything where the instruction is. */
+PART uint64_t frame_below(const struct il_private *p, uint64_t frame)
+{
+	uint64_t by_c;
+
+	do {
+		by_c = p->f_entry && AT(uint8_t, frame + p->f_entry);
+		frame = shown_frame(p, AT(uint64_t, frame + p->f_previous));
+	} while (frame && by_c && is_unseen(p, frame));
+	return frame;
+}
+
 /*
  * 0: it is too deep to be told, or the rest of it cannot be seen: what is thrown through generators that delegate, to 3.9,
  * runs on top of suspended ones, which are linked to nobody.
@@ -199,7 +226,7 @@ PART uint64_t root_of(const struct il_private *p, uint64_t frame)
 {
 	uint64_t root = 0, bytes = 0;
 
-	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
+	for (; frame; frame = frame_below(p, frame)) {
 		bytes += sizeof(struct il_more_rec);
 		if (bytes > p->size / TOLD_PART)
 			return 0;
@@ -250,20 +277,6 @@ PART void tell_unseen(struct il_private *p, struct il_shared *h, uint64_t frame,
 	p->below = below;
 }
 
-/* See frame_is_linked() in bpf/py/frame.bpf.h. */
-PART int is_unseen(const struct il_private *p, uint64_t frame)
-{
-	const uint8_t *ops = p->idle_ops;
-	uint8_t op;
-
-	if (!ops[0])
-		return 0;
-	op = AT(uint8_t, AT(uint64_t, frame + p->f_instr));
-	if (AT(int32_t, frame + p->f_stack) < 0)
-		ops = p->begin_ops;
-	return op && (op == ops[0] || op == ops[1] || op == ops[2] || op == ops[3]);
-}
-
 /* Another stack runs now. All of its frames, if pyebpf cannot know them: it stood still when the attach, or a loss, came. */
 PART void tell_known(struct il_private *p, struct il_shared *h, uint64_t frame)
 {
@@ -275,7 +288,7 @@ PART void tell_known(struct il_private *p, struct il_shared *h, uint64_t frame)
 		tell_frame(p, h, frame, 0);
 		return;
 	}
-	for (; frame; frame = shown_frame(p, AT(uint64_t, frame + p->f_previous))) {
+	for (; frame; frame = frame_below(p, frame)) {
 		uint64_t time = time_behind(p), slot;
 
 		if (!make_room(p, h))
@@ -302,7 +315,7 @@ PART void tell_stack(struct il_private *p, struct il_shared *h, uint64_t frame)
 	frame = shown_frame(p, frame);
 	if (frame && is_unseen(p, frame)) {
 		unseen = frame;
-		frame = shown_frame(p, AT(uint64_t, frame + p->f_previous));
+		frame = frame_below(p, frame);
 	}
 	if (frame)
 		tell_known(p, h, frame);
@@ -367,7 +380,7 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 	case INLINE_UNWIND:
 	case INLINE_EVAL_EXIT:
 		top = caller_frame(p, object);
-		ends = !top;
+		ends = 1; /* as a root, if it is one, also where a frame that is no more has called it */
 		break;
 	default:
 		return;
