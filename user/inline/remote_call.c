@@ -481,7 +481,8 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 	if (in_scratch(r))
 		err = -EAGAIN;
 	r->other_caller |= r->caller && r->cnt == 1 && r->threads[0].tid != r->caller;
-	r->caller = choose_stopped(r);
+	if (!err) /* else the last one is in there yet */
+		r->caller = choose_stopped(r);
 	if (!err && !r->caller)
 		err = why_nobody(r);
 	if (!err && interrupted__is_diverted(r->caller))

@@ -172,11 +172,12 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 				follow__stood(r->follow, tid);
 			return 0;
 		}
-		if (got == tid) { /* with any other stop it forgets that it was asked */
+		if (got ==
+		    tid) { /* with any other stop it forgets that it was asked, and comes to no code of its own before the next */
+			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 			if (!r->follow)
 				interrupted__go_on(PTRACE_CONT, tid,
 						   remote_signal_of(r, tid, status));
-			ptrace(PTRACE_INTERRUPT, tid, 0, 0);
 		} else if (now_ns() > deadline || (!r->follow && now_ns() > soon &&
 						   remote_is_asleep(remote__state(r->pid, tid))))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
