@@ -293,7 +293,8 @@ def test_waits_that_the_kernel_counts(name, tmp_path):
 
 
 @pytest.mark.parametrize("option", ["", "-s"])
-@pytest.mark.parametrize("ways, threads", [("write", 0), ("send", 0), ("sendfile", 0), ("receive", 0), ("write,send,sendfile,receive", 1), ("write,send,sendfile,receive", 3)])
+@pytest.mark.parametrize("ways, threads", [("write", 0), ("send", 0), ("sendfile", 0), ("receive", 0), ("writev", 0), ("sendmsg", 0),
+                                           ("write,send,sendfile,receive", 1), ("write,send,sendfile,receive", 3), ("writev,sendmsg", 2)])
 @pytest.mark.parametrize("name", SOME if lib.LONG else [SOME[0], SOME[-1]])
 def test_calls_that_are_done_in_pieces(name, ways, threads, option, tmp_path):
     """What a stop interrupts after a part is done to its end: 300 KB into a pipe for 64, taken out piece by piece."""

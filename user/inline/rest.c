@@ -7,6 +7,7 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
@@ -14,7 +15,9 @@
 #include "inline/interrupted.h"
 #include "proc/pid.h"
 
-#define SYSCALL "\x0f\x05"
+#define VECTOR_MAX 64 /* of more the part is told */
+#define BELOW_SP   2048
+#define SYSCALL	   "\x0f\x05"
 
 /* Which registers change when a part is done: up with it, and down. */
 struct moves {
@@ -46,12 +49,86 @@ static bool find_moves(struct user_regs_struct *regs, struct moves *m)
 	return false;
 }
 
+/* Of writev() and sendmsg(): what is left is one of ours, on the thread's stack, below what it uses and what our own calls (remote_call.c) do. */
+struct vector {
+	struct msghdr msg; /* of sendmsg() */
+	struct iovec parts[VECTOR_MAX];
+	size_t cnt;
+	uint64_t bytes; /* of all */
+};
+
+static bool has_vector(const struct user_regs_struct *regs)
+{
+	return regs->orig_rax == SYS_writev ||
+	       (regs->orig_rax == SYS_sendmsg && !(regs->rdx & MSG_ZEROCOPY));
+}
+
+static bool copy(pid_t tid, uint64_t at, void *ours, size_t bytes, bool there)
+{
+	struct iovec here = { ours, bytes }, program = { (void *)(uintptr_t)at, bytes };
+	ssize_t done = there ? process_vm_writev(tid, &here, 1, &program, 1, 0)
+			     : process_vm_readv(tid, &here, 1, &program, 1, 0);
+
+	return done == (ssize_t)bytes;
+}
+
+static bool read_vector(pid_t tid, const struct user_regs_struct *regs, struct vector *v)
+{
+	*v = (struct vector){ .msg = { .msg_iov = (struct iovec *)(uintptr_t)regs->rsi,
+				       .msg_iovlen = regs->rdx } };
+	if (regs->orig_rax == SYS_sendmsg && !copy(tid, regs->rsi, &v->msg, sizeof(v->msg), false))
+		return false;
+	v->cnt = v->msg.msg_iovlen;
+	if (v->cnt > VECTOR_MAX ||
+	    !copy(tid, (uintptr_t)v->msg.msg_iov, v->parts, v->cnt * sizeof(v->parts[0]), false))
+		return false;
+	for (size_t i = 0; i < v->cnt; i++)
+		v->bytes += v->parts[i].iov_len;
+	return true;
+}
+
+/* Without the first bytes, and what came with these. */
+static bool write_vector(pid_t tid, struct user_regs_struct *regs, struct vector *v, uint64_t done)
+{
+	uint64_t at = (regs->rsp - BELOW_SP - sizeof(*v)) & ~15ull;
+	struct iovec *part = v->parts;
+
+	for (; part < v->parts + v->cnt && part->iov_len <= done; part++)
+		done -= part->iov_len;
+	if (part == v->parts + v->cnt)
+		return false;
+	part->iov_base = (char *)part->iov_base + done;
+	part->iov_len -= done;
+	v->msg.msg_iov = (struct iovec *)(uintptr_t)(at + ((uintptr_t)part - (uintptr_t)v));
+	v->msg.msg_iovlen = (size_t)(v->parts + v->cnt - part);
+	v->msg.msg_control = NULL;
+	v->msg.msg_controllen = 0;
+	regs->rsi = at;
+	if (regs->orig_rax == SYS_writev) {
+		regs->rsi = (uintptr_t)v->msg.msg_iov;
+		regs->rdx = v->msg.msg_iovlen;
+	}
+	return copy(tid, at, v, sizeof(*v), true);
+}
+
 bool rest__has_parts(const struct user_regs_struct *regs)
 {
 	struct user_regs_struct copy = *regs;
 	struct moves m;
 
-	return find_moves(&copy, &m);
+	return find_moves(&copy, &m) || has_vector(regs);
+}
+
+/* How much it is to do. 0: it does nothing in parts */
+static uint64_t bytes_of(pid_t tid, const struct user_regs_struct *regs)
+{
+	struct user_regs_struct copy = *regs;
+	struct vector v;
+	struct moves m;
+
+	if (find_moves(&copy, &m))
+		return *m.left;
+	return has_vector(regs) && read_vector(tid, regs, &v) ? v.bytes : 0;
 }
 
 /* Or in front of it, as nothing was done and the kernel has it made once more: then the one register that says how much was done has the
@@ -69,11 +146,8 @@ static bool is_behind(pid_t tid, const struct user_regs_struct *regs)
 
 bool rest__is_left(pid_t tid, const struct user_regs_struct *regs)
 {
-	struct user_regs_struct copy = *regs;
-	struct moves m;
-
-	return (int64_t)regs->orig_rax >= 0 && (int64_t)regs->rax > 0 && find_moves(&copy, &m) &&
-	       regs->rax < *m.left && is_behind(tid, regs);
+	return (int64_t)regs->orig_rax >= 0 && (int64_t)regs->rax > 0 && rest__has_parts(regs) &&
+	       regs->rax < bytes_of(tid, regs) && is_behind(tid, regs);
 }
 
 /* One message is all that there is to receive, unless it is a stream. */
@@ -87,25 +161,38 @@ static bool is_stream(pid_t tid, int fd)
 	       type == SOCK_STREAM;
 }
 
+/* From a call of which a part is done to one for what is left. */
+static bool go_behind_part(pid_t tid, struct user_regs_struct *regs)
+{
+	struct vector v;
+	struct moves m;
+
+	if (has_vector(regs) &&
+	    (!read_vector(tid, regs, &v) || !write_vector(tid, regs, &v, regs->rax)))
+		return false;
+	if (find_moves(regs, &m)) {
+		if (m.at)
+			*m.at += regs->rax;
+		if (m.offset)
+			*m.offset += regs->rax;
+		*m.left -= regs->rax;
+	}
+	regs->rax = regs->orig_rax;
+	regs->rip -= SYSCALL_LEN;
+	return true;
+}
+
 bool rest__begin(struct rest *rest, pid_t tid)
 {
 	struct user_regs_struct regs;
-	struct moves m;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) || !rest__is_left(tid, &regs) ||
 	    interrupted__has_signal(tid) ||
 	    (regs.orig_rax == SYS_recvfrom && !is_stream(tid, (int)regs.rdi)))
 		return false;
-	*rest = (struct rest){ tid, regs };
-	find_moves(&regs, &m);
-	if (m.at)
-		*m.at += regs.rax;
-	if (m.offset)
-		*m.offset += regs.rax;
-	*m.left -= regs.rax;
-	regs.rax = regs.orig_rax;
-	regs.rip -= SYSCALL_LEN;
-	return !ptrace(PTRACE_SETREGS, tid, 0, &regs) && !ptrace(PTRACE_SYSCALL, tid, 0, 0);
+	*rest = (struct rest){ tid, regs, bytes_of(tid, &regs) };
+	return go_behind_part(tid, &regs) && !ptrace(PTRACE_SETREGS, tid, 0, &regs) &&
+	       !ptrace(PTRACE_SYSCALL, tid, 0, 0);
 }
 
 /* Does it stand in front of that call, or behind it? Nobody has it go elsewhere; if so, its registers are none of ours. */
@@ -121,14 +208,12 @@ static bool put_together(struct rest *rest)
 {
 	struct user_regs_struct regs;
 	bool more = false;
-	struct moves m;
 
 	if (ptrace(PTRACE_GETREGS, rest->tid, 0, &regs) || !is_in_place(rest, &regs))
 		return false;
-	find_moves(&rest->whole, &m);
-	if (regs.rip == rest->whole.rip && regs.rax <= *m.left - rest->whole.rax) {
+	if (regs.rip == rest->whole.rip && regs.rax <= rest->bytes - rest->whole.rax) {
 		rest->whole.rax += regs.rax;
-		more = regs.rax && rest->whole.rax < *m.left;
+		more = regs.rax && rest->whole.rax < rest->bytes;
 	} else if (regs.rip == rest->whole.rip) { /* an error */
 		more = interrupted__waits(&regs);
 	}

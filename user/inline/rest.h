@@ -4,13 +4,14 @@
  * there was room for. The kernel does not begin them anew, and not every program asks for the rest (`python -u` and a print() of much).
  * So a thread does it before it goes on: traced up to there, in a call for what is left, which can be interrupted itself.
  *
- * Of write(), pwrite64(), sendto(), sendfile(), recvfrom() with MSG_WAITALL, getrandom(). Where a signal or an error comes the program is
+ * Of write(), pwrite64(), writev(), sendto(), sendmsg(), sendfile(), recvfrom() with MSG_WAITALL, getrandom(). Where a signal or an error comes the program is
  * told what was done, as by the kernel. If pyebpf is killed meanwhile it is told of the rest alone.
  */
 #ifndef PYEBPF_INLINE_REST_H
 #define PYEBPF_INLINE_REST_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
 
@@ -18,6 +19,7 @@
 struct rest {
 	pid_t tid;
 	struct user_regs_struct whole; /* as the thread stood, rax: what is done */
+	uint64_t bytes; /* that it is to do */
 };
 
 /* rest__is_left - has a thread that stands still just done a part of its call? */

@@ -67,6 +67,20 @@ def send():
     return lambda: ours.send(DATA) == SIZE, ours.close, pid
 
 
+VECTOR = [DATA[:7], DATA[7:100000], b"", DATA[100000:200001], DATA[200001:]]
+
+
+def writev():
+    out, end = os.pipe()
+    pid = child(take, out, end)
+    return lambda: os.writev(end, VECTOR) == SIZE, lambda: os.close(end), pid
+
+
+def sendmsg():
+    ours, pid = pair(take)
+    return lambda: ours.sendmsg(VECTOR) == SIZE, ours.close, pid
+
+
 def sendfile():
     ours, pid = pair(take)
     file = tempfile.TemporaryFile()
