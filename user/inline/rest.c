@@ -7,16 +7,15 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
+#include "inline/thread_room.h"
 #include "proc/pid.h"
 
 #define VECTOR_MAX 64 /* of more the part is told */
-#define BELOW_SP   2048
 #define SYSCALL	   "\x0f\x05"
 
 /* Which registers change when a part is done: up with it, and down. */
@@ -49,7 +48,7 @@ static bool find_moves(struct user_regs_struct *regs, struct moves *m)
 	return false;
 }
 
-/* Of writev() and sendmsg(): what is left is one of ours, on the thread's stack, below what it uses and what our own calls (remote_call.c) do. */
+/* Of writev() and sendmsg(): what is left is one of ours, in a thread_room. */
 struct vector {
 	struct msghdr msg; /* of sendmsg() */
 	struct iovec parts[VECTOR_MAX];
@@ -63,24 +62,16 @@ static bool has_vector(const struct user_regs_struct *regs)
 	       (regs->orig_rax == SYS_sendmsg && !(regs->rdx & MSG_ZEROCOPY));
 }
 
-static bool copy(pid_t tid, uint64_t at, void *ours, size_t bytes, bool there)
-{
-	struct iovec here = { ours, bytes }, program = { (void *)(uintptr_t)at, bytes };
-	ssize_t done = there ? process_vm_writev(tid, &here, 1, &program, 1, 0)
-			     : process_vm_readv(tid, &here, 1, &program, 1, 0);
-
-	return done == (ssize_t)bytes;
-}
-
 static bool read_vector(pid_t tid, const struct user_regs_struct *regs, struct vector *v)
 {
 	*v = (struct vector){ .msg = { .msg_iov = (struct iovec *)(uintptr_t)regs->rsi,
 				       .msg_iovlen = regs->rdx } };
-	if (regs->orig_rax == SYS_sendmsg && !copy(tid, regs->rsi, &v->msg, sizeof(v->msg), false))
+	if (regs->orig_rax == SYS_sendmsg &&
+	    !thread_room__read(tid, regs->rsi, &v->msg, sizeof(v->msg)))
 		return false;
 	v->cnt = v->msg.msg_iovlen;
-	if (v->cnt > VECTOR_MAX ||
-	    !copy(tid, (uintptr_t)v->msg.msg_iov, v->parts, v->cnt * sizeof(v->parts[0]), false))
+	if (v->cnt > VECTOR_MAX || !thread_room__read(tid, (uintptr_t)v->msg.msg_iov, v->parts,
+						      v->cnt * sizeof(v->parts[0])))
 		return false;
 	for (size_t i = 0; i < v->cnt; i++)
 		v->bytes += v->parts[i].iov_len;
@@ -90,7 +81,7 @@ static bool read_vector(pid_t tid, const struct user_regs_struct *regs, struct v
 /* Without the first bytes, and what came with these. */
 static bool write_vector(pid_t tid, struct user_regs_struct *regs, struct vector *v, uint64_t done)
 {
-	uint64_t at = (regs->rsp - BELOW_SP - sizeof(*v)) & ~15ull;
+	uint64_t at = thread_room__at(regs, sizeof(*v));
 	struct iovec *part = v->parts;
 
 	for (; part < v->parts + v->cnt && part->iov_len <= done; part++)
@@ -108,7 +99,7 @@ static bool write_vector(pid_t tid, struct user_regs_struct *regs, struct vector
 		regs->rsi = (uintptr_t)v->msg.msg_iov;
 		regs->rdx = v->msg.msg_iovlen;
 	}
-	return copy(tid, at, v, sizeof(*v), true);
+	return thread_room__write(tid, at, v, sizeof(*v));
 }
 
 bool rest__has_parts(const struct user_regs_struct *regs)

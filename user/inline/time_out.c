@@ -3,10 +3,10 @@
 
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "inline/thread_room.h"
 
 /* That a call can be on its way out; it was another one whose end was noted longer ago. */
 #define OVERDUE_MS 1000
@@ -14,7 +14,6 @@
 #define NS_PER_MS  1000000ull
 #define NS_PER_S   1000000000u
 #define MAX_S	   (1ll << 32)
-#define BELOW_SP   2048 /* the red zone, and what our own calls need */
 #define MAGIC	   0x54554f4d4954595eull
 
 /* Of io_uring_enter(): that its argument is a struct io_uring_getevents_arg, with a time, and not one of the day. */
@@ -60,7 +59,7 @@ static unsigned long long *place_of(struct user_regs_struct *regs)
 
 static uint64_t our_place(const struct user_regs_struct *regs)
 {
-	return (regs->rsp - BELOW_SP - sizeof(struct kept)) & ~15ull;
+	return thread_room__at(regs, sizeof(struct kept));
 }
 
 bool time_out__is_kept(const struct user_regs_struct *regs)
@@ -70,22 +69,14 @@ bool time_out__is_kept(const struct user_regs_struct *regs)
 	return is_in_ms(regs) || place_of(&copy);
 }
 
-static bool copy(pid_t tid, uint64_t at, void *ours, size_t bytes, bool there)
-{
-	struct iovec here = { ours, bytes }, program = { (void *)(uintptr_t)at, bytes };
-	ssize_t done = there ? process_vm_writev(tid, &here, 1, &program, 1, 0)
-			     : process_vm_readv(tid, &here, 1, &program, 1, 0);
-
-	return done == (ssize_t)bytes;
-}
-
 /* Where the time is that the kernel reads. 0: there is none */
 static uint64_t read_time_at(pid_t tid, const struct user_regs_struct *regs, uint64_t place,
 			     struct kept *k)
 {
 	if (!place || !is_uring(regs))
 		return place;
-	return copy(tid, place, k->uring, sizeof(k->uring), false) ? k->uring[URING_TIME - 1] : 0;
+	return thread_room__read(tid, place, k->uring, sizeof(k->uring)) ? k->uring[URING_TIME - 1]
+									 : 0;
 }
 
 bool time_out__is_new(pid_t tid, const struct user_regs_struct *regs)
@@ -141,7 +132,7 @@ static bool find_end(pid_t tid, uint64_t at, uint64_t since_ns, uint64_t now, st
 {
 	uint64_t takes_ns;
 
-	if (!copy(tid, at, &k->left, sizeof(k->left), false) || k->left.tv_sec < 0 ||
+	if (!thread_room__read(tid, at, &k->left, sizeof(k->left)) || k->left.tv_sec < 0 ||
 	    k->left.tv_sec > MAX_S || k->left.tv_nsec < 0 || k->left.tv_nsec >= NS_PER_S)
 		return false;
 	takes_ns = (uint64_t)k->left.tv_sec * NS_PER_S + (uint64_t)k->left.tv_nsec;
@@ -159,13 +150,13 @@ static void keep_at(pid_t tid, struct user_regs_struct *regs, unsigned long long
 	at = read_time_at(tid, regs, *place, &k);
 	if (!at)
 		return;
-	if (at == ours && (!copy(tid, ours, &k, sizeof(k), false) || k.magic != MAGIC))
+	if (at == ours && (!thread_room__read(tid, ours, &k, sizeof(k)) || k.magic != MAGIC))
 		return;
 	if (at != ours && !find_end(tid, at, since_ns, now, &k))
 		return;
 	k.left = timespec_of(k.end_ns > now ? k.end_ns - now : 0);
 	k.uring[URING_TIME - 1] = ours;
-	if (copy(tid, ours, &k, sizeof(k), true))
+	if (thread_room__write(tid, ours, &k, sizeof(k)))
 		*place = is_uring(regs) ? ours + offsetof(struct kept, uring) : ours;
 }
 

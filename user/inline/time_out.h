@@ -4,8 +4,8 @@
  * when it is begun anew for the first time, where it is found the next time, by another pyebpf, too:
  *
  * - a number of milliseconds (epoll_wait, epoll_pwait) is 32 bits of a register whose others nobody looks at;
- * - for one in memory (semtimedop, sigtimedwait, epoll_pwait2, io_getevents, io_uring_enter) the register leads to one of ours, which the kernel reads when the
- *   call begins: on the thread's stack, so far below what it uses that our own calls (remote_call.c) do not come there.
+ * - for one in memory (semtimedop, sigtimedwait, epoll_pwait2, io_getevents, io_uring_enter) the register leads to one of ours, which the
+ *   kernel reads when the call begins: in a thread_room.
  *
  * The kernel leaves both registers as they are. They are of those that a function may change, and a program that makes the call itself
  * sets them anew.
