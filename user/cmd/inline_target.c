@@ -148,11 +148,23 @@ int inline_target__never_python(struct inline_target *t)
 	text_escape(shown, sizeof(shown), t->opts->command[0], strlen(t->opts->command[0]));
 	if (failed)
 		return err_set(t->e, failed, "cannot execute %s: %s", shown, strerror(-failed));
-	err_set(t->e, -PYE_ENOTPYTHON, "%s is not Python: no interpreter was seen in it%s", shown,
+	err_set(t->e, -PYE_ENOTPYTHON,
+		"%s is not Python, or has ended too soon: no interpreter was seen in it%s", shown,
 		t->opts->subprocesses ? ", nor in what it started" : "");
 	if (!t->opts->subprocesses)
 		err_hint(t->e, "with -s what it starts is traced, too");
 	return -PYE_ENOTPYTHON;
+}
+
+int inline_target__too_soon(struct inline_target *t)
+{
+	char shown[256];
+
+	text_escape(shown, sizeof(shown), t->opts->command[0], strlen(t->opts->command[0]));
+	err_set(t->e, -PYE_ETARGET,
+		"%s has ended before it could be traced: it loads Python while it runs", shown);
+	err_hint(t->e, "what lives longer is traced from when pyebpf has seen that");
+	return -PYE_ETARGET;
 }
 
 /* Our child, up to the entry point of the interpreter. */

@@ -48,6 +48,9 @@ void inline_target__describe(struct inline_target *t, pid_t pid, const struct in
 /* inline_target__never_python - the refusal of a command in which no interpreter was seen. */
 int inline_target__never_python(struct inline_target *t);
 
+/* inline_target__too_soon - of one that loads Python while it runs, and had ended when that was seen. */
+int inline_target__too_soon(struct inline_target *t);
+
 /* inline_target__signals - wait so many ms for a signal, or the end of the target. */
 void inline_target__signals(struct inline_target *t, int timeout);
 

@@ -602,6 +602,8 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		inline_target__abandon(&r.t);
 	else
 		inline_target__wait(&r.t);
+	if (err == -PYE_ETARGET && r.t.loaded && r.t.child_reaped)
+		err = inline_target__too_soon(&r.t);
 	result->child_status = r.t.child_status;
 	result->interrupts = r.t.interrupts;
 	done(&r);

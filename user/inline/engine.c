@@ -122,6 +122,8 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	struct maps maps;
 	int err = maps__read(e->remote.pid, &maps);
 
+	if (!err && !maps.cnt)
+		err = -ESRCH; /* it ends: its memory is gone already */
 	if (err)
 		return err;
 	*empty = inline_empty_string(&maps);
