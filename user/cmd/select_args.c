@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "cmd/pod_target.h"
 #include "proc/cgroup.h"
 
@@ -70,13 +71,6 @@ struct found {
 	size_t cnt;
 };
 
-static int compare(const void *a, const void *b)
-{
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int add_processes(void *ctx, const char *id, struct err *e)
 {
 	struct found *found = ctx;
@@ -106,7 +100,7 @@ int select_container_pids(const struct select_args *args, pid_t **out, size_t *c
 		free(found.pids);
 		return err;
 	}
-	qsort(found.pids, found.cnt, sizeof(*found.pids), compare);
+	qsort(found.pids, found.cnt, sizeof(*found.pids), order_pid);
 	for (size_t i = 0; i < found.cnt; i++)
 		if (!kept || found.pids[kept - 1] != found.pids[i])
 			found.pids[kept++] = found.pids[i];

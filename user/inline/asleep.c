@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "inline/remote.h"
 #include "proc/threads.h"
 
@@ -117,14 +118,6 @@ static int add(struct asleep *a, pid_t tid, size_t most)
 	return 0;
 }
 
-static int by_tid(const void *a, const void *b)
-{
-	pid_t x = ((const struct asleep_thread *)a)->tid,
-	      y = ((const struct asleep_thread *)b)->tid;
-
-	return (x > y) - (x < y);
-}
-
 static size_t most_files(void)
 {
 	struct rlimit files;
@@ -149,15 +142,13 @@ int asleep__note(struct asleep *a, pid_t pid)
 	if (err)
 		forget(a);
 	else if (a->cnt)
-		qsort(a->threads, a->cnt, sizeof(a->threads[0]), by_tid);
+		qsort(a->threads, a->cnt, sizeof(a->threads[0]), order_pid);
 	return err;
 }
 
 static const struct asleep_thread *find(const struct asleep *a, pid_t tid)
 {
-	const struct asleep_thread key = { .tid = tid };
-
-	return a->cnt ? bsearch(&key, a->threads, a->cnt, sizeof(key), by_tid) : NULL;
+	return a->cnt ? bsearch(&tid, a->threads, a->cnt, sizeof(a->threads[0]), order_pid) : NULL;
 }
 
 bool asleep__has_not_run(const struct asleep *a, pid_t tid)

@@ -25,7 +25,7 @@ struct remote_thread;
 struct asleep {
 	pid_t pid;
 	struct asleep_thread {
-		pid_t tid;
+		pid_t tid; /* first: order_pid() */
 		uint64_t sleeps; /* so far: voluntary context switches */
 		uint64_t ran_ns, come; /* so far, on CPUs; how often it got one */
 		/* the two files, which saves most of the time: of the first ASLEEP_OPEN_MAX; of as many as half of the descriptors that we

@@ -22,7 +22,7 @@ struct interp;
 struct proc_mem;
 
 struct remote_thread {
-	pid_t tid;
+	pid_t tid; /* first: order_pid() */
 	bool stopped; /* seen to stand still */
 	bool as_group; /* it would not run anyway: SIGSTOP */
 	bool in_call; /* it waits in a system call, which goes on afterwards */

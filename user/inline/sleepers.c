@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/order.h"
 #include "base/thread.h"
 #include "inline/interrupted.h"
 #include "inline/lender.h"
@@ -637,20 +638,12 @@ int sleepers__keep(const struct remote *r, struct sleepers **out)
 	return want(s, SERVING) ? 0 : -EAGAIN;
 }
 
-static int by_tid(const void *a, const void *b)
-{
-	pid_t x = ((const struct remote_thread *)a)->tid,
-	      y = ((const struct remote_thread *)b)->tid;
-
-	return (x > y) - (x < y);
-}
-
 bool sleepers__hold(struct sleepers *s)
 {
 	if (!want(s, HOLDING))
 		return false;
 	if (s->cnt)
-		qsort(s->threads, s->cnt, sizeof(s->threads[0]), by_tid);
+		qsort(s->threads, s->cnt, sizeof(s->threads[0]), order_pid);
 	return true;
 }
 
@@ -667,9 +660,7 @@ const struct remote_thread *sleepers__threads(const struct sleepers *s, size_t *
 
 bool sleepers__has(const struct sleepers *s, pid_t tid)
 {
-	const struct remote_thread key = { .tid = tid };
-
-	return s->cnt && bsearch(&key, s->threads, s->cnt, sizeof(key), by_tid);
+	return s->cnt && bsearch(&tid, s->threads, s->cnt, sizeof(s->threads[0]), order_pid);
 }
 
 const pid_t *sleepers__listed(const struct sleepers *s, size_t *cnt)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "proc/file.h"
 #include "proc/info.h"
 
@@ -32,13 +33,6 @@ static int append(struct pids *l, pid_t pid)
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-	pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 int proc_pids(pid_t **out, size_t *cnt)
 {
 	struct pids l = { 0 };
@@ -58,7 +52,7 @@ int proc_pids(pid_t **out, size_t *cnt)
 		free(l.items);
 		return err;
 	}
-	qsort(l.items, l.cnt, sizeof(*l.items), compare);
+	qsort(l.items, l.cnt, sizeof(*l.items), order_pid);
 	*out = l.items;
 	*cnt = l.cnt;
 	return 0;

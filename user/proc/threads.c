@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "proc/file.h"
 
 struct list {
@@ -55,13 +56,6 @@ static int append(struct list *l, const struct proc_thread *t)
 	}
 	l->items[l->cnt++] = *t;
 	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const struct proc_thread *x = a, *y = b;
-
-	return (x->tid > y->tid) - (x->tid < y->tid);
 }
 
 DIR *threads__open(pid_t pid)
@@ -128,7 +122,7 @@ int threads__list(pid_t pid, struct proc_thread **out, size_t *cnt)
 		free(l.items);
 		return err;
 	}
-	qsort(l.items, l.cnt, sizeof(*l.items), compare);
+	qsort(l.items, l.cnt, sizeof(*l.items), order_pid);
 	*out = l.items;
 	*cnt = l.cnt;
 	return err;
