@@ -30,12 +30,13 @@ static void test_maps__usual_lines(void **state)
 		"00400000-0041f000 r--p 00000000 fe:01 131                        /usr/bin/python3.11\n"
 		"0041f000-006cf000 r-xp 0001f000 fe:01 131                        /usr/bin/python3.11\n"
 		"7ffc0e5e2000-7ffc0e603000 rw-p 00000000 00:00 0                  [stack]\n"
+		"7ffc0e6aa000-7ffc0e6ac000 r-xp 00000000 00:00 0                  [vdso]\n"
 		"7f0000000000-7f0000001000 rw-s 00000000 00:05 7 /dev/shm/a b (deleted)\n"
 		"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]\n";
 	struct maps m = parse(text, sizeof(text) - 1);
 
 	(void)state;
-	assert_int_equal(m.cnt, 4); /* the fourth line lies before the third */
+	assert_int_equal(m.cnt, 5); /* the fifth line lies before the fourth */
 	assert_int_equal(m.items[0].start, 0x400000);
 	assert_int_equal(m.items[0].flags, MAPPING_READ);
 	assert_int_equal(m.items[1].flags, MAPPING_READ | MAPPING_EXEC);
@@ -49,7 +50,8 @@ static void test_maps__usual_lines(void **state)
 	assert_ptr_equal(maps__find(&m, 0x41efff), &m.items[0]);
 	assert_null(maps__find(&m, 0x6cf000));
 	assert_null(maps__find(&m, 0));
-	assert_ptr_equal(maps__find(&m, 0xffffffffff600fff), &m.items[3]);
+	assert_ptr_equal(maps__find(&m, 0xffffffffff600fff), &m.items[4]);
+	assert_ptr_equal(maps__vdso(&m), &m.items[3]);
 	maps__done(&m);
 }
 
@@ -68,6 +70,7 @@ static void test_maps__names_of_any_bytes(void **state)
 	assert_int_equal(m.items[2].flags, 15);
 	assert_string_equal(m.items[2].path, "");
 	assert_string_equal(m.items[3].path, "");
+	assert_null(maps__vdso(&m));
 	maps__done(&m);
 }
 

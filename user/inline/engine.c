@@ -2,6 +2,7 @@
 #define LOG_DOMAIN "inline"
 #include "inline/engine.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -106,13 +107,11 @@ static int check_words(struct inline_engine *e, const struct inline_plan *plan)
 	return 0;
 }
 
-/* The address of an empty string: in the vdso's ELF header; 0: none. */
 uint64_t inline_empty_string(const struct maps *maps)
 {
-	for (size_t i = 0; i < maps->cnt; i++)
-		if (!strcmp(maps->items[i].path, "[vdso]"))
-			return maps->items[i].start + 7;
-	return 0;
+	const struct mapping *vdso = maps__vdso(maps);
+
+	return vdso ? vdso->start + EI_OSABI : 0; /* ELFOSABI_NONE, a 0 */
 }
 
 /* Free addresses near the interpreter. */

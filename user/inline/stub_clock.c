@@ -96,14 +96,6 @@ uint64_t tsc_per_second(void)
 	return (uint64_t)((double)(to.tsc - from.tsc) * 1e9 / (double)(to.ns - from.ns));
 }
 
-static const struct mapping *find_vdso(const struct maps *maps)
-{
-	for (size_t i = 0; i < maps->cnt; i++)
-		if (!strcmp(maps->items[i].path, "[vdso]"))
-			return &maps->items[i];
-	return NULL;
-}
-
 /* What the kernel has mapped into us. Its size, or a negative errno. */
 static ssize_t own_vdso(const uint8_t **image)
 {
@@ -114,7 +106,7 @@ static ssize_t own_vdso(const uint8_t **image)
 
 	if (err)
 		return err;
-	vdso = find_vdso(&maps);
+	vdso = maps__vdso(&maps);
 	if (vdso) {
 		*image = (const void *)(uintptr_t)vdso->start;
 		bytes = (ssize_t)(vdso->end - vdso->start);
@@ -167,7 +159,7 @@ static int find_offset(const uint8_t *image, size_t bytes, uint64_t *offset)
 /* A target can write into its vdso: ours alone is parsed. */
 int stub_clock_find(pid_t pid, const struct maps *maps, uint64_t *at)
 {
-	const struct mapping *vdso = find_vdso(maps);
+	const struct mapping *vdso = maps__vdso(maps);
 	const uint8_t *own = NULL;
 	ssize_t bytes = vdso ? own_vdso(&own) : -ENOENT;
 	uint64_t offset = 0;

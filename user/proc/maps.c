@@ -162,6 +162,14 @@ const struct mapping *maps__find(const struct maps *m, uint64_t addr)
 	return NULL;
 }
 
+const struct mapping *maps__vdso(const struct maps *m)
+{
+	for (size_t i = 0; i < m->cnt; i++)
+		if (!strcmp(m->items[i].path, "[vdso]"))
+			return &m->items[i];
+	return NULL;
+}
+
 bool mapping_same_file(const struct mapping *a, const struct mapping *b)
 {
 	return a->ino && a->ino == b->ino && a->dev == b->dev;

@@ -61,6 +61,9 @@ void maps__done(struct maps *m);
 /* maps__find - the mapping that holds an address; NULL if there is none. Borrowed. */
 const struct mapping *maps__find(const struct maps *m, uint64_t addr);
 
+/* maps__vdso - what the kernel maps into each process for its own calls, an ELF file; NULL if it is not there. Borrowed. */
+const struct mapping *maps__vdso(const struct maps *m);
+
 /* mapping_same_file - both are mappings of one file. */
 bool mapping_same_file(const struct mapping *a, const struct mapping *b);
 
