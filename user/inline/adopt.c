@@ -5,12 +5,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
@@ -23,33 +21,19 @@ _Static_assert(1 + INLINE_PIECES_MAX + 2 <= REMOTE_CALLS_MAX,
 #define CHILD_RING (4ul << 20)
 _Static_assert(CHILD_RING >= IL_COUNT_RING, "the tables lie where the stubs expect them");
 
-static int open_memory(struct remote *r, pid_t pid)
-{
-	char path[40];
-
-	*r = (struct remote){ .pid = pid };
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	r->mem = open(path, O_RDONLY | O_CLOEXEC);
-	return r->mem < 0 ? -errno : 0;
-}
-
 /* One that shares its parent's memory is no copy: the private page is in use. One that was forked while its parent was attached to can
  * have the stubs, and no word that leads to them. */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
+	auto_close int mem = inline_open_memory(pid, O_RDONLY);
+	const struct remote r = { .pid = pid, .mem = mem };
 	struct il_private private;
-	struct remote r;
-	bool same;
 
-	if (!h || !from->header || open_memory(&r, pid))
-		return false;
-	same = !remote__read(&r, from->base, h, sizeof(*h)) &&
+	return h && from->header && mem >= 0 && !remote__read(&r, from->base, h, sizeof(*h)) &&
 	       !memcmp(h, from->header, sizeof(*h)) &&
 	       !remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) &&
 	       !private.active && !private.head && inline_is_redirected(&r, h);
-	close(r.mem);
-	return same;
 }
 
 /* Its thread stands still, so whatever is there was its parent's. */
@@ -71,16 +55,16 @@ static int find_pieces(pid_t pid, const struct inline_engine *from, struct inlin
 
 bool inline__is_early_copy(pid_t pid, const struct inline_engine *from, struct inline_early *out)
 {
+	auto_close int mem = inline_open_memory(pid, O_RDONLY);
+	const struct remote r = { .pid = pid, .mem = mem };
 	struct il_private private = { 0 };
-	struct remote r;
 	bool early;
 
 	*out = (struct inline_early){ 0 };
-	if (!from->mapped || inline_is_elsewhere(pid, from->in) || open_memory(&r, pid))
+	if (!from->mapped || mem < 0 || inline_is_elsewhere(pid, from->in))
 		return false;
 	early = remote__read(&r, from->base + IL_PRIVATE, &private, sizeof(private)) ||
 		(!private.active && !inline_is_redirected(&r, from->header));
-	close(r.mem);
 	return early && !find_pieces(pid, from, out);
 }
 

@@ -24,6 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/scratch.h"
 #include "proc/maps.h"
@@ -208,13 +209,10 @@ static enum sort sort_of(const struct hold *h)
 static void on_exec(struct hold *h)
 {
 	struct user_regs_struct regs;
-	char path[40];
 	uint64_t entry;
 
-	if (h->mem >= 0)
-		close(h->mem);
-	snprintf(path, sizeof(path), "/proc/%d/mem", h->pid);
-	h->mem = open(path, O_RDWR | O_CLOEXEC);
+	hold__done(h);
+	h->mem = inline_open_memory(h->pid, O_RDWR);
 	h->entry = h->loader = 0;
 	h->stack = ptrace(PTRACE_GETREGS, h->pid, 0, &regs) ? 0 : regs.rsp;
 	h->watch = h->is_static = h->runs = false;

@@ -51,11 +51,8 @@ bool inline_is_traced(pid_t tid)
 /* As remote__open() sees it, but shared: who comes just then is not kept out for good. */
 bool inline_is_busy(pid_t pid)
 {
-	auto_close int mem = -1;
-	char path[40];
+	auto_close int mem = inline_open_memory(pid, O_RDONLY);
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	mem = open(path, O_RDONLY | O_CLOEXEC);
 	return mem >= 0 && flock(mem, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
 }
 

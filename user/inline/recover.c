@@ -473,20 +473,15 @@ int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 bool inline__is_left(pid_t pid, bool *has_a_reader)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
-	struct remote r = { .pid = pid };
+	auto_close int mem = inline_open_memory(pid, O_RDONLY);
+	const struct remote r = { .pid = pid, .mem = mem };
 	uint64_t words[IL_RESULTS_BYTES / 8];
 	bool found = false;
 	struct maps maps;
-	char path[40];
 
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	r.mem = open(path, O_RDONLY | O_CLOEXEC);
 	*has_a_reader = false;
-	if (!h || r.mem < 0 || maps__read(pid, &maps)) {
-		if (r.mem >= 0)
-			close(r.mem);
+	if (!h || mem < 0 || maps__read(pid, &maps))
 		return false;
-	}
 	for (size_t i = 0; i < maps.cnt; i++) {
 		if (is_region(&r, &maps.items[i], h))
 			*has_a_reader |= has_reader(&r, maps.items[i].start);
@@ -495,6 +490,5 @@ bool inline__is_left(pid_t pid, bool *has_a_reader)
 		found = true;
 	}
 	maps__done(&maps);
-	close(r.mem);
 	return found;
 }

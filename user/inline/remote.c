@@ -35,16 +35,22 @@
 #define PAUSE_MAX_NS 80000u
 #define SEEN_US	     50 /* between two looks */
 
-int remote__open(struct remote *r, pid_t pid, struct err *e)
+int inline_open_memory(pid_t pid, int flags)
 {
 	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	return open(path, flags | O_CLOEXEC);
+}
+
+int remote__open(struct remote *r, pid_t pid, struct err *e)
+{
 	int err;
 
 	memset(r, 0, sizeof(*r));
 	r->pid = pid;
 	prctl(PR_SET_TIMERSLACK, 1UL); /* of pauses, which are 50 us longer else */
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	r->mem = open(path, O_RDWR | O_CLOEXEC);
+	r->mem = inline_open_memory(pid, O_RDWR);
 	if (r->mem >= 0 && flock(r->mem, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
 		close(r->mem);
 		r->mem = -1;
