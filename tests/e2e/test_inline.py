@@ -341,7 +341,7 @@ def redirected(pid):
             with open("/proc/%d/mem" % pid, "rb", 0) as mem:
                 mem.seek(int(line.split("-")[0], 16))
                 header = mem.read(16384)
-                last = 40 + 32 * (int.from_bytes(header[16:20], "little") - 1)
+                last = 32 + 32 * (int.from_bytes(header[16:20], "little") - 1)
                 at, _, new, size = struct.unpack_from("<QQQI", header, last)
                 mem.seek(at)
                 return mem.read(size) == new.to_bytes(8, "little")[:size]

@@ -20,7 +20,7 @@
 
 #include "inline/record.h"
 
-#define IL_MAGIC       0x30314c4e49455950ull /* "PYEINL10" */
+#define IL_MAGIC       0x31314c4e49455950ull /* "PYEINL11" */
 #define IL_MAGIC_NAME  0xffffffffffffull /* of it: the version is the rest */
 #define IL_CODE	       0x0ull
 #define IL_CODE_BYTES  0x28000ull
@@ -152,7 +152,6 @@ struct il_private {
 	uint64_t turn; /* the thread that `slot` is of, if no lock is needed; else 0 */
 	uint32_t slack; /* IL_SLACK, and what a table of lines needs */
 	uint32_t co_linetable, bytes_size, bytes_data; /* co_linetable 0: lines are not wanted */
-	uint32_t co_code, pad2;
 	/* threads that run at once */
 	uint64_t lanes, lane_ring; /* address of the first one, or 0; bytes of each one's ring */
 	uint64_t thread_mask; /* of their numbers, for their place in `threads` */
@@ -234,7 +233,7 @@ struct il_header {
 	uint64_t magic;
 	uint64_t region_bytes;
 	uint32_t patch_cnt, pad;
-	uint64_t scratch, scratch_bytes; /* where the injected calls ran */
+	uint64_t scratch; /* where the injected calls ran */
 	struct il_patch patches[IL_PATCH_MAX];
 	uint64_t originals[IL_ORIGINAL_MAX]; /* where each stub goes on */
 };

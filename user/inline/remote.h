@@ -100,9 +100,7 @@ struct remote {
 struct remote_call {
 	uint64_t nr, args[6];
 };
-#define REMOTE_CALLS_MAX 7
-/* Memory for the results of so many calls. */
-#define REMOTE_RESULTS_BYTES (56 * REMOTE_CALLS_MAX + 16)
+#define REMOTE_CALLS_MAX     7
 #define REMOTE_SCRATCH_BYTES 208
 
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
@@ -199,8 +197,7 @@ bool remote__is_inside(const struct remote *r, const struct remote_thread *t, ui
 
 /**
  * remote__call - have a thread make system calls
- * @results: address of REMOTE_RESULTS_BYTES in the target that may be written when the first call has
- *	     been made
+ * @results: address in the target of 56 bytes for each call, and 16 more, that may be written when the first one has been made
  * @values:  what they returned
  *
  * One thread is stopped while its registers are set, who has the lock if that is seen, the leader only if there is no other. It makes the calls whether we live or not, up to the
