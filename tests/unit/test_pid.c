@@ -99,6 +99,28 @@ static void test_pid__what_is_none_is_refused(void **state)
 	assert_int_equal(proc_start_ticks(0x7ffffffe, &(uint64_t){ 0 }), -ESRCH);
 }
 
+static void test_pid__what_it_has_open(void **state)
+{
+	int pipes[2], ours;
+	pid_t pid;
+	char got;
+
+	(void)state;
+	assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
+	pid = start("has-a-pipe");
+	close(pipes[0]);
+	ours = proc_pid_take_fd(pid, pipes[0]);
+	assert_true(ours >= 0);
+	assert_int_equal(write(pipes[1], "x", 1), 1);
+	assert_int_equal(read(ours, &got, 1), 1);
+	close(ours);
+	close(pipes[1]);
+	assert_int_equal(proc_pid_take_fd(pid, 9999), -1);
+	stop(pid);
+	assert_int_equal(proc_pid_take_fd(pid, 0), -1);
+	assert_int_equal(proc_pid_take_fd(0, 0), -1);
+}
+
 static void test_info__names_of_any_bytes(void **state)
 {
 	pid_t pid = start("x)\n\x1b[1m (\xff");
@@ -350,6 +372,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pid__a_process_is_held),
 		cmocka_unit_test(test_pid__what_is_none_is_refused),
+		cmocka_unit_test(test_pid__what_it_has_open),
 		cmocka_unit_test(test_info__names_of_any_bytes),
 		cmocka_unit_test(test_info__descendants),
 		cmocka_unit_test(test_info__cmdline_and_environment),

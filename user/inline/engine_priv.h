@@ -13,6 +13,9 @@ int inline_refuse(struct err *e, pid_t pid, const char *why);
 /* inline_status_number - a line of /proc/PID/status; 0 also when there is none; -1: the file could not be read. */
 long inline_status_number(pid_t pid, const char *field);
 
+/* inline_process_of - the process that a thread is of; 0: it is gone */
+pid_t inline_process_of(pid_t tid);
+
 /* inline_open_memory - /proc/PID/mem, as open() with O_CLOEXEC does */
 int inline_open_memory(pid_t pid, int flags);
 

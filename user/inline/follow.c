@@ -195,14 +195,6 @@ void follow__keep(struct follow *f, pid_t tid, bool on)
 		t->kept = on;
 }
 
-/* Of the process that a thread is of; 0: it is gone. */
-static pid_t process_of(pid_t tid)
-{
-	long pid = inline_status_number(tid, "Tgid");
-
-	return pid > 0 ? (pid_t)pid : 0;
-}
-
 static bool is_birth(int status)
 {
 	int event = status >> 16;
@@ -229,7 +221,7 @@ static void note_born(struct follow *f, pid_t tid, int status)
 /* It shares its parent's memory, so it is nobody's business before it executes something. */
 static void vforked_goes(struct follow *f, struct follow_tid *t)
 {
-	t->pid = process_of(t->tid);
+	t->pid = inline_process_of(t->tid);
 	t->vforked = false;
 	f->vforked_cnt--;
 	follow__go(f, t->tid, 0);
@@ -315,7 +307,7 @@ static bool on_stop(struct follow *f, struct follow_tid *t, int status, struct f
 				follow__go(f, tid, 0);
 			return false;
 		}
-		t->pid = process_of(tid);
+		t->pid = inline_process_of(tid);
 		out->what = FOLLOW_BORN;
 		if (t->pid == tid)
 			return true;
@@ -439,7 +431,7 @@ void follow__stood(struct follow *f, pid_t tid)
 	struct follow_tid *t = find(f, tid);
 
 	if (t && !t->pid)
-		t->pid = process_of(tid);
+		t->pid = inline_process_of(tid);
 	if (t && t->in_rest)
 		rest__end(&t->rest);
 	if (t)
@@ -527,7 +519,7 @@ static bool let_go(struct follow *f, struct follow_tid *t)
 		return false;
 	}
 	ask(PTRACE_DETACH, tid, (void *)(intptr_t)sig);
-	if (!t->pid && !t->vforked && process_of(tid) == tid)
+	if (!t->pid && !t->vforked && inline_process_of(tid) == tid)
 		put_off(f, &(struct follow_event){ .what = FOLLOW_BORN, .pid = tid });
 	drop(f, t);
 	return true;

@@ -43,6 +43,13 @@ long inline_status_number(pid_t pid, const char *field)
 	return 0;
 }
 
+pid_t inline_process_of(pid_t tid)
+{
+	long pid = inline_status_number(tid, "Tgid");
+
+	return pid > 0 ? (pid_t)pid : 0;
+}
+
 bool inline_is_traced(pid_t tid)
 {
 	return inline_status_number(tid, "TracerPid") == gettid();

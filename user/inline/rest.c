@@ -144,7 +144,7 @@ bool rest__is_left(pid_t tid, const struct user_regs_struct *regs)
 /* One message is all that there is to receive, unless it is a stream. */
 static bool is_stream(pid_t tid, int fd)
 {
-	auto_close int own = proc_pid_take_fd((pid_t)inline_status_number(tid, "Tgid"), fd);
+	auto_close int own = proc_pid_take_fd(inline_process_of(tid), fd);
 	socklen_t len = sizeof(int);
 	int type;
 
