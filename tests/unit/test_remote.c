@@ -75,17 +75,18 @@ static void test_remote__the_terminal_waits(void **state)
 static void test_remote__stops_in_each_other(void **state)
 {
 	pid_t pid = sleeper();
-	struct remote outer = { 0 }, r;
+	struct hurry outer = { 0 };
+	struct remote r;
 	struct err e = { 0 };
 	sigset_t set;
 
 	(void)state;
 	assert_int_equal(remote__open(&r, pid, &e), 0);
-	remote_hurry(&outer, true);
+	hurry__begin(&outer);
 	assert_int_equal(remote__stop(&r), 0);
 	remote__resume(&r);
 	assert_true(is_blocked(SIGTSTP));
-	remote_hurry(&outer, false);
+	hurry__end(&outer, true);
 	assert_false(is_blocked(SIGTSTP));
 	sigemptyset(&set);
 	sigaddset(&set, SIGTSTP);

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cmd/session_inline_priv.h"
 #include "inline/hold.h"
+#include "inline/hurry.h"
 #include "proc/info.h"
 
 #define WATCH_NS   20000000ull /* that others wait, at most */
@@ -335,12 +336,12 @@ void inline_family__lost(struct inline_run *r, const struct inline_member *m)
 
 static int take_events(struct inline_run *r)
 {
-	struct remote hurried = { 0 };
+	struct hurry hurry = { 0 };
 	struct follow_event event;
 	int err = 0;
 
 	while (!err && follow__next(r->follow, &event)) {
-		remote_hurry(&hurried, true); /* it stands still until then */
+		hurry__begin(&hurry); /* it stands still until then */
 		switch (event.what) {
 		case FOLLOW_BORN:
 			err = on_born(r, event.pid);
@@ -353,7 +354,7 @@ static int take_events(struct inline_run *r)
 			break;
 		}
 	}
-	remote_hurry(&hurried, false);
+	hurry__end(&hurry, true);
 	return err;
 }
 
@@ -509,19 +510,19 @@ static bool is_watching(const struct inline_run *r)
 int inline_family__look(struct inline_run *r)
 {
 	uint64_t deadline = now_ns() + WATCH_NS;
-	struct remote hurried = { 0 };
+	struct hurry hurry = { 0 };
 	int err = r->follow ? take_events(r) : 0;
 
 	if (!err && r->follow)
 		err = look_for_loaded(r);
 	if (err || !r->follow || !is_watching(r))
 		return err;
-	remote_hurry(&hurried, true);
+	hurry__begin(&hurry);
 	do {
 		remote_pause();
 		err = take_events(r);
 	} while (!err && is_watching(r) && now_ns() < deadline);
-	remote_hurry(&hurried, false);
+	hurry__end(&hurry, true);
 	return err;
 }
 
@@ -552,7 +553,7 @@ static void unmap_left(struct inline_run *r)
 void inline_family__release(struct inline_run *r)
 {
 	struct inline_found found;
-	struct remote hurried = { 0 };
+	struct hurry hurry = { 0 };
 	struct follow_event event;
 	unsigned int born = 0;
 	uint32_t stood_us;
@@ -560,9 +561,9 @@ void inline_family__release(struct inline_run *r)
 
 	if (!r->follow)
 		return;
-	remote_hurry(&hurried, true);
+	hurry__begin(&hurry);
 	stood_us = follow__release(r->follow);
-	remote_hurry(&hurried, false);
+	hurry__end(&hurry, true);
 	inline_target__add_stops(&r->t, stood_us != 0, stood_us);
 	while (follow__next(r->follow, &event)) {
 		if (event.what == FOLLOW_BORN) { /* with its parent's stubs */

@@ -120,7 +120,7 @@ static bool await_gone(struct remote *r)
 
 bool remote__let_late_go(struct remote *r)
 {
-	bool hurried = r->hurried, gone;
+	bool hurried = r->hurry.first, gone;
 
 	partial__look(r);
 	if (!r->late_cnt)

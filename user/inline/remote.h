@@ -7,7 +7,6 @@
 #ifndef PYEBPF_INLINE_REMOTE_H
 #define PYEBPF_INLINE_REMOTE_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +15,7 @@
 
 #include "base/err.h"
 #include "inline/follow.h"
+#include "inline/hurry.h"
 #include "inline/slept.h"
 
 struct interp;
@@ -59,10 +59,7 @@ struct remote {
 	uint64_t stopped_at; /* since when, ns; 0: not stopped */
 	uint32_t stops, longest_us; /* so far */
 	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
-	bool hurried; /* we run before others meanwhile, */
-	struct lender *of_stops, *of_calls; /* and lend that to whom we wait for; NULL: not yet */
-	bool terminal_held; /* and are not stopped by the terminal: */
-	sigset_t signals; /* that we blocked before */
+	struct hurry hurry; /* meanwhile */
 	bool calling; /* a thread makes calls for us: that counts as stopped */
 	pid_t caller; /* the last one that did */
 	bool other_caller; /* an earlier one was not seen to be out of them */
@@ -237,9 +234,8 @@ int remote__await_calls(struct remote *r, const struct maps *maps);
 #define REMOTE_TRIES 60
 void remote__give_time(unsigned int tries);
 
-/* A wait of some us; others' claims to our CPU and to our standing still. */
+/* remote_pause - a wait of some us */
 void remote_pause(void);
-void remote_hurry(struct remote *r, bool on);
 
 /* remote__clear - wait until no thread is in the scratch code any more, and zero it; all go on. 0; -ETIMEDOUT; -ESRCH; -EPERM. */
 int remote__clear(struct remote *r);

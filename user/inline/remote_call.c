@@ -22,15 +22,13 @@
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/late.h"
-#include "inline/lender.h"
 #include "inline/partial.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
 
-#define CALL_NS	       10000000000ull /* nobody stands still for it, but a busy machine takes its time */
-#define CALLER_TURN_NS 3000000u
-#define LEFT_NS	       1000000000ull /* until it is looked at where the thread is */
-#define RED_ZONE       128
+#define CALL_NS	 10000000000ull /* nobody stands still for it, but a busy machine takes its time */
+#define LEFT_NS	 1000000000ull /* until it is looked at where the thread is */
+#define RED_ZONE 128
 #define PARK_SHIFT \
 	20 /* of the time stamp counter: how fine the time is by which a parked thread goes on */
 #define BACK_LAPS     8u /* for one that waited in a call: 2 to 8 ms */
@@ -293,8 +291,8 @@ static int first_failure(struct remote *r, uint64_t results, uint64_t ns)
 /* Where we run before others it does. We may have to wait for a lock that it has, and lend nothing meanwhile. */
 static void pause_for_caller(struct remote *r)
 {
-	if (r->hurried && !r->parked && !r->held)
-		lender__lend(&r->of_calls, r->of_stops, r->caller, CALLER_TURN_NS);
+	if (!r->parked && !r->held)
+		hurry__lend_call(&r->hurry, r->caller);
 	if (r->late_cnt)
 		late__look(r);
 	else

@@ -28,6 +28,9 @@ bool remote_is_signal_frame(const uint64_t *pc);
 const uint64_t *remote_stack(const struct remote *r, const struct remote_thread *t, uint64_t *room,
 			     size_t *cnt);
 
+/* remote_hurry - hurry__begin() or hurry__end(), but for the terminal where somebody is kept for a stop: from there to its end it does not stop us */
+void remote_hurry(struct remote *r, bool on);
+
 /* remote_leave_time - for the target to go on, between two stops */
 void remote_leave_time(const struct remote *r, unsigned int us);
 

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,6 @@
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/late.h"
-#include "inline/lender.h"
 #include "inline/partial.h"
 #include "inline/rest.h"
 #include "inline/sleepers.h"
@@ -36,45 +34,17 @@
 #define STOP_TRIES	 30
 #define LATE_TRIES	 2 /* then those that were late are kept before all others are asked */
 #define PAUSES		 2 /* in which it can have stopped, had it a CPU */
-#define TURN_NS		 100000u /* then the next one's */
 #define FIRST_US	 10u /* up to 64 times as much */
 #define SIGNAL_TRIES	 100 /* pauses */
 #define STOP_THREADS_MAX 65536u
 #define MANY_THREADS	 16
 
-/* Ctrl-Z stops us when the target goes on, not before; all other threads of ours block it. Those who do this stand one in another. */
-static void hold_terminal(struct remote *r, bool on)
-{
-	sigset_t set;
-
-	if (on == r->terminal_held || (!on && r->sleepers))
-		return;
-	r->terminal_held = on;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTSTP);
-	sigaddset(&set, SIGTTIN);
-	sigaddset(&set, SIGTTOU);
-	pthread_sigmask(on ? SIG_BLOCK : SIG_SETMASK, on ? &set : &r->signals,
-			on ? &r->signals : NULL);
-}
-
-/* Nobody who wants this CPU makes a stop longer, where that is permitted. We sleep while we wait, so that the target gets to where it stops. */
 void remote_hurry(struct remote *r, bool on)
 {
-	struct sched_param fifo = { .sched_priority = LENDER_PRIORITY }, usual = { 0 };
-
-	hold_terminal(r, on);
-	if (!on) {
-		lender__rest(r->of_stops);
-		lender__rest(r->of_calls);
-	}
-	if (on && !r->hurried)
-		r->hurried = !(sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) &&
-			     !sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &fifo);
-	/* where a limit permits the one (RLIMIT_RTPRIO) it takes a privilege to be rid of the other */
-	else if (!on && r->hurried)
-		r->hurried = sched_setscheduler(0, SCHED_OTHER, &usual) &&
-			     sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &usual);
+	if (on)
+		hurry__begin(&r->hurry);
+	else
+		hurry__end(&r->hurry, !r->sleepers);
 }
 
 void remote__give_time(unsigned int tries)
@@ -182,8 +152,8 @@ int remote_await(struct remote *r, struct remote_thread *t, uint64_t deadline)
 						   remote_is_asleep(remote__state(r->pid, tid))))
 			return -ETIMEDOUT; /* the others need not stand still for one that sleeps */
 		else {
-			if (r->hurried && pauses >= PAUSES)
-				lender__lend(&r->of_stops, r->of_calls, tid, TURN_NS);
+			if (pauses >= PAUSES)
+				hurry__lend_stop(&r->hurry, tid);
 			remote_pause();
 		}
 		if (r->follow)
@@ -437,8 +407,7 @@ static void let_leader_go(struct remote *r)
 	}
 	*t = r->threads[--r->cnt];
 	for (int i = 0; waiting && i < SIGNAL_TRIES && interrupted__has_signal(r->pid); i++) {
-		if (r->hurried)
-			lender__lend(&r->of_stops, r->of_calls, r->pid, TURN_NS);
+		hurry__lend_stop(&r->hurry, r->pid);
 		remote_pause();
 	}
 }
@@ -506,7 +475,7 @@ static void let_sleepers_go(struct remote *r)
 	r->sleepers = NULL;
 	remote_settle(r);
 	if (!r->stopped_at)
-		hold_terminal(r, false);
+		hurry__hold_terminal(&r->hurry, false);
 }
 
 static void hold_sleepers(struct remote *r)
@@ -517,7 +486,7 @@ static void hold_sleepers(struct remote *r)
 		remote_begin_stop(r);
 	else
 		let_sleepers_go(r);
-	hold_terminal(r, true);
+	hurry__hold_terminal(&r->hurry, true);
 }
 
 static int add_sleepers(struct remote *r)
@@ -714,13 +683,13 @@ static void keep_sleepers(struct remote *r)
 		return;
 	if (r->follow) /* we do it ourselves */
 		remote_hurry(r, true);
-	hold_terminal(r, true);
+	hurry__hold_terminal(&r->hurry, true);
 	err = sleepers__keep(r, &r->sleepers);
 	remote_note_stop(r, r->sleepers ? sleepers__longest_us(r->sleepers) : 0);
 	if (!err)
 		return;
 	let_sleepers_go(r);
-	hold_terminal(r, false);
+	hurry__hold_terminal(&r->hurry, false);
 }
 
 /* Who stands still, or waits in our code, has no call of its own that a stop would interrupt. */
@@ -790,12 +759,10 @@ void remote__close(struct remote *r)
 		follow__set_slept(r->follow, NULL);
 	free(r->threads);
 	free(r->late_threads);
-	lender__free(r->of_stops);
-	lender__free(r->of_calls);
+	hurry__done(&r->hurry);
 	if (r->mem >= 0)
 		close(r->mem);
 	r->mem = -1;
 	r->threads = r->late_threads = NULL;
-	r->of_stops = r->of_calls = NULL;
 	r->size = r->late_cnt = 0;
 }
