@@ -133,10 +133,10 @@ static unsigned int expect_standing(void)
 
 	assert_int_equal(r.cnt, READERS + 1);
 	for (size_t i = 0; i < r.cnt; i++) {
-		assert_true(r.threads[i].stopped != r.threads[i].late);
+		assert_true(r.threads[i].is == REMOTE_STANDS || r.threads[i].is == REMOTE_LATE);
 		assert_true(r.threads[i].pc && r.threads[i].sp && r.threads[i].self);
-		late += r.threads[i].late;
-		stopped += r.threads[i].stopped;
+		late += r.threads[i].is == REMOTE_LATE;
+		stopped += r.threads[i].is == REMOTE_STANDS;
 	}
 	assert_true(stopped > 0);
 	memcpy(&before, w, sizeof(before));
@@ -203,7 +203,7 @@ static void test_the_only_thread_is_waited_for(void **state)
 	for (int i = 0; i < ROUNDS; i++) {
 		assert_int_equal(remote__stop(&r), 0);
 		assert_int_equal(r.cnt, 1);
-		assert_true(r.threads[0].stopped);
+		assert_int_equal(r.threads[0].is, REMOTE_STANDS);
 		laps = w->laps[READERS];
 		usleep(LONGER_US);
 		assert_int_equal(w->laps[READERS], laps);

@@ -300,7 +300,7 @@ static void test_those_that_wake_stand_still(void **state)
 	s = all_kept(THREADS); /* the first one, and all but one of these */
 	threads = sleepers__threads(s, &cnt);
 	for (size_t i = 0; i < cnt; i++) {
-		assert_true(threads[i].kept && threads[i].in_call && !threads[i].stopped);
+		assert_true(threads[i].is == REMOTE_KEPT && threads[i].in_call);
 		assert_true(threads[i].pc && threads[i].sp);
 		assert_true(inline_status_number(threads[i].tid, "TracerPid") > 0);
 		assert_true(sleepers__has(s, threads[i].tid));

@@ -173,7 +173,7 @@ static bool slept(void *ctx, const struct outside_thread *b)
 	struct inline_member *m = ctx;
 	const struct remote_thread *t = thread_of(m, b->thread_id);
 
-	if (t && t->kept) /* since before the stacks were read */
+	if (t && t->is == REMOTE_KEPT) /* since before the stacks were read */
 		return true;
 	return t ? asleep__is_still(&m->asleep, t) : has_not_run(m, b);
 }
@@ -195,7 +195,7 @@ static bool is_kept(void *ctx, const struct outside_thread *b)
 	if (!m->engine->remote.cnt && m->kept_cnt)
 		return bsearch(&b->thread_id, m->kept, m->kept_cnt, sizeof(*m->kept), order_u64);
 	t = thread_of(m, b->thread_id);
-	return t ? t->kept : has_not_run(m, b);
+	return t ? t->is == REMOTE_KEPT : has_not_run(m, b);
 }
 
 static bool any_deep(const struct outside_stacks *stacks)

@@ -261,21 +261,24 @@ static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, 
 		follow__stood(r->follow, one->tid);
 	t->as_group = interrupted__is_group_stop(status);
 	one->place = t->as_group ? STANDS : OUTSIDE;
-	t->stopped = t->as_group;
-	t->late = !was_in_call && WSTOPSIG(status) == SYSCALL_STOP && may_be_kept(one->tid);
+	t->is = t->as_group ? REMOTE_STANDS : REMOTE_ASKED;
+	if (!was_in_call && WSTOPSIG(status) == SYSCALL_STOP && may_be_kept(one->tid))
+		t->is = REMOTE_LATE;
 	if (remote_look(r, t))
 		return false;
-	if (t->late) {
+	if (t->is == REMOTE_LATE) {
 		t->in_call = true;
 		one->place = IN_CALL;
 	}
-	if (t->partial && !t->late && r->follow) { /* what follows it does that when all go on */
+	/* what follows it does the rest when all go on */
+	if (t->partial && t->is != REMOTE_LATE && r->follow) {
 		one->place = STANDS;
-		t->stopped = true;
+		t->is = REMOTE_STANDS;
 	}
 	if (one->place == STANDS)
 		return true;
-	if ((t->late || !partial__begin(r, t)) && ptrace(PTRACE_SYSCALL, one->tid, 0, 0))
+	if ((t->is == REMOTE_LATE || !partial__begin(r, t)) &&
+	    ptrace(PTRACE_SYSCALL, one->tid, 0, 0))
 		return false;
 	note_stop(r->late);
 	return true;
@@ -411,7 +414,7 @@ static int await_alone(struct remote *r, struct remote_thread *t)
 	if (err)
 		return err;
 	remote_begin_stop(r);
-	t->stopped = true;
+	t->is = REMOTE_STANDS;
 	err = remote_look(r, t);
 	return err ? err : partial__finish(r, t);
 }

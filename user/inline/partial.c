@@ -43,7 +43,7 @@ bool partial__waits_in_parts(pid_t pid, pid_t tid)
 
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t)
 {
-	return t->stopped && t->partial && !t->as_group && !r->follow && !r->held;
+	return t->is == REMOTE_STANDS && t->partial && !t->as_group && !r->follow && !r->held;
 }
 
 static struct rest *find(const struct remote *r, pid_t tid)
@@ -155,7 +155,7 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 
 	if (!t->partial || t->as_group || r->held || !is_alone(r))
 		return 0;
-	t->stopped = false;
+	t->is = REMOTE_ASKED;
 	r->stopped_at = 0;
 	err = r->follow ? follow__finish(r->follow, t->tid) : finish(r, t);
 	if (err == -EAGAIN)
@@ -163,7 +163,7 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 	if (err)
 		return err;
 	remote_begin_stop(r);
-	t->stopped = true;
+	t->is = REMOTE_STANDS;
 	return remote_look(r, t);
 }
 

@@ -54,7 +54,7 @@ static bool may_read_clock(const struct remote *r, uint64_t base)
 static bool all_stand(const struct remote *r)
 {
 	for (size_t i = 0; i < r->cnt; i++)
-		if (!r->threads[i].stopped && !r->threads[i].kept && !r->threads[i].late)
+		if (r->threads[i].is == REMOTE_ASKED)
 			return false;
 	return true;
 }

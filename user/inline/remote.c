@@ -106,7 +106,7 @@ long remote_count_threads(const struct remote *r)
 static const struct remote_thread *a_stopped_one(const struct remote *r)
 {
 	for (size_t i = 0; i < r->cnt; i++)
-		if (r->threads[i].stopped)
+		if (r->threads[i].is == REMOTE_STANDS)
 			return &r->threads[i];
 	return NULL;
 }

@@ -23,12 +23,17 @@ struct proc_mem;
 
 struct remote_thread {
 	pid_t tid; /* first: order_pid() */
-	bool stopped; /* seen to stand still */
+	enum remote_is {
+		REMOTE_ASKED, /* to stop, and not seen to; or not even asked, as it is blocked */
+		REMOTE_STANDS, /* seen to stand still */
+		/* not stopped: at work in a call, in which it was kept as it was late before: it stands where that ends (late.h) */
+		REMOTE_LATE,
+		/* not stopped: kept from coming out of its call (sleepers.h), where all below is as it was a moment ago */
+		REMOTE_KEPT,
+	} is;
 	bool as_group; /* it would not run anyway: SIGSTOP */
 	bool in_call; /* it waits in a system call, which goes on afterwards */
 	bool partial; /* it has done a part of one: partial.h */
-	bool late; /* not stopped: at work in a call, in which it was kept as it was late before: it stands where that ends (late.h) */
-	bool kept; /* not stopped: kept from coming out of that (sleepers.h), where all below is as it was a moment ago */
 	uint64_t pc, sp, self; /* self: pthread_self() */
 	uint64_t regs[15]; /* the others */
 	/* of one that is kept: of its stack from there on signals' frames and what is r->watched, borrowed; NULL: it was not read */

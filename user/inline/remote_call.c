@@ -418,7 +418,8 @@ static pid_t choose_stopped(const struct remote *r)
 	for (size_t i = 0; i < r->cnt && (!found || found == r->pid); i++) {
 		const struct remote_thread *t = &r->threads[i];
 
-		if (!t->stopped || t->as_group || is_of_kernel(r, t) || !may_call(t->tid))
+		if (t->is != REMOTE_STANDS || t->as_group || is_of_kernel(r, t) ||
+		    !may_call(t->tid))
 			continue;
 		if (interrupted__is_diverted(t->tid))
 			diverted = t->tid;
@@ -531,7 +532,7 @@ int remote__park(struct remote *r)
 		return -errno;
 	restart_by_hand(&r->park);
 	r->park.orig_rax = (unsigned long long)-1;
-	r->threads[0] = (struct remote_thread){ .tid = r->pid, .stopped = true };
+	r->threads[0] = (struct remote_thread){ .tid = r->pid, .is = REMOTE_STANDS };
 	r->cnt = 1;
 	r->stopped_at = now_ns();
 	r->parked = true;

@@ -285,14 +285,14 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 		struct remote_thread *t = &r->threads[waited];
 		int err;
 
-		if (t->stopped || t->late) {
+		if (t->is != REMOTE_ASKED) {
 			waited++;
 			continue;
 		}
 		err = remote_await(r, t, deadline);
 		if (!err) {
 			remote_begin_stop(r);
-			t->stopped = true;
+			t->is = REMOTE_STANDS;
 			err = remote_look(r, t);
 			if (!err)
 				err = partial__finish(r, t);
@@ -399,10 +399,10 @@ static void let_leader_go(struct remote *r)
 		t++;
 	if (r->cnt < 2 || t == r->threads + r->cnt || partial__is_to_finish(r, t))
 		return;
-	if (t->stopped) {
+	if (t->is == REMOTE_STANDS) {
 		waiting = is_signal_waiting(t->tid);
 		remote_let_go(r, t, 0);
-	} else if (!t->late || r->follow || !late__has_gone(r, t)) {
+	} else if (t->is == REMOTE_ASKED || r->follow || !late__has_gone(r, t)) {
 		return;
 	}
 	*t = r->threads[--r->cnt];
@@ -418,7 +418,7 @@ static void let_followed_go(struct remote *r)
 	for (size_t i = 0; i < r->cnt; i++) {
 		struct remote_thread *t = &r->threads[i];
 
-		if (!t->stopped && !t->late && !remote_await(r, t, 0)) {
+		if (t->is == REMOTE_ASKED && !remote_await(r, t, 0)) {
 			remote_look(r, t);
 			remote_let_go(r, t, 0);
 		}
@@ -431,7 +431,7 @@ static void let_others_go(struct remote *r)
 	if (!r->late_cnt)
 		r->late_looked_at = r->stopped_at ?: now_ns();
 	for (size_t i = r->cnt; i-- > 0;)
-		if (!r->threads[i].stopped && !partial__has(r, r->threads[i].tid))
+		if (r->threads[i].is != REMOTE_STANDS && !partial__has(r, r->threads[i].tid))
 			r->late_threads[r->late_cnt++] = r->threads[i];
 	if (!r->calling)
 		remote__let_late_go(r);
@@ -449,7 +449,8 @@ static void go_on(struct remote *r)
 	for (size_t i = 0; i < r->cnt; i++)
 		if (r->held)
 			ptrace(PTRACE_CONT, r->held, 0, 0);
-		else if (r->threads[i].stopped && !partial__is_to_finish(r, &r->threads[i]))
+		else if (r->threads[i].is == REMOTE_STANDS &&
+			 !partial__is_to_finish(r, &r->threads[i]))
 			remote_let_go(r, &r->threads[i], 0);
 	late__unwatch(r);
 	if (!r->calling) /* else the thread is not back yet */
@@ -520,7 +521,7 @@ static bool has_all(const struct remote *r)
 static bool all_late(const struct remote *r)
 {
 	for (size_t i = 0; i < r->cnt; i++)
-		if (!r->threads[i].late)
+		if (r->threads[i].is != REMOTE_LATE)
 			return false;
 	return true;
 }
@@ -532,12 +533,13 @@ static void note_late(struct remote *r, uint64_t asked)
 	for (size_t i = 0; i < r->cnt; i++) {
 		struct remote_thread *t = &r->threads[i];
 
-		if (t->late || (!t->stopped && remote_await(r, t, 0))) {
+		if (t->is == REMOTE_LATE || (t->is == REMOTE_ASKED && remote_await(r, t, 0))) {
 			if (!partial__has(r, t->tid))
 				late__note(r, t->tid);
-		} else if (!t->stopped) {
+		} else if (t->is == REMOTE_ASKED) {
 			r->stopped_at = r->stopped_at ?: asked;
-			t->stopped = !remote_look(r, t);
+			if (!remote_look(r, t))
+				t->is = REMOTE_STANDS;
 		}
 	}
 }

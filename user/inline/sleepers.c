@@ -304,7 +304,7 @@ static void read_stack(const struct sleepers *s, struct remote_thread *t)
 /* Does it stand where its call begins (anew)? Then it waits in it from here on. To detach it here would end the call with EINTR. */
 static bool is_kept(struct sleepers *s, pid_t tid)
 {
-	struct remote_thread t = { .tid = tid, .kept = true };
+	struct remote_thread t = { .tid = tid, .is = REMOTE_KEPT };
 
 	if (!interrupted__begins_call(tid) || remote_look(s->r, &t) || !goes_to(tid))
 		return false;
