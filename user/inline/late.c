@@ -6,7 +6,6 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "inline/interrupted.h"
@@ -134,15 +133,13 @@ bool remote__let_late_go(struct remote *r)
 	return gone;
 }
 
-/* A thread that is followed is let go by whoever looks at it next: it is only waited for. */
+/* A thread that is followed is let go by whoever looks at it: it is only waited for. */
 bool late__await(struct remote *r)
 {
 	for (int ms = 0; r->follow ? remote__blocked_one(r->pid) : !remote__let_late_go(r); ms++) {
 		if (ms == BLOCKED_MS)
 			return false;
-		if (r->follow)
-			follow__serve_vforked(r->follow);
-		usleep(1000);
+		remote_leave_time(r, 1000);
 	}
 	return true;
 }
