@@ -13,7 +13,6 @@
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
 #include "inline/region_count.h"
-#include "inline/stub_clock.h"
 #include "proc/maps.h"
 
 _Static_assert(1 + INLINE_PIECES_MAX + 2 <= REMOTE_CALLS_MAX,
@@ -148,60 +147,55 @@ static int begin(struct inline_engine *e, const struct inline_opts *opts)
 	return err;
 }
 
-int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine *from,
-		  const struct inline_opts *opts, struct err *err)
+/* What was found out at its parent's attach, and made there; nothing that is of one process alone. */
+static void inherit(struct inline_engine *e, const struct inline_engine *from)
 {
-	const char *why = inline_unfit(pid, true); /* its parent may have changed that since */
-	int ret;
-
-	memset(e, 0, sizeof(*e));
-	e->remote.mem = -1;
-	ret = why ? inline_refuse(err, pid, why) : remote__open(&e->remote, pid, err);
-	if (ret) {
-		follow__go(opts->follow, pid, 0);
-		return inline_failed(pid, ret, err);
-	}
-	e->in = from->in;
-	e->base = from->base;
-	e->region_bytes = from->region_bytes;
-	e->memfd_flags = from->memfd_flags;
-	e->clock = from->clock;
-	e->hz = from->hz;
-	e->tsc_hz = from->tsc_hz;
-	e->locked = from->locked;
-	e->turns = from->turns;
-	e->versions = from->versions;
-	e->tstate_tls = from->tstate_tls;
-	e->eval_frame = from->eval_frame;
-	e->ring_bytes = from->ring_bytes < CHILD_RING ? from->ring_bytes : CHILD_RING;
-	e->table_bytes =
-		from->table_bytes; /* where there are some, the ring is IL_COUNT_RING long */
-	if (from->lane_ring) {
+	*e = *from;
+	e->remote = (struct remote){ .mem = -1 };
+	e->header = NULL;
+	e->shared = NULL;
+	e->threads = NULL;
+	e->ring = NULL;
+	memset(e->memfds, 0, sizeof(e->memfds));
+	e->reserved = e->mapped = e->left_mapped = e->left_in = false;
+	e->lazy = true;
+	if (e->ring_bytes > CHILD_RING) /* where there are tables it is IL_COUNT_RING long */
+		e->ring_bytes = CHILD_RING;
+	if (e->lane_ring) {
 		e->lane_ring = e->ring_bytes;
 		e->table_bytes = IL_LANE_CNT * IL_LANE_BYTES(e->lane_ring);
 	}
-	e->timed = from->timed;
-	e->counted = from->counted;
-	e->switches = from->switches;
-	e->quiet = from->quiet;
-	e->lazy = true;
+}
+
+/* All up to where it is parked. */
+static int prepare(struct inline_engine *e, pid_t pid, const struct inline_engine *from,
+		   const struct inline_opts *opts, struct err *err)
+{
+	const char *why = inline_unfit(pid, true); /* its parent may have changed that since */
+	int ret = why ? inline_refuse(err, pid, why) : remote__open(&e->remote, pid, err);
+
+	if (!ret && e->clock) /* unshare() puts the children there */
+		ret = inline_check_shift(pid, err);
+	if (ret)
+		return ret;
 	e->remote.scratch = from->header->scratch;
 	e->remote.follow = opts->follow;
 	e->remote.park_ticks = inline_park_ticks(e);
 	e->header = malloc(IL_CODE_BYTES);
-	if (!e->header) {
-		follow__go(opts->follow, pid, 0);
+	if (!e->header)
 		return -ENOMEM;
-	}
-	if (e->clock && stub_clock_is_shifted(pid)) { /* unshare() puts the children there */
-		follow__go(opts->follow, pid, 0);
-		return inline_refuse(err, pid,
-				     "it lives in another time namespace, and the processor's time "
-				     "stamp counter is not steady");
-	}
 	memcpy(e->header, from->header, IL_CODE_BYTES);
 	e->reserved = e->mapped = true;
-	ret = remote__park(&e->remote);
+	return remote__park(&e->remote);
+}
+
+int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine *from,
+		  const struct inline_opts *opts, struct err *err)
+{
+	int ret;
+
+	inherit(e, from);
+	ret = prepare(e, pid, from, opts, err);
 	if (ret)
 		follow__go(opts->follow, pid, 0);
 	ret = ret ? ret : give_ring(e);

@@ -481,6 +481,15 @@ static void plan_region(struct inline_engine *e, const struct inline_opts *opts)
 	e->region_bytes = IL_RING + 2 * ring + e->table_bytes;
 }
 
+int inline_check_shift(pid_t pid, struct err *e)
+{
+	if (!stub_clock_is_shifted(pid))
+		return 0;
+	return inline_refuse(e, pid,
+			     "it lives in another time namespace, and the processor's time "
+			     "stamp counter is not steady");
+}
+
 /* Where the stubs get the time from. Calls that are counted without their durations need none. */
 static int find_clock(struct inline_engine *e, const struct inline_opts *opts, struct err *err)
 {
@@ -489,11 +498,9 @@ static int find_clock(struct inline_engine *e, const struct inline_opts *opts, s
 
 	if (tsc_is_steady() || (opts->count && !opts->time))
 		return 0;
-	if (stub_clock_is_shifted(e->remote.pid))
-		return inline_refuse(err, e->remote.pid,
-				     "it lives in another time namespace, and the processor's time "
-				     "stamp counter is not steady");
-	ret = maps__read(e->remote.pid, &maps);
+	ret = inline_check_shift(e->remote.pid, err);
+	if (!ret)
+		ret = maps__read(e->remote.pid, &maps);
 	if (ret)
 		return ret;
 	ret = stub_clock_find(e->remote.pid, &maps, &e->clock);

@@ -29,6 +29,9 @@ bool inline_is_traced(pid_t tid);
  * stopped by us. Static text. */
 const char *inline_unfit(pid_t pid, bool held);
 
+/* inline_check_shift - 0; refused: it sees another clock of the kernel than we do, and the stubs would read that */
+int inline_check_shift(pid_t pid, struct err *e);
+
 /* inline_is_redirected - does any word of those that lead to stubs? */
 bool inline_is_redirected(const struct remote *r, const struct il_header *h);
 
