@@ -38,7 +38,7 @@ bool inline__is_copy(pid_t pid, const struct inline_engine *from)
 /* Its thread stands still, so whatever is there was its parent's. */
 static int find_pieces(pid_t pid, const struct inline_engine *from, struct inline_early *out)
 {
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
 	int err = maps__read(pid, &maps);
 
 	if (err)
@@ -48,7 +48,6 @@ static int find_pieces(pid_t pid, const struct inline_engine *from, struct inlin
 			out->pieces[out->cnt++] =
 				(struct inline_piece){ maps.items[i].start,
 						       maps.items[i].end - maps.items[i].start };
-	maps__done(&maps);
 	return 0;
 }
 
@@ -88,13 +87,12 @@ static int make_fd(struct inline_engine *e, int *fd)
 	struct remote_call calls[] = { { SYS_getpid, { 0 } }, /* never fails */
 				       { SYS_memfd_create, { 0, e->memfd_flags } } };
 	int64_t values[REMOTE_CALLS_MAX];
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
 	int err = maps__read(e->remote.pid, &maps);
 
 	if (err)
 		return err;
 	calls[1].args[0] = inline_empty_string(&maps);
-	maps__done(&maps);
 	err = calls[1].args[0]
 		      ? remote__call(&e->remote, calls, 2, e->base + IL_RESULTS_NEXT, values)
 		      : -ENOSPC;

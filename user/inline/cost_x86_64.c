@@ -173,14 +173,10 @@ static int run(struct lab *lab, const struct inline_plan *plan, const struct pye
 
 static int own_clock(uint64_t *at)
 {
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
 	int err = maps__read(getpid(), &maps);
 
-	if (err)
-		return err;
-	err = stub_clock_find(getpid(), &maps, at);
-	maps__done(&maps);
-	return err;
+	return err ? err : stub_clock_find(getpid(), &maps, at);
 }
 
 /* What a plan says, which an untrusted file has told. */

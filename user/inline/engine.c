@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -118,7 +117,7 @@ uint64_t inline_empty_string(const struct maps *maps)
 static int find_place(struct inline_engine *e, uint64_t *empty)
 {
 	uint64_t low = 0x10000, here = e->in->start, best = 0;
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
 	int err = maps__read(e->remote.pid, &maps);
 
 	if (!err && !maps.cnt)
@@ -145,7 +144,6 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 		low = m->end;
 		e->switches |= !e->counted && greenlets__are_here(m);
 	}
-	maps__done(&maps);
 	e->base = best;
 	return best && *empty ? 0 : -ENOSPC;
 }
@@ -493,7 +491,7 @@ int inline_check_shift(pid_t pid, struct err *e)
 /* Where the stubs get the time from. Calls that are counted without their durations need none. */
 static int find_clock(struct inline_engine *e, const struct inline_opts *opts, struct err *err)
 {
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
 	int ret;
 
 	if (tsc_is_steady() || (opts->count && !opts->time))
@@ -504,7 +502,6 @@ static int find_clock(struct inline_engine *e, const struct inline_opts *opts, s
 	if (ret)
 		return ret;
 	ret = stub_clock_find(e->remote.pid, &maps, &e->clock);
-	maps__done(&maps);
 	if (ret)
 		return inline_refuse(err, e->remote.pid,
 				     "the processor's time stamp counter is not steady, and the "

@@ -90,7 +90,8 @@ static uint64_t program_entry(const struct hold *h, uint64_t start)
 /* Has the loader mapped the program by now? Its code too: the last thing that is. */
 static void look_for_program(struct hold *h)
 {
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
+	const struct mapping *code;
 	uint64_t entry = 0;
 
 	if (maps__read(h->pid, &maps))
@@ -98,13 +99,9 @@ static void look_for_program(struct hold *h)
 	for (size_t i = 0; !entry && i < maps.cnt; i++)
 		if (maps.items[i].ino && !maps.items[i].offset)
 			entry = program_entry(h, maps.items[i].start);
-	if (entry) {
-		const struct mapping *code = maps__find(&maps, entry);
-
-		if (code && code->flags & MAPPING_EXEC && !meet_at(h, entry))
-			h->watch = h->gently;
-	}
-	maps__done(&maps);
+	code = entry ? maps__find(&maps, entry) : NULL;
+	if (code && code->flags & MAPPING_EXEC && !meet_at(h, entry))
+		h->watch = h->gently;
 }
 
 /* glibc's has a file of its own. That of musl is the C library as well, by that name on some systems. */
@@ -118,9 +115,9 @@ static bool is_only_loader(const char *path)
 /* All mappings of the loader's file, where that is no more. */
 static bool find_loader(struct hold *h)
 {
+	auto_fn(maps__done) struct maps maps = { 0 };
 	uint64_t base = inline_auxiliary(h->pid, AT_BASE);
 	const struct mapping *first;
-	struct maps maps;
 
 	h->loader = 0;
 	if (!base || maps__read(h->pid, &maps))
@@ -132,7 +129,6 @@ static bool find_loader(struct hold *h)
 		h->loader = h->loader ? h->loader : maps.items[i].start;
 		h->loader_end = maps.items[i].end;
 	}
-	maps__done(&maps);
 	return h->loader != 0;
 }
 

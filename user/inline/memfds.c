@@ -97,16 +97,13 @@ static bool is_other(const struct maps *maps, uint64_t at, uint64_t ours)
 
 bool inline_maps_others(const struct inline_engine *e)
 {
-	struct maps maps;
-	bool others;
+	auto_fn(maps__done) struct maps maps = { 0 };
 
 	if (maps__read(e->remote.pid, &maps))
 		return false;
-	others = is_other(&maps, e->base + IL_CODE, e->memfds[0].ino) ||
-		 is_other(&maps, e->base + IL_SHARED, e->memfds[1].ino) ||
-		 is_other(&maps, e->base + IL_RING + e->ring_bytes, e->memfds[1].ino);
-	maps__done(&maps);
-	return others;
+	return is_other(&maps, e->base + IL_CODE, e->memfds[0].ino) ||
+	       is_other(&maps, e->base + IL_SHARED, e->memfds[1].ino) ||
+	       is_other(&maps, e->base + IL_RING + e->ring_bytes, e->memfds[1].ino);
 }
 
 unsigned int inline_close_memfds(const struct remote *r, const struct inline_engine *e,

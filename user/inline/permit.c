@@ -103,16 +103,13 @@ const char *inline_unfit(pid_t pid, bool held)
 
 bool inline_is_elsewhere(pid_t pid, const struct interp *in)
 {
+	auto_fn(maps__done) struct maps maps = { 0 };
 	const struct mapping *m;
-	struct maps maps;
-	bool elsewhere;
 
 	if (maps__read(pid, &maps) || !maps.cnt)
 		return false;
 	m = maps__find(&maps, in->start);
-	elsewhere = !m || m->ino != in->ino;
-	maps__done(&maps);
-	return elsewhere;
+	return !m || m->ino != in->ino;
 }
 
 static bool has_capabilities(const char *status)

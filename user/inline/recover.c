@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -148,8 +147,8 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 	uint64_t words[IL_RESULTS_BYTES / 8];
 	/* first what is waited for: a call that fails, as of what was just closed, is the last one */
 	struct remote_call calls[3] = { { SYS_munmap, { base, h->region_bytes } } };
+	auto_fn(maps__done) struct maps maps = { 0 };
 	unsigned int cnt = 1;
-	struct maps maps;
 
 	/* of an attach that was killed in the middle of its second stop. Somebody stands still for it: the maps, which can be many,
 	 * are read only then */
@@ -160,7 +159,6 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 		      ring = inline_inode_at(&maps, base + IL_SHARED);
 
 		cnt += close_calls(r, words, code, ring, calls + 1);
-		maps__done(&maps);
 	}
 	return remote__finish(r, calls, cnt, base);
 }
@@ -307,8 +305,8 @@ int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
 	uint64_t words[IL_RESULTS_BYTES / 8];
+	auto_fn(maps__done) struct maps maps = { 0 };
 	const struct mapping *code, *private;
-	struct maps maps;
 	int err = h ? maps__read(r->pid, &maps) : -ENOMEM;
 
 	if (err)
@@ -321,7 +319,6 @@ int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 		err = unreserve(r, &maps, words);
 	else if (r->caller) /* not even the first call did something */
 		err = remote__clear(r);
-	maps__done(&maps);
 	return err;
 }
 
@@ -449,8 +446,8 @@ static int read_settled(struct remote *r, struct maps *maps, bool *calls)
 int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 {
 	auto_free struct il_header *h = malloc(sizeof(*h));
+	auto_fn(maps__done) struct maps maps = { 0 };
 	struct remote r;
-	struct maps maps;
 	bool calls = false;
 	int err = h ? remote__open(&r, pid, e) : -ENOMEM;
 
@@ -458,11 +455,8 @@ int inline__recover(pid_t pid, struct inline_found *found, struct err *e)
 	if (err)
 		return inline_failed(pid, err, e);
 	err = read_settled(&r, &maps, &calls);
-	if (!err) {
-		for (size_t i = 0; !err && i < maps.cnt; i++)
-			err = recover_at(&r, &maps, i, h, found);
-		maps__done(&maps);
-	}
+	for (size_t i = 0; !err && i < maps.cnt; i++)
+		err = recover_at(&r, &maps, i, h, found);
 	found->taken_out += calls && !found->taken_out;
 	found->stops = r.stops;
 	found->longest_us = r.longest_us;
@@ -476,8 +470,8 @@ bool inline__is_left(pid_t pid, bool *has_a_reader)
 	auto_close int mem = inline_open_memory(pid, O_RDONLY);
 	const struct remote r = { .pid = pid, .mem = mem };
 	uint64_t words[IL_RESULTS_BYTES / 8];
+	auto_fn(maps__done) struct maps maps = { 0 };
 	bool found = false;
-	struct maps maps;
 
 	*has_a_reader = false;
 	if (!h || mem < 0 || maps__read(pid, &maps))
@@ -489,6 +483,5 @@ bool inline__is_left(pid_t pid, bool *has_a_reader)
 			continue;
 		found = true;
 	}
-	maps__done(&maps);
 	return found;
 }

@@ -84,7 +84,7 @@ static uint64_t file_of(const struct maps *maps, uint64_t at)
 
 int inline_find_scratch(struct remote *r, uint64_t interpreter)
 {
-	struct maps maps;
+	auto_fn(maps__done) struct maps maps = { 0 };
 	int err = maps__read(r->pid, &maps);
 	const uint64_t in[] = { interpreter, inline_auxiliary(r->pid, AT_PHDR),
 				inline_auxiliary(r->pid, AT_BASE) };
@@ -98,6 +98,5 @@ int inline_find_scratch(struct remote *r, uint64_t interpreter)
 		if (start)
 			r->scratch = inline_room(r, &maps, start);
 	}
-	maps__done(&maps);
 	return r->scratch ? 0 : -ENOENT;
 }

@@ -99,20 +99,17 @@ uint64_t tsc_per_second(void)
 /* What the kernel has mapped into us. Its size, or a negative errno. */
 static ssize_t own_vdso(const uint8_t **image)
 {
+	auto_fn(maps__done) struct maps maps = { 0 };
 	const struct mapping *vdso;
-	ssize_t bytes = -ENOENT;
-	struct maps maps;
 	int err = maps__read(getpid(), &maps);
 
 	if (err)
 		return err;
 	vdso = maps__vdso(&maps);
-	if (vdso) {
-		*image = (const void *)(uintptr_t)vdso->start;
-		bytes = (ssize_t)(vdso->end - vdso->start);
-	}
-	maps__done(&maps);
-	return bytes;
+	if (!vdso)
+		return -ENOENT;
+	*image = (const void *)(uintptr_t)vdso->start;
+	return (ssize_t)(vdso->end - vdso->start);
 }
 
 /* That of a process is the same, unless it has changed it: then nobody knows what it does. */
