@@ -526,7 +526,7 @@ PART void event(struct il_private *p, struct il_shared *h, uint64_t object, uint
 		h->slow++; /* else every event is one */
 	if (may_be_another(p, object, kind))
 		p->thread = p->slot_self = 0;
-	__asm__("mov %%fs:0, %0" : "=r"(self));
+	self = own_self();
 	if (p->quiet && is_quiet(p, h, self, object, arg, kind))
 		return;
 	room = make_room(p, h);
@@ -639,10 +639,9 @@ PART struct il_private *claim(struct il_private *p, uint64_t self)
 PART struct il_private *lane_of(struct il_private *p)
 {
 	const struct il_shared *h = (const void *)(uintptr_t)p->shared;
+	const uint64_t self = own_self();
 	struct il_private *q;
-	uint64_t self;
 
-	__asm__("mov %%fs:0, %0" : "=r"(self));
 	for (uint32_t i = 0; i < IL_LANE_CNT; i++) {
 		uint32_t n = (hash_of(self) + i) & (IL_LANE_CNT - 1);
 
@@ -663,10 +662,9 @@ PART struct il_private *lane_of(struct il_private *p)
 /* Who comes now may have the memory of who was here last. */
 PART void check_turn(struct il_private *p)
 {
-	uint64_t self, tid;
+	const uint64_t self = own_self();
+	uint64_t tid = p->tid_at ? AT(uint32_t, self + p->tid_at) : 0;
 
-	__asm__("mov %%fs:0, %0" : "=r"(self));
-	tid = p->tid_at ? AT(uint32_t, self + p->tid_at) : 0;
 	if (tid == p->owner)
 		return;
 	p->thread = p->slot_self = 0;
@@ -714,9 +712,8 @@ STUB void pye_inline_slow(struct il_private *p, uint64_t object, uint64_t arg, u
 /* Without room, in a forked child, where verdicts wait, and with the kernel's clock limit is 0. */
 PART int eval_goes_on(const struct il_private *p, uint64_t caller)
 {
-	uint64_t self;
+	const uint64_t self = own_self();
 
-	__asm__("mov %%fs:0, %0" : "=r"(self));
 	return p->head - p->base < p->limit && p->thread == self && caller && !is_raising(p);
 }
 

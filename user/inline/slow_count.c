@@ -252,9 +252,9 @@ PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, 
 /* The state of the thread that runs; 0: not known, for it has another lock than that of the first interpreter, @main. */
 PART uint64_t running_tstate(const struct il_private *p, uint64_t main)
 {
-	uint64_t tstate, self;
+	const uint64_t self = own_self();
+	uint64_t tstate;
 
-	__asm__ volatile("mov %%fs:0, %0" : "=r"(self));
 	if (p->tstate_tls)
 		return AT(uint64_t, self + (uint64_t)p->tstate_tls);
 	if (is_apart(p))

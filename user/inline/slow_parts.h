@@ -59,6 +59,15 @@ PART uint64_t now_behind(const struct il_private *p)
 	return now(p);
 }
 
+/* pthread_self() */
+PART uint64_t own_self(void)
+{
+	uint64_t self;
+
+	__asm__("mov %%fs:0, %0" : "=r"(self));
+	return self;
+}
+
 PART long call0(long nr)
 {
 	long result;
