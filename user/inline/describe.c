@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpython/layouts.h"
+#include "inline/engine_priv.h"
 #include "inline/region_count.h"
 
 void inline_describe(const struct pye_pylayout *l, uint64_t base, size_t ring_bytes, bool wait,
@@ -117,4 +118,35 @@ void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpret
 	p->ts_interp = l->ts_interp;
 	p->ts_thread_id = l->ts_thread_id;
 	p->ts_tracing = m->ts_tracing;
+}
+
+int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
+{
+	const struct pye_pylayout *l = &e->in->layout;
+	struct il_private private;
+
+	inline_describe(l, e->base, e->ring_bytes, opts->wait, &private);
+	if (opts->opcodes)
+		inline_describe_opcodes(l, &private);
+	e->slack = private.slack;
+	private.clock = e->clock;
+	private.locked = e->locked;
+	/* all take the way where the lock is */
+	private.limit = e->locked ? 0 : private.limit;
+	if (e->lane_ring)
+		inline_describe_lanes(e->base, e->ring_bytes, e->lane_ring, &private);
+	if (e->switches)
+		inline_describe_roots(l, e->base, &private);
+	if (e->quiet)
+		inline_describe_quiet(e->base, &private);
+	if (e->counted)
+		inline_describe_tables(e->base, e->timed, &private);
+	if (e->turns)
+		inline_describe_turns(l, e->in->interpreters, &private);
+	if (e->versions)
+		inline_describe_monitoring(l, e->in->interpreters, e->tstate_tls, e->base,
+					   &private);
+	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
+	inline__alive(e);
+	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
 }

@@ -510,6 +510,28 @@ static int find_clock(struct inline_engine *e, const struct inline_opts *opts, s
 	return 0;
 }
 
+/* How events get into the ring: that depends on the clock, and on how many locks the interpreters have. */
+static int choose_way(struct inline_engine *e, const struct inline_plan *plan,
+		      const struct inline_opts *opts, struct err *err)
+{
+	int ret = find_clock(e, opts, err);
+
+	if (ret)
+		return ret;
+	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
+	e->turns = !e->locked && can_have_own_gils(e);
+	plan_region(e, opts);
+	e->tstate_tls = plan->tstate_tls;
+	if (!e->locked)
+		e->remote.lock = (struct remote_lock){ .in = e->in,
+						       .tstate_tls = plan->tstate_tls,
+						       .loop = plan->loop + e->in->bias,
+						       .loop_bytes = plan->loop_bytes };
+	e->eval_frame = plan->eval_frame;
+	e->versions = e->counted && !e->timed && e->in->interpreters && (e->turns || e->tstate_tls);
+	return 0;
+}
+
 static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts *opts,
 		   struct inline_plan *plan, struct err *err)
 {
@@ -534,21 +556,8 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 	e->header = calloc(1, IL_CODE_BYTES);
 	if (!e->header)
 		return -ENOMEM;
-	ret = find_clock(e, opts, err);
-	if (ret)
-		return ret;
-	e->locked = e->clock || e->in->layout.flags & PYE_LAYOUT_FREE_THREADED || is_shared(e);
-	e->turns = !e->locked && can_have_own_gils(e);
-	plan_region(e, opts);
-	e->tstate_tls = plan->tstate_tls;
-	if (!e->locked)
-		e->remote.lock = (struct remote_lock){ .in = e->in,
-						       .tstate_tls = plan->tstate_tls,
-						       .loop = plan->loop + e->in->bias,
-						       .loop_bytes = plan->loop_bytes };
-	e->eval_frame = plan->eval_frame;
-	e->versions = e->counted && !e->timed && e->in->interpreters && (e->turns || e->tstate_tls);
-	if (opts->opcodes)
+	ret = choose_way(e, plan, opts, err);
+	if (!ret && opts->opcodes)
 		ret = check_opcodes(e, plan, opts->opcodes, err);
 	if (!ret)
 		ret = check_words(e, plan); /* -EFAULT: it ends */
@@ -564,37 +573,6 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 			"there is no unused room at the end of its interpreter's code, nor of "
 			"its executable's or its loader's");
 	return ret;
-}
-
-int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
-{
-	const struct pye_pylayout *l = &e->in->layout;
-	struct il_private private;
-
-	inline_describe(l, e->base, e->ring_bytes, opts->wait, &private);
-	if (opts->opcodes)
-		inline_describe_opcodes(l, &private);
-	e->slack = private.slack;
-	private.clock = e->clock;
-	private.locked = e->locked;
-	/* all take the way where the lock is */
-	private.limit = e->locked ? 0 : private.limit;
-	if (e->lane_ring)
-		inline_describe_lanes(e->base, e->ring_bytes, e->lane_ring, &private);
-	if (e->switches)
-		inline_describe_roots(l, e->base, &private);
-	if (e->quiet)
-		inline_describe_quiet(e->base, &private);
-	if (e->counted)
-		inline_describe_tables(e->base, e->timed, &private);
-	if (e->turns)
-		inline_describe_turns(l, e->in->interpreters, &private);
-	if (e->versions)
-		inline_describe_monitoring(l, e->in->interpreters, e->tstate_tls, e->base,
-					   &private);
-	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
-	inline__alive(e);
-	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));
 }
 
 /* What was made so far is taken out, or it is said that it was not; a command of ours ends anyway. */

@@ -147,17 +147,41 @@ static void leave_sequence(const struct remote *r, pid_t tid, struct user_regs_s
 		regs->rip = sequence.abort;
 }
 
-static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, unsigned int cnt,
-		  uint64_t results)
+/* The code, and on the stack of a thread that goes on with these registers the table, at r->table. */
+static int write_calls(struct remote *r, const struct user_regs_struct *regs,
+		       const struct remote_call *calls, unsigned int cnt, uint64_t laps)
 {
 	size_t code_bytes = (size_t)(pye_chain_end - pye_chain_start), table_bytes = 56UL * cnt;
-	struct user_regs_struct regs, run;
+	const uint64_t kept[16] = { regs->r15, regs->r14, regs->r13, regs->r12,
+				    regs->r11, regs->r10, regs->r9,  regs->r8,
+				    regs->rdi, regs->rsi, regs->rbp, regs->rbx,
+				    regs->rdx, regs->rcx, regs->rax, regs->eflags };
 	uint8_t code[REMOTE_SCRATCH_BYTES];
-	uint64_t words[7 * REMOTE_CALLS_MAX + 16], at, laps = 0, none = ~0ull;
+	uint64_t words[7 * REMOTE_CALLS_MAX + 16];
 	int err;
 
 	if (code_bytes > sizeof(code))
 		return -E2BIG;
+	memcpy(code, pye_chain_start, code_bytes);
+	memcpy(code + (pye_chain_back - pye_chain_start), &regs->rip, 8);
+	memcpy(words, calls, table_bytes);
+	memcpy(words + 7UL * cnt, kept, sizeof(kept));
+	r->table = regs->rsp - RED_ZONE - table_bytes - sizeof(kept);
+	err = remote__write(r, r->scratch, code, code_bytes);
+	if (!err)
+		err = remote__write(r, r->table, words, table_bytes + sizeof(kept));
+	if (!err)
+		err = remote__write(r, r->table - 16, (uint64_t[2]){ r->back_mask, laps }, 16);
+	return err;
+}
+
+static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, unsigned int cnt,
+		  uint64_t results)
+{
+	struct user_regs_struct regs, run;
+	uint64_t laps = 0, none = ~0ull;
+	int err;
+
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) ||
 	    ptrace(PTRACE_GETSIGMASK, tid, SET_BYTES, &r->back_mask))
 		return -errno;
@@ -171,30 +195,17 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	restart_by_hand(&regs);
 	if (!r->parked)
 		leave_sequence(r, tid, &regs);
-	memcpy(words, calls, table_bytes);
-	memcpy(words + 7UL * cnt,
-	       (uint64_t[16]){ regs.r15, regs.r14, regs.r13, regs.r12, regs.r11, regs.r10, regs.r9,
-			       regs.r8, regs.rdi, regs.rsi, regs.rbp, regs.rbx, regs.rdx, regs.rcx,
-			       regs.rax, regs.eflags },
-	       16UL * 8);
-	at = r->table = regs.rsp - RED_ZONE - table_bytes - 16UL * 8;
-	memcpy(code, pye_chain_start, code_bytes);
-	memcpy(code + (pye_chain_back - pye_chain_start), &regs.rip, 8);
-	err = remote__write(r, r->scratch, code, code_bytes);
-	if (!err)
-		err = remote__write(r, at, words, table_bytes + 16UL * 8);
-	if (!err)
-		err = remote__write(r, at - 16, (uint64_t[2]){ r->back_mask, laps }, 16);
+	err = write_calls(r, &regs, calls, cnt, laps);
 	if (!err)
 		err = remote__check_program(r, r->scratch);
 	if (err)
 		return err;
 	run.rip = r->scratch;
-	run.rsp = (at - 64) & ~15ull;
-	run.rbx = run.r12 = at;
+	run.rsp = (r->table - 64) & ~15ull;
+	run.rbx = run.r12 = r->table;
 	run.rbp = cnt;
 	run.r13 = results;
-	run.r14 = table_bytes;
+	run.r14 = 56UL * cnt;
 	run.orig_rax = (unsigned long long)-1;
 	run.eflags &= ~0x500ull; /* direction, trap */
 	if (ptrace(PTRACE_SETREGS, tid, 0, &run))
