@@ -21,7 +21,8 @@
 #ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
-#define SLEEPS "voluntary_ctxt_switches:"
+#define SYSCALL "\x0f\x05"
+#define SLEEPS	"voluntary_ctxt_switches:"
 
 /* Of proc(5), a bit for each signal; none where the thread is gone, which goes by its own number there. */
 struct status {
@@ -151,12 +152,51 @@ int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs, const stru
 	return begin_anew(tid, regs, slept, &s);
 }
 
+bool interrupted__is_call(pid_t tid, uint64_t at)
+{
+	long code;
+
+	errno = 0;
+	code = ptrace(PTRACE_PEEKTEXT, tid, at, 0);
+	return !errno && !memcmp(&code, SYSCALL, SYSCALL_LEN);
+}
+
+/* Those that the kernel begins anew where no handler runs, whatever that asks for. */
+static bool is_for_no_handler(uint64_t nr)
+{
+	static const uint16_t calls[] = { SYS_poll,	   SYS_ppoll,	   SYS_select,
+					  SYS_pselect6,	   SYS_pause,	   SYS_rt_sigsuspend,
+					  SYS_nanosleep,   SYS_epoll_wait, SYS_epoll_pwait,
+					  SYS_epoll_pwait2 };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (nr == calls[i])
+			return true;
+	return false;
+}
+
+/* It is about to begin its call anew, for an earlier stop. A signal that comes now would have ended it, and its handler would run in front of it
+ * instead, and it would wait: so it is behind it again, as it was then. */
+static int go_behind(pid_t tid, struct user_regs_struct *regs)
+{
+	if ((int64_t)regs->orig_rax < 0 || regs->rax != regs->orig_rax ||
+	    !interrupted__is_call(tid, regs->rip))
+		return 0;
+	regs->rip += SYSCALL_LEN;
+	regs->rax = (uint64_t) - (is_for_no_handler(regs->orig_rax) ? ERESTARTNOHAND : ERESTARTSYS);
+	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
+}
+
 int interrupted__look(pid_t tid, struct user_regs_struct *regs, const struct slept *slept)
 {
 	struct status s;
+	int err;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, regs))
 		return -errno;
+	err = go_behind(tid, regs);
+	if (err)
+		return err;
 	if (!interrupted__ends(regs) || !is_interruptible(regs->orig_rax))
 		return 0;
 	s = read_status(tid);

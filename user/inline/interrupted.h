@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/ptrace.h>
 #include <sys/types.h>
 #include <sys/user.h>
@@ -27,6 +28,9 @@ enum {
 
 /* Of the instruction that makes a call, which is behind it when it was interrupted. */
 #define SYSCALL_LEN 2
+
+/* interrupted__is_call - does a thread that stands still have such an instruction there? */
+bool interrupted__is_call(pid_t tid, uint64_t at);
 
 /* interrupted__waits - has a thread that stands still been interrupted in such a call? */
 bool interrupted__waits(const struct user_regs_struct *regs);
@@ -48,7 +52,8 @@ int interrupted__begin_anew(pid_t tid, struct user_regs_struct *regs, const stru
 /**
  * interrupted__look - the registers of a thread that was asked to stop, and stands still
  *
- * A call that answers that with EINTR is made to go on, where no signal is why. Return: 0 or a negative errno.
+ * A call that answers that with EINTR is made to go on, where no signal is why. One that is about to be begun anew has been interrupted just now.
+ * Return: 0 or a negative errno.
  */
 int interrupted__look(pid_t tid, struct user_regs_struct *regs, const struct slept *slept);
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inline/rest.h"
 
-#include <errno.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -16,7 +14,6 @@
 #include "proc/pid.h"
 
 #define VECTOR_MAX 64 /* of more the part is told */
-#define SYSCALL	   "\x0f\x05"
 
 /* Which registers change when a part is done: up with it, and down. */
 struct moves {
@@ -126,13 +123,7 @@ static uint64_t bytes_of(pid_t tid, const struct user_regs_struct *regs)
  * call's number, which can be what was done as well. */
 static bool is_behind(pid_t tid, const struct user_regs_struct *regs)
 {
-	long code;
-
-	if (regs->rax != regs->orig_rax)
-		return true;
-	errno = 0;
-	code = ptrace(PTRACE_PEEKTEXT, tid, regs->rip - SYSCALL_LEN, 0);
-	return !errno && !memcmp(&code, SYSCALL, SYSCALL_LEN);
+	return regs->rax != regs->orig_rax || interrupted__is_call(tid, regs->rip - SYSCALL_LEN);
 }
 
 bool rest__is_left(pid_t tid, const struct user_regs_struct *regs)
