@@ -42,8 +42,7 @@ void hurry__end(struct hurry *h, bool terminal)
 
 	if (terminal)
 		hurry__hold_terminal(h, false);
-	lender__rest(h->of_stops);
-	lender__rest(h->of_calls);
+	hurry__lend_none(h);
 	/* where a limit permits the one (RLIMIT_RTPRIO) it takes a privilege to be rid of the other */
 	if (h->first)
 		h->first = sched_setscheduler(0, SCHED_OTHER, &usual) &&
@@ -60,6 +59,12 @@ void hurry__lend_call(struct hurry *h, pid_t tid)
 {
 	if (h->first)
 		lender__lend(&h->of_calls, h->of_stops, tid, CALL_TURN_NS);
+}
+
+void hurry__lend_none(struct hurry *h)
+{
+	lender__rest(h->of_stops);
+	lender__rest(h->of_calls);
 }
 
 void hurry__done(struct hurry *h)

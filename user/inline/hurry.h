@@ -32,6 +32,10 @@ void hurry__hold_terminal(struct hurry *h, bool on);
 void hurry__lend_stop(struct hurry *h, pid_t tid);
 void hurry__lend_call(struct hurry *h, pid_t tid);
 
+/* hurry__lend_none - before those go on that it was lent to: to lose it just as they are about to begin their calls anew makes them wait for a CPU
+ * there, where a signal's handler runs in front of the call and does not end it */
+void hurry__lend_none(struct hurry *h);
+
 void hurry__done(struct hurry *h); /* what it has made to lend; it has ended before */
 
 #endif

@@ -441,6 +441,7 @@ static void go_on(struct remote *r)
 {
 	r->cnt -= r->kept_cnt;
 	r->kept_cnt = 0;
+	hurry__lend_none(&r->hurry);
 	if (r->sleepers) /* signals that they took wait for the leader now */
 		sleepers__serve(r->sleepers);
 	if (!r->held)
