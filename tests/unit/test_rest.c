@@ -109,6 +109,11 @@ static void test_a_part_like_the_number(void **state)
 	assert_false(rest__is_left(pid, &regs));
 	assert_int_equal(ptrace(PTRACE_SETREGS, pid, 0, &regs), 0);
 	assert_false(rest__begin(&rest, pid));
+	/* a signal ends it, as it would have */
+	assert_int_equal(interrupted__look(pid, &regs, NULL), 0);
+	assert_true(interrupted__waits(&regs) && regs.rip == waits.rip);
+	regs.rax = SYS_write;
+	regs.rip = waits.rip - SYSCALL_LEN;
 	regs.rip += SYSCALL_LEN;
 	regs.rax = SYS_write + 1;
 	assert_true(rest__is_left(pid, &regs));

@@ -161,29 +161,36 @@ bool interrupted__is_call(pid_t tid, uint64_t at)
 	return !errno && !memcmp(&code, SYSCALL, SYSCALL_LEN);
 }
 
-/* Those that the kernel begins anew where no handler runs, whatever that asks for. */
-static bool is_for_no_handler(uint64_t nr)
+/* How a call asks to be begun anew that a handler may end. 0: another one; that of fork() may not. */
+static int restart_of(uint64_t nr)
 {
-	static const uint16_t calls[] = { SYS_poll,	   SYS_ppoll,	   SYS_select,
-					  SYS_pselect6,	   SYS_pause,	   SYS_rt_sigsuspend,
-					  SYS_nanosleep,   SYS_epoll_wait, SYS_epoll_pwait,
-					  SYS_epoll_pwait2 };
+	static const uint16_t no_handler[] = { SYS_ppoll, SYS_select,	     SYS_pselect6,
+					       SYS_pause, SYS_rt_sigsuspend, SYS_msgrcv,
+					       SYS_msgsnd };
+	static const uint16_t handler_says[] = { SYS_read,     SYS_readv,   SYS_write,	SYS_writev,
+						 SYS_recvfrom, SYS_recvmsg, SYS_sendto, SYS_sendmsg,
+						 SYS_accept,   SYS_accept4, SYS_wait4,	SYS_waitid,
+						 SYS_flock };
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (nr == calls[i])
-			return true;
-	return false;
+	for (size_t i = 0; i < sizeof(no_handler) / sizeof(no_handler[0]); i++)
+		if (nr == no_handler[i])
+			return ERESTARTNOHAND;
+	for (size_t i = 0; i < sizeof(handler_says) / sizeof(handler_says[0]); i++)
+		if (nr == handler_says[i])
+			return ERESTARTSYS;
+	return 0;
 }
 
 /* It is about to begin its call anew, for an earlier stop. A signal that comes now would have ended it, and its handler would run in front of it
  * instead, and it would wait: so it is behind it again, as it was then. */
 static int go_behind(pid_t tid, struct user_regs_struct *regs)
 {
-	if ((int64_t)regs->orig_rax < 0 || regs->rax != regs->orig_rax ||
-	    !interrupted__is_call(tid, regs->rip))
+	int restart = (int64_t)regs->orig_rax < 0 ? 0 : restart_of(regs->orig_rax);
+
+	if (!restart || regs->rax != regs->orig_rax || !interrupted__is_call(tid, regs->rip))
 		return 0;
 	regs->rip += SYSCALL_LEN;
-	regs->rax = (uint64_t) - (is_for_no_handler(regs->orig_rax) ? ERESTARTNOHAND : ERESTARTSYS);
+	regs->rax = (uint64_t)-restart;
 	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
 }
 

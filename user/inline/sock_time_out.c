@@ -92,7 +92,8 @@ static bool find_socket(pid_t pid, int fd, uint64_t *ino)
 	char path[48], what[64] = "";
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	if (readlink(path, what, sizeof(what) - 1) <= 0 || strncmp(what, SOCKET, strlen(SOCKET)))
+	if (readlink(path, what, sizeof(what) - 1) <= 0 ||
+	    strncmp(what, SOCKET, strlen(SOCKET)) != 0)
 		return false;
 	*ino = strtoull(what + strlen(SOCKET), NULL, 10);
 	return true;
