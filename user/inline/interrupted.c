@@ -108,6 +108,14 @@ bool interrupted__ends(const struct user_regs_struct *regs)
 	return (int64_t)regs->orig_rax >= 0 && (int64_t)regs->rax == -EINTR;
 }
 
+bool interrupted__is_one(uint64_t nr, const uint16_t *calls, size_t cnt)
+{
+	for (size_t i = 0; i < cnt; i++)
+		if (nr == calls[i])
+			return true;
+	return false;
+}
+
 /* These answer a mere stop with EINTR, which the kernel never restarts; those on sockets where they have a time-out. */
 static bool is_interruptible(uint64_t nr)
 {
@@ -121,10 +129,7 @@ static bool is_interruptible(uint64_t nr)
 					  SYS_rt_sigtimedwait, SYS_splice,	  SYS_preadv2,
 					  SYS_pwritev2,	       SYS_io_uring_enter };
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		if (nr == calls[i])
-			return true;
-	return false;
+	return INTERRUPTED_IS_ONE(nr, calls);
 }
 
 /* None, as far as that can be told from its arguments: a socket's is not among them; or one that is kept. */
@@ -172,13 +177,9 @@ static int restart_of(uint64_t nr)
 						 SYS_accept,   SYS_accept4, SYS_wait4,	SYS_waitid,
 						 SYS_flock };
 
-	for (size_t i = 0; i < sizeof(no_handler) / sizeof(no_handler[0]); i++)
-		if (nr == no_handler[i])
-			return ERESTARTNOHAND;
-	for (size_t i = 0; i < sizeof(handler_says) / sizeof(handler_says[0]); i++)
-		if (nr == handler_says[i])
-			return ERESTARTSYS;
-	return 0;
+	if (INTERRUPTED_IS_ONE(nr, no_handler))
+		return ERESTARTNOHAND;
+	return INTERRUPTED_IS_ONE(nr, handler_says) ? ERESTARTSYS : 0;
 }
 
 /* It is about to begin its call anew, for an earlier stop. A signal that comes now would have ended it, and its handler would run in front of it

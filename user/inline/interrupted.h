@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/ptrace.h>
 #include <sys/types.h>
@@ -31,6 +32,11 @@ enum {
 
 /* interrupted__is_call - does a thread that stands still have such an instruction there? */
 bool interrupted__is_call(pid_t tid, uint64_t at);
+
+/* INTERRUPTED_IS_ONE - is a call's number in an array of some? */
+bool interrupted__is_one(uint64_t nr, const uint16_t *calls, size_t cnt);
+#define INTERRUPTED_IS_ONE(nr, calls) \
+	interrupted__is_one(nr, calls, sizeof(calls) / sizeof((calls)[0]))
 
 /* interrupted__waits - has a thread that stands still been interrupted in such a call? */
 bool interrupted__waits(const struct user_regs_struct *regs);

@@ -10,6 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "inline/interrupted.h"
 #include "inline/remote.h"
 #include "inline/time_out.h"
 #include "proc/pid.h"
@@ -51,13 +52,9 @@ static int option_of(uint64_t nr)
 	static const uint16_t send[] = { SYS_write,   SYS_writev,   SYS_pwritev2, SYS_sendto,
 					 SYS_sendmsg, SYS_sendmmsg, SYS_connect,  SYS_sendfile };
 
-	for (size_t i = 0; i < sizeof(receive) / sizeof(receive[0]); i++)
-		if (nr == receive[i])
-			return SO_RCVTIMEO;
-	for (size_t i = 0; i < sizeof(send) / sizeof(send[0]); i++)
-		if (nr == send[i])
-			return SO_SNDTIMEO;
-	return 0;
+	if (INTERRUPTED_IS_ONE(nr, receive))
+		return SO_RCVTIMEO;
+	return INTERRUPTED_IS_ONE(nr, send) ? SO_SNDTIMEO : 0;
 }
 
 static bool get(int fd, int option, struct timeval *tv)
@@ -125,13 +122,18 @@ bool sock_time_out__is_in(pid_t pid, const struct user_regs_struct *regs, bool *
 	return true;
 }
 
+static bool is_of_same(const struct lent *a, const struct lent *b)
+{
+	return a->ino == b->ino && a->option == b->option;
+}
+
 /* @l: taken over. Of two threads that wait for the same neither is to end too early. */
 static void lend(struct sock_time_outs *s, struct lent *l, uint32_t left_ms)
 {
 	struct lent *same = NULL;
 
 	for (size_t i = 0; i < s->cnt; i++)
-		if (s->of[i].ino == l->ino && s->of[i].option == l->option)
+		if (is_of_same(&s->of[i], l))
 			same = &s->of[i];
 	if (same && ms_of(&same->now) > left_ms)
 		left_ms = ms_of(&same->now);
@@ -144,7 +146,7 @@ static void lend(struct sock_time_outs *s, struct lent *l, uint32_t left_ms)
 	    !get(l->fd, l->option, &l->now)) /* as the kernel rounds it */
 		l->now = l->own;
 	for (size_t i = 0; i < s->cnt; i++)
-		if (s->of[i].ino == l->ino && s->of[i].option == l->option)
+		if (is_of_same(&s->of[i], l))
 			s->of[i].now = l->now;
 	s->of[s->cnt++] = *l;
 }
@@ -153,8 +155,7 @@ static void lend(struct sock_time_outs *s, struct lent *l, uint32_t left_ms)
 static void find_own(const struct sock_time_outs *s, struct lent *l)
 {
 	for (size_t i = 0; i < s->cnt; i++)
-		if (s->of[i].ino == l->ino && s->of[i].option == l->option &&
-		    is_same(&s->of[i].now, &l->own)) {
+		if (is_of_same(&s->of[i], l) && is_same(&s->of[i].now, &l->own)) {
 			l->own = s->of[i].own;
 			return;
 		}
