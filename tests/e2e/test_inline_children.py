@@ -457,28 +457,22 @@ while 1: fib(12)
 
 @pytest.mark.alone
 def test_an_end_in_a_storm_of_signals(tmp_path):
-    """Some thousands a second, where CPUs are wanted: nothing stays in the target, or the stubs do now and then, which is said, and are taken out
-    when that is over."""
-    clean = 0
+    """Some thousands a second, where CPUs are wanted: each stops one that is followed, and more may come than it is let go after. It is attached to,
+    and nothing stays in it."""
     with contextlib.ExitStack() as others, lib.started(lib.command(ONE) + ["-c", STORM]) as target:
-        for _ in range(4):
+        for _ in range(5):
             others.enter_context(lib.started(["sh", "-c", "while :; do :; done"]))
         assert target.stdout.readline() == b"up\n"
-        for _ in range(5):
+        for _ in range(8):
             with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "200ms", "-p", target.pid], stderr=-1) as tracer:
                 while tracer.poll() is None:
                     for number in range(signal.SIGRTMIN + 2, signal.SIGRTMIN + 12):
                         target.send_signal(number)
                     time.sleep(0.002)
                 said = lib.text(tracer.stderr.read())
-            assert tracer.returncode == 0, said
-            if test_inline.memfds(target.pid):
-                assert "the stubs stay mapped" in said
-                done = lib.sh([lib.BINARY, "detach", target.pid])
-                assert done.returncode == 0 and not test_inline.memfds(target.pid), lib.text(done.stderr)
-            else:
-                clean += 1
-        assert target.poll() is None and clean
+            assert tracer.returncode == 0 and "stay mapped" not in said, said
+            assert not test_inline.memfds(target.pid)
+        assert target.poll() is None
 
 
 def test_signals_and_stops(tmp_path):

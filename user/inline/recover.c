@@ -49,24 +49,19 @@ static bool may_read_clock(const struct remote *r, uint64_t base)
 	return remote__read(r, base + IL_PRIVATE, &p, sizeof(p)) || (p.clock && p.lock);
 }
 
-/* One in an uninterruptible sleep can be anywhere. */
-static bool all_stand(const struct remote *r)
-{
-	for (size_t i = 0; i < r->cnt; i++)
-		if (r->threads[i].is == REMOTE_ASKED)
-			return false;
-	return true;
-}
-
-static bool anybody_inside(const struct remote *r, uint64_t base)
+/* One of those who may be inside: one in an uninterruptible sleep can be anywhere. 0: nobody is */
+static pid_t who_is_inside(const struct remote *r, uint64_t base)
 {
 	if (may_read_clock(r, base))
-		return true;
-	for (size_t i = 0; i < r->cnt; i++)
-		if (remote__is_inside(r, &r->threads[i], base, IL_CODE_BYTES) ||
-		    register_leads_inside(&r->threads[i], base))
-			return true;
-	return false;
+		return r->pid;
+	for (size_t i = 0; i < r->cnt; i++) {
+		const struct remote_thread *t = &r->threads[i];
+
+		if (t->is == REMOTE_ASKED || remote__is_inside(r, t, base, IL_CODE_BYTES) ||
+		    register_leads_inside(t, base))
+			return t->tid;
+	}
+	return 0;
 }
 
 /* Whatever is not put back leads to the stubs: then they have to stay. */
@@ -165,7 +160,7 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left)
 {
-	bool inside = true;
+	pid_t inside = r->pid;
 	int err = 0;
 
 	*left = true;
@@ -183,25 +178,25 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	err = restore(r, h);
 	r->put_back_ns = now_ns();
 	stop_waiting(r, base);
-	for (int i = 0; !err && i < TRIES; i++) {
-		inside = !all_stand(r) || anybody_inside(r, base);
-		if (!inside) {
-			if (r->rest_runs)
-				remote__resume(
-					r); /* nobody gets in any more; who made the last calls may be in these */
+	for (unsigned int i = 0; !err && i < TRIES; i++) {
+		inside = who_is_inside(r, base);
+		/* nobody gets in any more; who made the last calls may be in these */
+		if (!inside && r->rest_runs)
+			remote__resume(r);
+		if (!inside)
 			err = unmap(r, base, h);
-			inside = err == -EAGAIN; /* a thread still comes out of the calls before */
-		}
+		if (err == -EAGAIN) /* a thread still comes out of the calls before */
+			inside = r->caller ?: r->pid;
 		if (!inside)
 			break;
 		remote__resume(r);
-		remote_leave_time(r, 200 + 10 * (unsigned int)i);
+		remote_let_out(r, inside, i, 200 + 10 * i);
 		err = remote__stop_python(r);
 	}
 	if (err == -EOPNOTSUPP ||
 	    (err == -ETIMEDOUT && (remote__blocked_one(r->pid) ||
 				   remote__is_frozen(r->pid, r->pid, REMOTE_FREEZES_MS)))) {
-		inside = true; /* all words are put back */
+		inside = r->pid; /* all words are put back */
 		err = 0;
 	}
 	remote__resume(r);

@@ -31,6 +31,7 @@
 #define FLAGS_FIELD  9 /* of stat(5) */
 #define USER_CS	     0x33
 #define USER_SS	     0x2b
+#define OUT_TRIES    20 /* before others wait for who comes out of code of ours */
 #define PAUSE_NS     10000u
 #define PAUSE_MAX_NS 80000u
 #define SEEN_US	     50 /* between two looks */
@@ -354,6 +355,24 @@ void remote_leave_time(const struct remote *r, unsigned int us)
 	}
 	while (now_ns() < end && follow__serve(r->follow, r->pid))
 		remote_pause();
+}
+
+void remote_let_out(struct remote *r, pid_t tid, unsigned int tries, unsigned int us)
+{
+	uint64_t end = now_ns() + us * 1000ull;
+	bool hurried = r->hurry.first;
+
+	if (tries < OUT_TRIES || r->parked) {
+		remote_leave_time(r, us);
+		return;
+	}
+	remote_hurry(r, true);
+	do {
+		hurry__lend_call(&r->hurry, tid);
+		remote_pause();
+	} while (now_ns() < end && (!r->follow || follow__serve(r->follow, r->pid)));
+	if (!hurried)
+		remote_hurry(r, false);
 }
 
 void remote_settle(struct remote *r)

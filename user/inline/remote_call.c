@@ -473,8 +473,8 @@ static int stop_outside(struct remote *r)
 		else if (!in_scratch(r))
 			return 0;
 		remote__resume(r);
-		remote_leave_time(
-			r, OUTSIDE_US + i); /* the busier the machine, the later it gets a CPU */
+		/* the busier the machine, the later it gets a CPU */
+		remote_let_out(r, tid, i, OUTSIDE_US + i);
 	}
 	return -EAGAIN;
 }
@@ -586,7 +586,7 @@ static int stop_outside_calls(struct remote *r)
 		if (!in)
 			return 0;
 		remote__resume(r);
-		remote_leave_time(r, OUTSIDE_US + i);
+		remote_let_out(r, r->caller ?: r->pid, i, OUTSIDE_US + i);
 	}
 	return -ETIMEDOUT;
 }

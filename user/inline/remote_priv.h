@@ -34,6 +34,10 @@ void remote_hurry(struct remote *r, bool on);
 /* remote_leave_time - for the target to go on, between two stops */
 void remote_leave_time(const struct remote *r, unsigned int us);
 
+/* remote_let_out - the same for one thread to come out of code of ours, where it was seen @tries times before. It may get no CPU, or more signals
+ * than it is let go after, one by one, if it is followed: in the end it goes before others, and so do we. */
+void remote_let_out(struct remote *r, pid_t tid, unsigned int tries, unsigned int us);
+
 /* remote_begin_stop - the first thread stands still, if none does yet */
 void remote_begin_stop(struct remote *r);
 
