@@ -363,16 +363,22 @@ def test_the_target_dies_while_its_threads_are_stopped(tmp_path):
             assert status in (0, 4, 5) and "timed out" not in said, (at, status, said)
 
 
+def command_of(tracer):
+    return int(pathlib.Path("/proc/%d/task/%d/children" % (tracer, tracer)).read_text())
+
+
 @contextlib.contextmanager
-def unwakeable(name, tmp_path):
-    """A target one of whose threads sleeps where nothing wakes it between sleep() and wake()."""
+def unwakeable(name, tmp_path, *tracer):
+    """A target one of whose threads sleeps where nothing wakes it between sleep() and wake(). @tracer: what runs it as a command"""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with lib.started(lib.command(name) + [lib.PROGRAMS / "unwakeable.py", fifo, tmp_path / "end"], stdin=subprocess.PIPE) as target:
+    with lib.started([*tracer, *lib.command(name), lib.PROGRAMS / "unwakeable.py", fifo, tmp_path / "end"], stdin=subprocess.PIPE,
+                     stderr=subprocess.PIPE if tracer else None) as target:
         assert target.stdout.readline() == b"up\n"
+        pid = command_of(target.pid) if tracer else target.pid
 
         def sleepers():
-            return [t for t in os.listdir("/proc/%d/task" % target.pid) if lib.status_field(int(t), "State")[0] == "D"]
+            return [t for t in os.listdir("/proc/%d/task" % pid) if lib.status_field(int(t), "State")[0] == "D"]
 
         def sleep():
             target.stdin.write(b"\n")
@@ -383,6 +389,20 @@ def unwakeable(name, tmp_path):
             fifo.write_bytes(b"")
             lib.until(lambda: not sleepers(), "that it wakes up")
         yield target, sleep, wake
+
+
+def test_a_command_goes_on_behind_its_trace(tmp_path):
+    """Also with a thread that slept where nothing wakes it when the trace ended: asked to stop it does so once it is awake, and has to be let go."""
+    with unwakeable(ONE, tmp_path, lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-d", "1s", "--") as (tracer, sleep, wake):
+        pid = command_of(tracer.pid)
+        sleep()
+        lib.until(lambda: redirected(pid), "the attach")
+        lib.until(lambda: not redirected(pid), "the end of the trace")
+        time.sleep(3)  # until it is not waited for any more
+        wake()
+        (tmp_path / "end").touch()
+        said = lib.text(tracer.communicate(timeout=30)[1])
+    assert tracer.returncode == 0 and "the stubs stay mapped, unused" in said, said
 
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))

@@ -575,6 +575,8 @@ void inline_family__release(struct inline_run *r)
 	}
 	unmap_left(r);
 	say_who_goes_on(r, born);
+	for (struct inline_member *m = r->members; m; m = m->next)
+		m->engine->remote.follow = NULL; /* each had borrowed it, and is closed later */
 	inline_target__unfollow(&r->t);
 	r->follow = NULL;
 	if (r->missed)

@@ -246,8 +246,11 @@ void inline_target__abandon(struct inline_target *t)
 
 void inline_target__wait(struct inline_target *t)
 {
-	while (t->opts->command && !t->child_reaped && t->interrupts < 2)
+	while (t->opts->command && !t->child_reaped && t->interrupts < 2) {
+		/* a thread that slept where nothing wakes it stands still when it has woken up */
+		remote__let_late_go(&t->engine.remote);
 		inline_target__signals(t, 100);
+	}
 }
 
 int inline_target__start(struct inline_target *t)
@@ -277,6 +280,7 @@ int inline_target__start(struct inline_target *t)
 
 void inline_target__unfollow(struct inline_target *t)
 {
+	t->engine.remote.follow = NULL;
 	follow__free(t->follow);
 	t->follow = NULL;
 }
