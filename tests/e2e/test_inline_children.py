@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """-s with the inline engine: a child is traced from its first call on, and what it does is never taken for its parent's."""
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -101,10 +102,25 @@ def test_detach_of_a_family(tmp_path):
             lib.until(lambda: all(map(test_inline.redirected, pids)), "the attach")
             tracer.kill()
             tracer.wait()
+        assert ctypes.CDLL(None).ptrace(0x4206, pids[0], 0, 0) == 0  # PTRACE_SEIZE: of one we are the tracer
+        try:
+            done = lib.sh([lib.BINARY, "detach", "-s", target.pid])
+            assert done.returncode == 3 and "another tracer" in lib.text(done.stderr), lib.text(done.stderr)
+            assert lib.text(done.stderr).count("is as it was before") == 4 and len(stubs_of(pids)) == 1
+        finally:
+            libc_detach(pids[0])
         done = lib.sh([lib.BINARY, "detach", "-s", target.pid])
         assert done.returncode == 0 and not stubs_of(pids), lib.text(done.stderr)
-        assert lib.text(done.stderr).count("is as it was before") == 5
+        assert lib.text(done.stderr).count("is as it was before") == 1
         assert len(test_children.let_work(target)) == 10
+
+
+def libc_detach(pid):
+    """Of a thread that we have seized."""
+    libc = ctypes.CDLL(None)
+    libc.ptrace(0x4207, pid, 0, 0)  # PTRACE_INTERRUPT
+    os.waitpid(pid, 0x40000000)  # __WALL
+    assert libc.ptrace(17, pid, 0, 0) == 0  # PTRACE_DETACH
 
 
 def stubs_of(pids):
@@ -349,11 +365,12 @@ def test_what_the_process_executes_that_was_asked_for(name, how, tmp_path):
     assert len(calls) == 40 and len({e["pid"] for e in calls}) == 1
 
 
-def test_the_end_before_python_begins(tmp_path):
+@pytest.mark.parametrize("engine", [INLINE[:-1], INLINE], ids=["one process", "followed"])
+def test_the_end_before_python_begins(engine, tmp_path):
     """The command goes on, and its end is waited for."""
     script = "sleep 1; exec %s -c 'print(42); raise SystemExit(7)'" % lib.shell_words(lib.command(ONE))
     for options in (["-d", "200ms"], []):
-        with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, *options, "--", "sh", "-c", script], stderr=-1) as tracer:
+        with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *engine, *options, "--", "sh", "-c", script], stderr=-1) as tracer:
             if not options:
                 lib.until(pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid)).read_text, "the shell")
                 time.sleep(0.2)

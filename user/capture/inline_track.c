@@ -597,6 +597,8 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bi
 			return;
 		}
 		track_throw(c, ts, frame, of->code, bits);
+		if (c->failed || !t->stack.cnt)
+			return;
 	}
 	leave(c, t, ts, frame, PYE_EXIT_UNWIND);
 }

@@ -80,23 +80,44 @@ static int detach(pid_t given, bool quiet, struct err *e)
 	return err;
 }
 
-static int detach_descendants(pid_t pid, bool quiet, struct err *e)
+/* One that fails keeps no other from it: the first is what is told of at the end. */
+struct failure {
+	int err;
+	struct err e;
+};
+
+static void note_failure(struct failure *first, int err, const struct err *e)
+{
+	if (!err)
+		return;
+	if (first->err)
+		log_warn("%s", e->what);
+	else
+		*first = (struct failure){ err, *e };
+}
+
+static void detach_descendants(pid_t pid, bool quiet, struct failure *first)
 {
 	pid_t pids[PROC_DESCENDANTS_MAX];
-	int cnt = proc_descendants(pid, pids, PROC_DESCENDANTS_MAX), err = 0;
+	int cnt = proc_descendants(pid, pids, PROC_DESCENDANTS_MAX);
 	bool has_reader;
 
-	for (int i = 0; i < cnt && !err; i++)
-		if (inline__is_left(pids[i], &has_reader))
-			err = detach(pids[i], quiet, e);
-	return err;
+	for (int i = 0; i < cnt; i++) {
+		struct err e = { 0 };
+		int err = inline__is_left(pids[i], &has_reader) ? detach(pids[i], quiet, &e) : 0;
+
+		if (!inline__is_ending(pids[i])) /* that takes it out, too */
+			note_failure(first, err, &e);
+	}
+	if (cnt == PROC_DESCENDANTS_MAX)
+		log_warn("only the first %d descendants of process %d were looked at", cnt, pid);
 }
 
 int cmd_detach(int argc, char **argv)
 {
 	struct detach_opts opts = { 0 };
 	struct opt_rest rest;
-	struct err e = { 0 };
+	struct failure first = { 0 };
 	int err = options_parse(&command, argc, argv, &opts, &rest);
 
 	if (err)
@@ -106,10 +127,12 @@ int cmd_detach(int argc, char **argv)
 		return err_exit_code(err);
 	if (!opts.pids.cnt || rest.command_cnt)
 		return err_exit_code(options_usage(&command, "want a process"));
-	for (size_t i = 0; i < opts.pids.cnt && !err; i++) {
-		err = detach(opts.pids.pids[i], opts.quiet, &e);
-		if (!err && opts.subprocesses && proc_pid_is_ours())
-			err = detach_descendants(opts.pids.pids[i], opts.quiet, &e);
+	for (size_t i = 0; i < opts.pids.cnt; i++) {
+		struct err e = { 0 };
+
+		note_failure(&first, detach(opts.pids.pids[i], opts.quiet, &e), &e);
+		if (opts.subprocesses && proc_pid_is_ours())
+			detach_descendants(opts.pids.pids[i], opts.quiet, &first);
 	}
-	return cmd_end(&command, err, &e);
+	return cmd_end(&command, first.err, &first.e);
 }

@@ -66,18 +66,24 @@ static void reap(struct inline_target *t)
 	}
 }
 
-void inline_target__signals(struct inline_target *t, int timeout)
+static void take_signals(struct inline_target *t)
 {
 	struct signalfd_siginfo info;
-	struct pollfd fds[] = { { .fd = t->signal_fd, .events = POLLIN },
-				{ .fd = t->pid.fd, .events = POLLIN } };
 
-	poll(fds, t->pid.fd >= 0 ? 2 : 1, timeout);
 	while (read(t->signal_fd, &info, sizeof(info)) == sizeof(info))
 		if (info.ssi_signo == SIGUSR1)
 			t->dump_asked = true;
 		else if (info.ssi_signo != SIGCHLD)
 			t->interrupts++;
+}
+
+void inline_target__signals(struct inline_target *t, int timeout)
+{
+	struct pollfd fds[] = { { .fd = t->signal_fd, .events = POLLIN },
+				{ .fd = t->pid.fd, .events = POLLIN } };
+
+	poll(fds, t->pid.fd >= 0 ? 2 : 1, timeout);
+	take_signals(t);
 	reap(t);
 	if (t->child_reaped || !proc_pid__alive(&t->pid))
 		t->ended = true;
@@ -167,6 +173,16 @@ int inline_target__too_soon(struct inline_target *t)
 	return -PYE_ETARGET;
 }
 
+/* Is the trace, before there is Python? */
+static bool is_over(void *ctx)
+{
+	struct inline_target *t = ctx;
+
+	take_signals(t);
+	return t->interrupts ||
+	       (t->opts->duration_ns && now_ns() - t->start_ns >= t->opts->duration_ns);
+}
+
 /* Our child, up to the entry point of the interpreter. */
 static int start_command(struct inline_target *t)
 {
@@ -184,7 +200,11 @@ static int start_command(struct inline_target *t)
 	launch__go(&t->launch);
 	if (t->follow)
 		return 0;
-	err = hold__find(t->launch.pid, find_interpreter, t, &t->held, &status);
+	t->start_ns = now_ns();
+	err = hold__find(t->launch.pid, find_interpreter, is_over, t, &t->held, &status);
+	t->let_go = err == HOLD_OVER;
+	if (t->let_go)
+		return 0;
 	if (err == HOLD_RUNS) {
 		t->loaded = true;
 		inline_target__say_loaded(t->pid.given);

@@ -19,8 +19,10 @@ struct inline_target {
 	struct interp_cache *cache; /* of what it starts, too; owned */
 	struct inline_engine engine;
 	struct launch launch;
+	uint64_t start_ns; /* of it */
 	struct held held; /* pid 0: it is not */
 	bool loaded; /* it ran already when it loaded Python */
+	bool let_go; /* the trace was over before a command was Python */
 	int refused; /* why the last program of the command that was looked at is not traced; 0: it is, or is no Python */
 	int signal_fd;
 	unsigned int interrupts;

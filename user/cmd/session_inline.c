@@ -538,9 +538,9 @@ static int begin(struct inline_run *r, int fd)
 	r->follow = r->t.follow;
 	r->heart = inline_heart__new(PATIENCE_NS);
 	err = open_capture(r, fd);
-	if (!err)
+	if (!err && !r->t.let_go)
 		err = r->follow && r->t.opts->command ? inline_family__begin(r, NULL) : attach(r);
-	r->attached_ns = now_ns();
+	r->attached_ns = r->t.let_go ? r->t.start_ns : now_ns();
 	return err;
 }
 

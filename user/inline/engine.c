@@ -755,7 +755,7 @@ bool inline__has_executed(const struct inline_engine *e)
 void inline__gone(struct inline_engine *e)
 {
 	e->reserved = e->mapped = false;
-	e->remote.cnt = e->remote.late_cnt = 0;
+	e->remote.cnt = 0;
 	e->remote.parked = false;
 	remote__close(&e->remote); /* what comes after it may be attached to */
 }

@@ -362,26 +362,35 @@ static bool look_again(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 	return !err && !ptrace(PTRACE_INTERRUPT, h->pid, 0, 0);
 }
 
-int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out, int *status)
+/* No stop is waited for any more but that in which it is let go. */
+static bool is_over(const struct hold *h, bool (*over)(void *ctx), void *ctx)
+{
+	return over(ctx) && !ptrace(PTRACE_INTERRUPT, h->pid, 0, 0);
+}
+
+int hold__find(pid_t pid, int (*wanted)(void *ctx), bool (*over)(void *ctx), void *ctx,
+	       struct held *out, int *status)
 {
 	struct hold h = { .pid = pid, .mem = -1 };
-	bool found = false;
+	bool found = false, leave = false;
 	int err, sig;
 
 	for (;;) {
-		pid_t got = waitpid(pid, status, h.runs ? __WALL | WNOHANG : __WALL);
+		pid_t got = waitpid(pid, status, __WALL | WNOHANG);
 
 		if (!got) {
 			wait_for_stop();
-			found |= hold__is_due(&h) && look_again(&h, wanted, ctx);
+			leave = leave || is_over(&h, over, ctx);
+			found |= !leave && hold__is_due(&h) && look_again(&h, wanted, ctx);
 			continue;
 		}
 		if (got != pid || !WIFSTOPPED(*status)) {
 			err = -ECHILD;
 			break;
 		}
-		if (found && *status >> 16 == PTRACE_EVENT_STOP) {
-			err = ptrace(PTRACE_DETACH, pid, 0, 0) ? -errno : HOLD_RUNS;
+		if ((found || leave) && *status >> 16 == PTRACE_EVENT_STOP) {
+			err = leave ? HOLD_OVER : HOLD_RUNS;
+			err = ptrace(PTRACE_DETACH, pid, 0, 0) ? -errno : err;
 			break;
 		}
 		if (interrupted__is_group_stop(*status)) {
@@ -394,6 +403,8 @@ int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out,
 			err = spin(&h, out);
 		if (err != HOLD_GO_ON)
 			break;
+		if (leave) /* with any other stop it forgets that it was asked */
+			ptrace(PTRACE_INTERRUPT, pid, 0, 0);
 		interrupted__go_on(h.watch ? PTRACE_SYSCALL : PTRACE_CONT, pid, sig);
 	}
 	hold__done(&h);

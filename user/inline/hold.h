@@ -41,6 +41,7 @@ struct hold {
 
 #define HOLD_GO_ON 1
 #define HOLD_RUNS  2
+#define HOLD_OVER  3
 
 /**
  * hold__on_stop - look at a stop of its thread; gently, it is not at the program's entry point but where it
@@ -68,14 +69,16 @@ int hold__seize(pid_t pid);
 /**
  * hold__find - let it run up to the first program that is wanted
  * @wanted: called at each program's entry point; -PYE_ENOTPYTHON: go on to the next one it executes
+ * @over:   called all the time; true: it is not waited for any more
  * @status: of waitpid(), when it has ended
  *
  * One that was not wanted is asked for again while it runs, as it can load what is wanted, until @wanted says something else: an
  * error then ends it not.
  *
- * Return: 0, it spins; HOLD_RUNS: it is wanted by now, and let go; -ECHILD, it has ended; what @wanted said (it stands still then);
+ * Return: 0, it spins; HOLD_RUNS: it is wanted by now, and let go; HOLD_OVER: let go; -ECHILD, it has ended; what @wanted said (it stands still then);
  * another errno.
  */
-int hold__find(pid_t pid, int (*wanted)(void *ctx), void *ctx, struct held *out, int *status);
+int hold__find(pid_t pid, int (*wanted)(void *ctx), bool (*over)(void *ctx), void *ctx,
+	       struct held *out, int *status);
 
 #endif

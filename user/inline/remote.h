@@ -108,7 +108,7 @@ struct remote_call {
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
 int remote__open(struct remote *r, pid_t pid, struct err *e);
 
-/* remote__close - the threads that are stopped go on. */
+/* remote__close - the threads that are stopped go on; one that does not come to a stop in time does when we end. */
 void remote__close(struct remote *r);
 /* remote__is_dead - a thread has ended, or only its status is left. The kernel refuses to stop such a one with EPERM. */
 bool remote__is_dead(pid_t pid, pid_t tid);
