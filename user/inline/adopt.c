@@ -118,16 +118,30 @@ static int map_ring(struct inline_engine *e, int fd)
 	return remote__call(&e->remote, calls, 4, e->base + IL_RESULTS_NEXT, values);
 }
 
+/* The child goes on without a ring, and has no more open than it would have. */
+static void close_fd(struct inline_engine *e, int fd)
+{
+	const struct remote_call call = { SYS_close, { (uint64_t)fd } };
+	int64_t value;
+
+	remote__call(&e->remote, &call, 1, e->base + IL_RESULTS_NEXT, &value);
+}
+
 static int give_ring(struct inline_engine *e)
 {
 	auto_close int ours = -1;
 	int theirs, err = make_fd(e, &theirs);
+	ino_t made;
 
 	if (err)
 		return err;
+	made = inline_memfd_at(&e->remote, (uint64_t)theirs);
 	ours = inline_open_fd(&e->remote, theirs);
 	err = ours < 0 ? ours : inline_map_ring(e, ours);
-	return err ? err : map_ring(e, theirs);
+	err = err ? err : map_ring(e, theirs);
+	if (err && err != -ESRCH && made && inline_memfd_at(&e->remote, (uint64_t)theirs) == made)
+		close_fd(e, theirs);
+	return err;
 }
 
 static int begin(struct inline_engine *e, const struct inline_opts *opts)

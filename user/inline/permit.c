@@ -219,6 +219,9 @@ int inline_bar(struct err *e, pid_t pid, const char *what)
 	why = uid == (long long)geteuid() ? inline__owner_barred(pid) : "it is another user's";
 	err_set(e, -PYE_EPRIV, "process %d may not be %s: %s", pid, what,
 		why ? why : "ptrace is not permitted");
-	err_hint(e, "the inline engine needs what ptrace needs: a process of your own, or root");
+	if (!inline_unfit(pid, false)) /* else whose it is changes nothing */
+		err_hint(
+			e,
+			"the inline engine needs what ptrace needs: a process of your own, or root");
 	return -PYE_EPRIV;
 }
