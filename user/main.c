@@ -6,12 +6,15 @@
 #endif
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/color.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/completions.h"
+
+#define STACK_MIN (256ull << 10)
 
 static int cmd_completions(int argc, char **argv);
 static int cmd_help(int argc, char **argv);
@@ -162,10 +165,25 @@ static void keep_standard_files(void)
 			open("/dev/null", O_CLOEXEC | (fd ? O_RDONLY : O_WRONLY));
 }
 
+/* With less a command would die of it in the middle of its work. */
+static int check_stack(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur >= STACK_MIN)
+		return 0;
+	fprintf(stderr, "pyebpf: a stack of %llu kB is too small, it needs %llu: ulimit -s\n",
+		(unsigned long long)limit.rlim_cur >> 10, STACK_MIN >> 10);
+	return err_exit_code(-PYE_EUSAGE);
+}
+
 int main(int argc, char **argv)
 {
 	const struct command *command;
+	int code = check_stack();
 
+	if (code)
+		return code;
 	keep_standard_files();
 	signals_begin();
 	look_up_names_in_files();

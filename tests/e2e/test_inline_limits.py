@@ -57,6 +57,20 @@ def test_the_command_meets_the_limit_as_ever(tmp_path):
     assert done.stdout == plain.stdout != b"", lib.text(done.stderr)
 
 
+@pytest.mark.parametrize("size", [64, 128, 255, 256])
+def test_a_limit_of_the_stack(size, tmp_path):
+    """Too little of it is refused before anything is done; what is enough is."""
+    with lib.started(lib.command(ONE) + ["-c", CALLS]) as target:
+        assert target.stdout.readline() == b"up\n"
+        done = lib.trace(["--force", *INLINE, "-d", "50ms", "-p", target.pid], tmp_path / "t.pyebpf",
+                         preexec_fn=limited(resource.RLIMIT_STACK, size << 10))
+        if size < 256:
+            assert done.returncode == 2 and b"a stack of %d kB is too small" % size in done.stderr, lib.text(done.stderr)
+        else:
+            assert done.returncode == 0 and lib.Trace(tmp_path / "t.pyebpf").whole().events, lib.text(done.stderr)
+        assert target.poll() is None
+
+
 def test_a_limit_of_cpu_time(tmp_path):
     """What is there by then is written, as at the end of any run."""
     with lib.started(lib.command(ONE) + ["-c", BUSY]) as target:

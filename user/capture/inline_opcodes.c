@@ -12,7 +12,9 @@
 #include "cpython/linetable.h"
 #include "cpython/pystr.h"
 
-#define SECOND_NS 1e9
+#define SECOND_NS    1e9
+#define COUNTERS_MAX (1u << 21) /* of all that are there; what comes then is lost */
+#define ROWS_MAX     (1u << 20) /* then one more for each opcode */
 
 /* An instruction of a code object, in one of its forms. */
 struct counter {
@@ -54,11 +56,13 @@ struct inline_opcodes {
 	struct cap_inline_taker taker;
 	struct strpool strings, keys;
 	struct code *codes, *last;
+	uint32_t counter_cnt; /* theirs */
 	struct running *threads; /* by tix */
 	uint32_t thread_cnt;
 	struct inline_opcode_row
 		*rows; /* beside keys, from its number 1 on; of the code objects that are gone */
 	uint32_t row_cnt, row_cap;
+	uint32_t others; /* whose row it is behind ROWS_MAX */
 	struct inline_opcode_row *shown;
 	uint64_t seq, untimed, lost;
 	int failed;
@@ -145,10 +149,16 @@ static int on_lines(void *ctx, uint32_t id, const uint8_t *table, uint32_t len)
 static int row_of(struct inline_opcodes *o, const struct code *code, const struct counter *c,
 		  uint32_t *index)
 {
-	const uint32_t key[4] = { code->file, code->qualname, c->line, c->opcode };
+	uint32_t key[4] = { code->file, code->qualname, c->line, c->opcode };
 	uint32_t id = 0;
-	int err = strpool__add(&o->keys, (const char *)key, sizeof(key), &id);
+	int err;
 
+	if (o->row_cnt >= ROWS_MAX &&
+	    !strpool__find(&o->keys, (const char *)key, sizeof(key), &id)) {
+		key[0] = key[2] = 0;
+		key[1] = o->others;
+	}
+	err = strpool__add(&o->keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;
 	*index = id - 1;
@@ -181,6 +191,7 @@ static void free_code(struct inline_opcodes *o, struct code *code)
 {
 	if (o->last == code)
 		o->last = NULL;
+	o->counter_cnt -= code->cnt;
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is in there, which is not empty */
 	HASH_DEL(o->codes, code);
 	linetable__done(&code->table);
@@ -218,6 +229,7 @@ static int on_retired(void *ctx, uint32_t id)
 
 /* --- instructions --- */
 
+/* 0; -ENOSPC: it has none, and there can be no more; -ENOMEM */
 static int counter_of(struct inline_opcodes *o, struct code *code,
 		      const struct cap_inline_opcode *b, uint32_t *index)
 {
@@ -227,6 +239,8 @@ static int counter_of(struct inline_opcodes *o, struct code *code,
 	*index = idmap__find(&code->index, offset << 8 | b->opcode);
 	if (*index != IDMAP_NONE)
 		return 0;
+	if (o->counter_cnt == COUNTERS_MAX)
+		return -ENOSPC;
 	if (code->cnt == code->cap) {
 		uint32_t cap = code->cap ? 2 * code->cap : 16;
 		void *more = reallocarray(code->counters, cap, sizeof(*code->counters));
@@ -242,6 +256,7 @@ static int counter_of(struct inline_opcodes *o, struct code *code,
 	if (code->table.data)
 		c->line = linetable_311_from(&code->table, &code->place, (int64_t)(offset / 2));
 	code->cnt++;
+	o->counter_cnt++;
 	return idmap__set(&code->index, offset << 8 | b->opcode, *index);
 }
 
@@ -325,14 +340,16 @@ static bool is_again(const struct inline_opcodes *o, const struct running *r,
 
 static int take_over(struct inline_opcodes *o, struct running *r, const struct cap_inline_opcode *b)
 {
-	int err;
+	uint32_t counter;
+	int err = counter_of(o, r->code, b, &counter);
 
+	if (err) /* without room for it it stays what it was */
+		return err == -ENOSPC ? 0 : err;
 	r->code->counters[r->counter].cnt--;
+	r->code->counters[counter].cnt++;
+	r->counter = counter;
 	r->begun.opcode = b->opcode;
-	err = counter_of(o, r->code, b, &r->counter);
-	if (!err)
-		r->code->counters[r->counter].cnt++;
-	return err;
+	return 0;
 }
 
 static int on_begin(void *ctx, const struct cap_inline_opcode *b)
@@ -351,8 +368,9 @@ static int on_begin(void *ctx, const struct cap_inline_opcode *b)
 	if (!code || b->at < o->layout.co_code_adaptive)
 		return -EILSEQ;
 	err = counter_of(o, code, b, &r->counter);
+	o->lost += err == -ENOSPC;
 	if (err)
-		return err;
+		return err == -ENOSPC ? 0 : err;
 	code->counters[r->counter].cnt++;
 	r->begun = *b;
 	r->seq = o->seq++;
@@ -388,6 +406,8 @@ int inline_opcodes__new(struct inline_opcodes **out, const struct pye_pylayout *
 
 	if (!err)
 		err = strpool__init(&o->keys);
+	if (!err)
+		err = strpool__add(&o->strings, "[others]", strlen("[others]"), &o->others);
 	if (err) {
 		inline_opcodes__free(o);
 		return err;

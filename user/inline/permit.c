@@ -87,11 +87,11 @@ const char *inline_unfit(pid_t pid, bool held)
 	if (info.own_pid != pid)
 		return "it lives in another pid namespace";
 	held |= tracer == getpid(); /* it is followed */
-	if (!held && (info.state == 'T' || info.state == 't'))
+	if (!held && info.state == 'T')
 		return "it is stopped";
 	if (remote__is_frozen(pid, pid, 0))
 		return "it is frozen (by the freezer of its cgroup)";
-	if (!held && tracer > 0)
+	if (!held && (tracer > 0 || info.state == 't')) /* that may have left since */
 		return "another tracer is attached to it";
 	if (filter < 0)
 		return "its status cannot be read";
@@ -218,8 +218,10 @@ int inline_bar(struct err *e, pid_t pid, const char *what)
 		proc_file__field(status, "Uid", 0, &uid);
 	why = uid == (long long)geteuid() ? inline__owner_barred(pid) : "it is another user's";
 	err_set(e, -PYE_EPRIV, "process %d may not be %s: %s", pid, what,
-		why ? why : "ptrace is not permitted");
-	if (!inline_unfit(pid, false)) /* else whose it is changes nothing */
+		why ? why
+		    : "the kernel forbids it: another tracer was at it a moment ago, or a security "
+		      "module decides so");
+	if (geteuid() && !inline_unfit(pid, false)) /* else whose it is changes nothing */
 		err_hint(
 			e,
 			"the inline engine needs what ptrace needs: a process of your own, or root");
