@@ -57,9 +57,10 @@ static void say(pid_t pid, const struct inline_found *found)
 		return;
 	}
 	fprintf(stderr,
-		"pyebpf: process %d is as it was before; it was stopped %u times, for at most "
+		"pyebpf: process %d is as it was before%s; it was stopped %u times, for at most "
 		"%.2f ms\n",
-		pid, found->stops, found->longest_us / 1000.0);
+		pid, found->left_mapped ? ", but for stubs that are not used" : "", found->stops,
+		found->longest_us / 1000.0);
 }
 
 static int detach(pid_t given, bool quiet, struct err *e)

@@ -235,10 +235,7 @@ static bool may_be_kept(pid_t tid)
 
 	if (!interrupted__begins_call(tid) || ptrace(PTRACE_GETREGS, tid, 0, &regs))
 		return false;
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (regs.orig_rax == others[i])
-			return false;
-	return true;
+	return !INTERRUPTED_IS_ONE(regs.orig_rax, others);
 }
 
 static void note_stop(struct late *late)
