@@ -15,11 +15,6 @@ struct services;
 int services__new(struct services **out);
 void services__free(struct services *s);
 
-static inline void services__freep(struct services **s)
-{
-	services__free(*s);
-}
-
 /* services__set - the labels of a process, by its id in the capture; copied. @pid: as /proc shows it, or 0. 0 or
  * -ENOMEM. */
 int services__set(struct services *s, uint32_t process, pid_t pid, const struct service *service);

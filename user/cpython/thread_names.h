@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #define THREAD_NAME_SIZE 128
-#define THREAD_NAMES_MAX 65536u /* more threads have no name */
 
 struct interp;
 struct proc_mem;

@@ -24,7 +24,7 @@ struct kube_parse {
 	struct json_feed *feed;
 	const char *base; /* path of a pod */
 	uint32_t base_depth; /* of what is in one */
-	uint64_t bytes, events;
+	uint64_t bytes;
 	char version[KUBE_VERSION_MAX]; /* newest; of the object at hand it is in "next" */
 
 	/* of the object at hand */
@@ -279,14 +279,10 @@ static int end_event(struct kube_parse *p)
 	keep_version(p);
 	if (!strcmp(type, "BOOKMARK"))
 		return 0;
-	if (!strcmp(type, "ADDED") || !strcmp(type, "MODIFIED")) {
-		p->events++;
+	if (!strcmp(type, "ADDED") || !strcmp(type, "MODIFIED"))
 		return p->listener.pod(p->listener.ctx, &p->pod);
-	}
-	if (!strcmp(type, "DELETED")) {
-		p->events++;
+	if (!strcmp(type, "DELETED"))
 		return p->listener.gone(p->listener.ctx, &p->pod);
-	}
 	return 0; /* a kind that is yet to be invented */
 }
 
@@ -296,10 +292,8 @@ static int end_whole(struct kube_parse *p)
 		return end_event(p);
 	keep_version(p);
 	keep_reason(p);
-	if (p->answer == KUBE_ONE && !strcmp(p->kind.at, "Pod")) {
-		p->events++;
+	if (p->answer == KUBE_ONE && !strcmp(p->kind.at, "Pod"))
 		return p->listener.pod(p->listener.ctx, &p->pod);
-	}
 	return 0;
 }
 
@@ -313,10 +307,8 @@ static int on_close(void *ctx, bool is_list)
 		return 0;
 	if (!p->reader.depth)
 		return end_whole(p);
-	if (p->answer == KUBE_LIST && !strcmp(path, p->base)) {
-		p->events++;
+	if (p->answer == KUBE_LIST && !strcmp(path, p->base))
 		return p->listener.pod(p->listener.ctx, &p->pod);
-	}
 	if (!at)
 		return 0;
 	if (!strcmp(at, "metadata.ownerReferences[]")) {
@@ -388,9 +380,4 @@ const char *kube_parse__version(const struct kube_parse *p)
 const char *kube_parse__reason(const struct kube_parse *p)
 {
 	return p->said;
-}
-
-uint64_t kube_parse__events(const struct kube_parse *p)
-{
-	return p->events;
 }

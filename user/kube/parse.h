@@ -37,11 +37,6 @@ int kube_parse__new(struct kube_parse **out, enum kube_answer answer,
 		    const struct kube_listener *listener, struct err *e);
 void kube_parse__free(struct kube_parse *p); /* NULL is fine */
 
-static inline void kube_parse__freep(struct kube_parse **p)
-{
-	kube_parse__free(*p);
-}
-
 /* kube_parse__put - the next bytes. 0; -PYE_EFORMAT with a sentence; -ESTALE: the version that was asked from is too old, and all
  * has to be listed again; what the listener said. */
 int kube_parse__put(struct kube_parse *p, const void *data, size_t len);
@@ -54,8 +49,5 @@ const char *kube_parse__version(const struct kube_parse *p);
 
 /* kube_parse__reason - of an answer that is a Status: what it says, "" if it is none. Not escaped. */
 const char *kube_parse__reason(const struct kube_parse *p);
-
-/* kube_parse__events - how many have been told. */
-uint64_t kube_parse__events(const struct kube_parse *p);
 
 #endif

@@ -16,11 +16,6 @@ struct kube_table;
 int kube_table__new(struct kube_table **out);
 void kube_table__free(struct kube_table *t);
 
-static inline void kube_table__freep(struct kube_table **t)
-{
-	kube_table__free(*t);
-}
-
 /**
  * kube_table__put - a pod as it is now
  * @bytes: copied

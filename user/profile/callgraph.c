@@ -16,7 +16,6 @@ struct walk {
 	uint32_t *first, *next; /* children of each stack: first[parent], then next[child] */
 	uint32_t *edge_of; /* by stack: the edge that it was counted on, or AGG_NONE */
 	uint32_t *nodes_on_path, *edges_on_path; /* how often each is on the way from the root */
-	uint32_t edges_on_path_cap;
 };
 
 static void walk_done(struct walk *w)

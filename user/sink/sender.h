@@ -41,9 +41,4 @@ int64_t sender__oldest_owed_ns(const struct sender *s);
 /* sender__stop - send what can be sent at once, and end it. NULL is fine. */
 void sender__stop(struct sender *s);
 
-static inline void sender__stopp(struct sender **s)
-{
-	sender__stop(*s);
-}
-
 #endif

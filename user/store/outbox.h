@@ -33,11 +33,6 @@ struct outbox_progress {
 int outbox__open(struct outbox **out, const char *dir, struct err *e);
 void outbox__free(struct outbox *o);
 
-static inline void outbox__freep(struct outbox **o)
-{
-	outbox__free(*o);
-}
-
 /* outbox__begin, outbox__commit - many changes as one. 0 or an error with a sentence. */
 int outbox__begin(struct outbox *o, struct err *e);
 int outbox__commit(struct outbox *o, struct err *e);

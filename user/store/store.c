@@ -324,11 +324,6 @@ const struct store_mended *store__mended(const struct store *s)
 	return &s->mended;
 }
 
-const char *store__dir(const struct store *s)
-{
-	return s->dir;
-}
-
 bool store_folder_is(int fd, const char *dir)
 {
 	struct stat open, named;

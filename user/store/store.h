@@ -66,9 +66,6 @@ struct store_mended {
 
 const struct store_mended *store__mended(const struct store *s);
 
-/* store__dir - the folder, as given. */
-const char *store__dir(const struct store *s);
-
 /* store_folder_is - is an open folder still the one of this name? It can be removed, or another one come in its place. */
 bool store_folder_is(int fd, const char *dir);
 bool store__is_there(const struct store *s);

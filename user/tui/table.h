@@ -7,7 +7,6 @@
 
 #define TABLE_LINE_BYTES 1024
 #define TABLE_HEAD_LINES 4
-#define TABLE_WIDTH_MIN	 40 /* narrower ones are cut by whoever shows them */
 
 enum table_style {
 	TABLE_PLAIN,
