@@ -12,11 +12,12 @@
 #include "cpython/interp.h"
 #include "cpython/pystr.h"
 
-#define MEASURE_NS  20000000u /* and more */
-#define FUNCS_MAX   (1u << 20) /* of different names; what comes then is one more */
-#define DEAD_MAX    (1u << 16) /* numbers of code objects that are kept after their end */
-#define LONG_MS	    10 /* a call that ends while a snapshot is made has its time in it from here on */
-#define TORN_TRIES  100
+#define MEASURE_NS 20000000u /* and more */
+#define FUNCS_MAX  (1u << 20) /* of different names; what comes then is one more */
+#define DEAD_MAX   (1u << 16) /* numbers of code objects that are kept after their end */
+#define LONG_US \
+	100 /* a call that ends while a snapshot is made has its time in it once from here on */
+#define TORN_TRIES  40 /* a millisecond each */
 #define SPANS_BYTES (8ull * IL_SPAN_BUCKETS * IL_SPAN_CNT)
 
 struct inline_count {
@@ -39,6 +40,9 @@ struct inline_count {
 	/* with --time, copies for a snapshot: the target goes on meanwhile */
 	struct il_node *nodes_then;
 	struct il_active *active_then;
+	uint32_t *running; /* which of these were in use */
+	struct il_node *nodes_of; /* theirs, read at once behind them */
+	uint32_t running_cnt;
 	uint64_t then; /* of these */
 	uint64_t *inner; /* beside them */
 };
@@ -110,6 +114,8 @@ void inline_count__free(struct inline_count *c)
 	free(c->nodes);
 	free(c->nodes_then);
 	free(c->active_then);
+	free(c->running);
+	free(c->nodes_of);
 	free(c->inner);
 	free(c->slots);
 	free(c->spans);
@@ -450,6 +456,32 @@ static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt
 	}
 }
 
+/* Which places are in use: to read them all takes much longer than to read those. */
+static void find_running(struct inline_count *c)
+{
+	const struct il_active *now = active_table(c);
+
+	c->running_cnt = 0;
+	for (uint32_t i = 0; i < IL_ACTIVE_CNT; i++)
+		if (__atomic_load_n(&now[i].frame, __ATOMIC_RELAXED))
+			c->running[c->running_cnt++] = i;
+	memset(c->active_then, 0, IL_ACTIVE_CNT * sizeof(*c->active_then));
+}
+
+static void copy_running(struct inline_count *c)
+{
+	const struct il_active *now = active_table(c);
+	const struct il_node *nodes = node_table(c);
+
+	c->then = inline__now(c->e);
+	for (uint32_t i = 0; i < c->running_cnt; i++)
+		c->active_then[c->running[i]] = now[c->running[i]];
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (uint32_t i = 0; i < c->running_cnt; i++)
+		c->nodes_of[i] = nodes[c->active_then[c->running[i]].node & (IL_NODE_CNT - 1)];
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
 /*
  * Has a call that takes long ended since the copies were begun? Then it is in both, or in neither: its node was copied before it
  * added its time, and its place was free after that. Its end in its caller's sum is the same.
@@ -457,9 +489,10 @@ static void show_nodes(struct inline_count *c, uint32_t *index_of, uint32_t *cnt
 static bool is_torn(const struct inline_count *c)
 {
 	const struct il_active *now = active_table(c);
-	uint64_t is_long = c->e->hz / 1000 * LONG_MS;
+	uint64_t is_long = c->e->hz / 1000000 * LONG_US;
 
-	for (uint32_t i = 0; i < IL_ACTIVE_CNT; i++) {
+	for (uint32_t k = 0; k < c->running_cnt; k++) {
+		uint32_t i = c->running[k];
 		const struct il_active *was = &c->active_then[i];
 
 		if (!was->frame || (int64_t)(c->then - was->start) < (int64_t)is_long)
@@ -471,24 +504,29 @@ static bool is_torn(const struct inline_count *c)
 	return false;
 }
 
-/* What runs, then what has ended: as they were within some ms. */
+/* What runs, with its nodes, within some us; then all that has ended. */
 static int copy_times(struct inline_count *c)
 {
-	const size_t nodes = IL_NODE_CNT * sizeof(*c->nodes_then),
-		     active = IL_ACTIVE_CNT * sizeof(*c->active_then);
+	const size_t nodes = IL_NODE_CNT * sizeof(*c->nodes_then);
 
-	c->nodes_then = c->nodes_then ? c->nodes_then : malloc(nodes);
-	c->active_then = c->active_then ? c->active_then : malloc(active);
-	if (!c->nodes_then || !c->active_then)
+	c->nodes_then = c->nodes_then ?: malloc(nodes);
+	c->nodes_of = c->nodes_of ?: malloc(IL_ACTIVE_CNT * sizeof(*c->nodes_of));
+	c->active_then = c->active_then ?: malloc(IL_ACTIVE_CNT * sizeof(*c->active_then));
+	c->running = c->running ?: malloc(IL_ACTIVE_CNT * sizeof(*c->running));
+	if (!c->nodes_then || !c->nodes_of || !c->active_then || !c->running)
 		return -ENOMEM;
 	for (int i = 0; i < TORN_TRIES; i++) {
-		c->then = inline__now(c->e);
-		memcpy(c->active_then, active_table(c), active);
-		memcpy(c->nodes_then, node_table(c), nodes);
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		find_running(c);
+		copy_running(c);
 		if (!is_torn(c))
 			break;
 	}
+	memcpy(c->nodes_then, node_table(c), nodes);
+	for (uint32_t i = c->running_cnt;
+	     i-- >
+	     0;) /* of several the first that was read: it has the fewest ends of the others */
+		c->nodes_then[c->active_then[c->running[i]].node & (IL_NODE_CNT - 1)] =
+			c->nodes_of[i];
 	return 0;
 }
 
