@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots of `--count`, while the program goes on: what they show was so at one moment."""
+import contextlib
+import re
 import select
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import subprocess
 import pytest
 
 import lib
+from test_capture import small_disk
 from test_inline import ONE, redirected
 from test_inline_count import COUNT, calls, count, sums
 
@@ -133,3 +136,29 @@ def test_functions_that_begin_while_a_snapshot_is_made(name, tmp_path):
     assert done.returncode == 0, lib.text(done.stderr)
     files = [tmp_path / "t.txt", *tmp_path.glob("t-*.txt")]
     assert len(files) == 16 and not [f for f in files if "there was no room" in f.read_text("utf-8")]
+
+
+STEADY = "import time\ndef f(): pass\nprint(flush=True)\nwhile 1:\n    for _ in range(100): f()\n    time.sleep(.001)"
+
+
+@pytest.mark.parametrize("room", [False, True], ids=["full", "room again"])
+@pytest.mark.parametrize("options", [["--count"], ["--count", "--time"], ["--opcodes", "all"]], ids=" ".join)
+def test_a_disk_that_is_full(options, room, tmp_path):
+    """A snapshot that could not be written fails the run; what the last file does not hold is shown instead."""
+    with small_disk(tmp_path, "64k") as disk, lib.started(lib.command(ONE) + ["-c", STEADY]) as target:
+        assert target.stdout.readline() == b"\n"
+        filler, path = disk / "filler", disk / "t.txt"
+        with contextlib.suppress(OSError):
+            filler.write_bytes(bytes(1 << 20))
+        with lib.started([lib.BINARY, "trace", "-q", "--engine", "inline", *options, "-o", path, "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            tracer.send_signal(signal.SIGUSR1)
+            first = lib.text(tracer.stderr.readline())
+            if room:
+                filler.unlink()
+            said = first + lib.stop(tracer, 6)
+        assert "cannot write %s: No space left on device" % (disk / "t-1.txt") in first, said
+        assert path.exists() == room and ("1 of the files could not be made" in said) == room, said
+        shown = path.read_text() if room else said.split("what could not be written:\n")[1]
+        assert re.search(r"\bf\b|LOAD_GLOBAL", shown), said
+        assert target.poll() is None

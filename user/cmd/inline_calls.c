@@ -261,6 +261,23 @@ static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, si
 	return err;
 }
 
+static int to_messages(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	return fwrite(data, 1, len, stderr) == len ? 0 : -EIO;
+}
+
+/* What was counted, for days perhaps, is not gone with a file that could not be written at the end. */
+static void show_instead(struct calls *c, const struct sum *sum)
+{
+	struct err unused;
+
+	fprintf(stderr, "pyebpf: what could not be written:\n");
+	if (!sum__stream(sum, &export_text, true, to_messages, NULL, &unused) && c->time)
+		put_durations(c, to_messages, NULL);
+	fflush(stderr);
+}
+
 static int write_sums(struct calls *c, const char *path, struct err *e)
 {
 	auto_fn(shape_done) struct shape shape = { 0 };
@@ -282,6 +299,8 @@ static int write_sums(struct calls *c, const char *path, struct err *e)
 	if (c->time && c->format == &export_text)
 		sum.tail = (struct sum_tail){ put_durations, c };
 	err = err ? err : sum__write(&sum, &output, c->format, &result, e);
+	if (err && err != -ENOMEM && c->of->last)
+		show_instead(c, &sum);
 	if (!err && c->view.lost && c->format != &export_text) /* text has it itself */
 		log_warn("%llu calls are not in %s: there was no room for them",
 			 (unsigned long long)c->view.lost, strcmp(path, "-") ? path : "the output");

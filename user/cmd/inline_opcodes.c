@@ -222,6 +222,27 @@ static int put_tables(struct outbuf *b, const struct run *r, const struct inline
 	return put_by_line(b, r, v, all_ns);
 }
 
+static int to_messages(void *ctx, const void *data, size_t len)
+{
+	(void)ctx;
+	return fwrite(data, 1, len, stderr) == len ? 0 : -EIO;
+}
+
+/* What was counted is not gone with a file that could not be written at the end. */
+static void show_instead(struct run *r, const struct inline_opcodes_view *v,
+			 const struct session_sums *s)
+{
+	struct outbuf b;
+
+	if (outbuf__init(&b, BUFFER_BYTES, to_messages, NULL))
+		return;
+	fprintf(stderr, "pyebpf: what could not be written:\n");
+	put_tables(&b, r, v, s);
+	outbuf__flush(&b);
+	outbuf__done(&b);
+	fflush(stderr);
+}
+
 static int write_tables(struct run *r, const char *path, const struct inline_opcodes_view *v,
 			const struct session_sums *s, struct err *e)
 {
@@ -253,8 +274,12 @@ static int sums(void *ctx, const struct inline_opcodes_view *v, const struct ses
 		err = outbuf__flush(&r->out);
 		return err == -PYE_EOUTPUT ? outfile__explain(r->file, e) : err;
 	}
-	if (s->last || !strcmp(r->path, "-"))
-		return write_tables(r, r->path, v, s, e);
+	if (s->last || !strcmp(r->path, "-")) {
+		err = write_tables(r, r->path, v, s, e);
+		if (err && err != -ENOMEM && s->last)
+			show_instead(r, v, s);
+		return err;
+	}
 	r->number++;
 	snprintf(from.capture, sizeof(from.capture), "%s", r->path);
 	err = outputs_number(&from, &r->number, &to, e);

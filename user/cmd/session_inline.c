@@ -178,6 +178,7 @@ static void keep(struct inline_run *r, uint64_t now)
 		err = r->counts ? tell_counts(r, false, &e) : tell_sums(r, false, &e);
 		if (err)
 			cmd_fail("trace", err, &e);
+		r->unwritten += err != 0;
 	} else {
 		r->kept.dumps_asked += r->t.dump_asked;
 		limits_part(&r->kept);
@@ -604,6 +605,8 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		inline_target__wait(&r.t);
 	if (err == -PYE_ETARGET && r.t.loaded && r.t.child_reaped)
 		err = inline_target__too_soon(&r.t);
+	if (!err && r.unwritten)
+		err = err_set(e, -PYE_EOUTPUT, "%u of the files could not be made", r.unwritten);
 	result->child_status = r.t.child_status;
 	result->interrupts = r.t.interrupts;
 	done(&r);

@@ -90,6 +90,7 @@ struct inline_run {
 	pid_t before[PROC_DESCENDANTS_MAX]; /* with -s: descendants of the target before it was attached to */
 	size_t before_cnt;
 	unsigned int missed; /* children that could not be traced */
+	unsigned int unwritten; /* snapshots of sums */
 };
 
 /* inline_run__opcodes - with --opcodes: a process gives its instructions; the first one says what names they have.
