@@ -20,6 +20,7 @@
 #include "cpython/interp.h"
 #include "cpython/layouts.h"
 #include "inline/remote.h"
+#include "inline/remote_stop.h"
 
 #define THREADS	   20 /* so many are not all stopped */
 #define FRAME	   0x5eed5eed5eedull /* nobody has it by accident */

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "inline/engine_priv.h"
 #include "inline/remote.h"
+#include "inline/remote_stop.h"
 #include "proc/threads.h"
 
 #define READERS	   3

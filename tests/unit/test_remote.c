@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "inline/remote.h"
+#include "inline/remote_stop.h"
 
 static volatile sig_atomic_t came;
 

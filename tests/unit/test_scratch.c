@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "inline/remote.h"
+#include "inline/remote_call.h"
 #include "inline/scratch.h"
 #include "proc/maps.h"
 

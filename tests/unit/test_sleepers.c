@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "inline/engine_priv.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 #include "inline/sleepers.h"
 
 #define THREADS	   40
@@ -345,8 +346,8 @@ static void test_stacks(void **state)
 	start(READS, 0);
 	syscall(SYS_tgkill, r.pid, w->tids[5], SIGRTMIN);
 	usleep(20000);
-	r.watched = (uint64_t)(uintptr_t)sleeper;
-	r.watched_end = r.watched + 256;
+	r.watched.start = (uint64_t)(uintptr_t)sleeper;
+	r.watched.end = r.watched.start + 256;
 	s = all_kept(THREADS);
 	threads = sleepers__threads(s, &cnt);
 	handles = thread_of(threads, cnt, w->tids[5]);
@@ -363,7 +364,7 @@ static void test_stacks(void **state)
 		bool found = false;
 
 		for (size_t k = 0; k < threads[i].stack_words; k++)
-			found |= threads[i].stack[k] - r.watched < 256;
+			found |= threads[i].stack[k] - r.watched.start < 256;
 		assert_true(found == (threads[i].tid != r.pid));
 	}
 	assert_false(let_go(s));
@@ -725,8 +726,8 @@ static void test_a_call_meanwhile(void **state)
 	start(READS, 0);
 	s = all_kept(THREADS);
 	sleepers__serve(s);
-	r.before = wait_for_one;
-	r.before_ctx = &w->done[7];
+	r.how.before = wait_for_one;
+	r.how.ctx = &w->done[7];
 	wake(7);
 	r.sleepers = s;
 	remote_call_before(&r);
@@ -734,10 +735,10 @@ static void test_a_call_meanwhile(void **state)
 	r.sleepers = NULL;
 	assert_false(let_go(s));
 	wake(9); /* kept before, it stands once more where its call ends, if it is followed */
-	r.before_ctx = &w->done[9];
+	r.how.ctx = &w->done[9];
 	remote_call_before(&r);
 	assert_int_equal(get(&w->done[9]), 1);
-	r.before = NULL;
+	r.how.before = NULL;
 	end();
 }
 

@@ -16,6 +16,7 @@
 #include "cmd/session_inline_priv.h"
 #include "inline/hold.h"
 #include "inline/hurry.h"
+#include "inline/remote_stop.h"
 #include "proc/info.h"
 
 #define WATCH_NS   20000000ull /* that others wait, at most */
@@ -105,7 +106,7 @@ static bool was_before(const struct inline_run *r, pid_t pid)
 /* Traced, but not from its first call on. */
 static void check_start(struct inline_run *r, const struct inline_member *m)
 {
-	if (!m->engine->remote.ran_on)
+	if (!m->engine->remote.park.ran_on)
 		return;
 	r->missed++;
 	log_warn("child %d ran on while pyebpf was not given the CPU: its first calls are missing",

@@ -14,6 +14,7 @@
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
 #include "inline/heart.h"
+#include "inline/remote_stop.h"
 
 #define RING_BYTES    ((size_t)16 << 20)
 #define CHILD_BYTES   ((size_t)4 << 20) /* there can be many */
@@ -193,10 +194,10 @@ static int recover_from_loss(struct inline_member *m)
 
 	do {
 		m->ahead_left = INLINE_STACKS_AHEAD;
-		r->before = inline_stacks__ahead;
-		r->before_ctx = m;
+		r->how.before = inline_stacks__ahead;
+		r->how.ctx = m;
 		err = inline__stop_outside(m->engine);
-		r->before = NULL;
+		r->how.before = NULL;
 		if (err) /* it has ended; or it is so busy that we try again */
 			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
 		err = drain_all(m);

@@ -14,6 +14,7 @@
 #include "base/order.h"
 #include "cmd/session_inline_priv.h"
 #include "cpython/code_read.h"
+#include "inline/remote_stop.h"
 
 #define MANY_STACKS 64u
 

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cmd/run.h"
 #include "cpython/inline_plan.h"
+#include "inline/remote_stop.h"
 
 void inline_target__init(struct inline_target *t, const struct session_opts *opts,
 			 struct session_result *result, struct err *e)
@@ -56,9 +57,9 @@ static void reap(struct inline_target *t)
 		t->opts->files.child(t->opts->files.ctx);
 	if (t->follow)
 		return; /* it is told how its processes end */
-	if (t->opts->command && !t->child_reaped && t->engine.remote.ended) {
+	if (t->opts->command && !t->child_reaped && t->engine.remote.child.ended) {
 		t->child_reaped = true;
-		t->child_status = t->engine.remote.status;
+		t->child_status = t->engine.remote.child.status;
 	}
 	if (t->opts->command && !t->child_reaped && has_ended(t->launch.pid, &status)) {
 		t->child_reaped = true;

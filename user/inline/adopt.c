@@ -13,6 +13,8 @@
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
 #include "inline/region_count.h"
+#include "inline/remote_call.h"
+#include "inline/remote_stop.h"
 #include "proc/maps.h"
 
 _Static_assert(1 + INLINE_PIECES_MAX + 2 <= REMOTE_CALLS_MAX,
@@ -192,7 +194,7 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_engin
 		return ret;
 	e->remote.scratch = from->header->scratch;
 	e->remote.follow = opts->follow;
-	e->remote.park_ticks = inline_park_ticks(e);
+	e->remote.park.ticks = inline_park_ticks(e);
 	e->header = malloc(IL_CODE_BYTES);
 	if (!e->header)
 		return -ENOMEM;

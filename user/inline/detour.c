@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 
 /* Where they are, from the first to the last one: most words lead elsewhere, and all threads wait. */
 struct span {
@@ -56,8 +57,8 @@ int detour_stop(struct remote *r, const struct inline_plan *plan, uint64_t bias)
 
 	if (!room)
 		return -ENOMEM;
-	r->watched = span.low + bias;
-	r->watched_end = span.high + bias;
+	r->watched.start = span.low + bias;
+	r->watched.end = span.high + bias;
 	for (unsigned int i = 0; i < REMOTE_TRIES; i++) {
 		bool between = false;
 		int err = remote__stop_python(r);

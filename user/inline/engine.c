@@ -24,6 +24,8 @@
 #include "inline/greenlets.h"
 #include "inline/interrupted.h"
 #include "inline/region_count.h"
+#include "inline/remote_call.h"
+#include "inline/remote_stop.h"
 #include "inline/scratch.h"
 #include "inline/stub.h"
 #include "inline/stub_clock.h"
@@ -255,11 +257,11 @@ static int second_calls(struct inline_engine *e, int code_fd, int ring_fd)
 	int64_t values[REMOTE_CALLS_MAX];
 	int err;
 
-	e->remote.ready = inline_check_memfds;
-	e->remote.ready_ctx = e;
+	e->remote.caller.ready = inline_check_memfds;
+	e->remote.caller.ready_ctx = e;
 	err = remote__call(&e->remote, calls, sizeof(calls) / sizeof(*calls),
 			   e->base + IL_RESULTS_NEXT, values);
-	e->remote.ready = NULL;
+	e->remote.caller.ready = NULL;
 	return inline_maps_others(e) ? unmap_others(e) : err;
 }
 
@@ -308,10 +310,10 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 {
 	int err;
 
-	e->remote.before = opts->before;
-	e->remote.before_ctx = opts->ctx;
+	e->remote.how.before = opts->before;
+	e->remote.how.ctx = opts->ctx;
 	err = stop_all(e, plan, opts);
-	e->remote.before = NULL;
+	e->remote.how.before = NULL;
 	if (!err)
 		err = check_calls(&e->remote);
 	if (!err)
@@ -322,7 +324,7 @@ static int third_stop(struct inline_engine *e, const struct inline_plan *plan,
 	if (!err)
 		err = remote__unpark(&e->remote);
 	if (!err) {
-		e->remote.held = 0;
+		e->remote.child.held = 0;
 		remote__resume(&e->remote);
 	}
 	return err;
@@ -358,12 +360,12 @@ void inline__touch_lane(const struct inline_engine *e, uint32_t i)
 /* Not to us: the target may not do what it should have done. */
 static int denied(const struct inline_engine *e, int ret, struct err *err)
 {
-	if (e->remote.call_failed && ret == -EAGAIN) /* of mmap() */
+	if (e->remote.caller.failed && ret == -EAGAIN) /* of mmap() */
 		return inline_refuse(
 			err, e->remote.pid,
 			"it locks all memory that it maps (mlockall()), and may not lock as "
 			"much more (RLIMIT_MEMLOCK)");
-	if (!e->remote.call_failed || (ret != -EACCES && ret != -EPERM))
+	if (!e->remote.caller.failed || (ret != -EACCES && ret != -EPERM))
 		return ret;
 	return inline_refuse(err, e->remote.pid,
 			     "it may not map memory that others write, or code: a security "
@@ -543,9 +545,9 @@ static int prepare(struct inline_engine *e, pid_t pid, const struct inline_opts 
 		ret = remote__open(&e->remote, pid, err);
 	if (ret)
 		return ret;
-	e->remote.held = opts->held ? pid : 0;
+	e->remote.child.held = opts->held ? pid : 0;
 	e->remote.follow = opts->follow;
-	e->remote.park_ticks = inline_park_ticks(e);
+	e->remote.park.ticks = inline_park_ticks(e);
 	e->lazy = opts->parked;
 	e->memfd_flags = memfile_flags();
 	if (opts->parked) {
@@ -732,7 +734,7 @@ int inline__detach(struct inline_engine *e)
 			remote__resume(&e->remote);
 		return 0;
 	}
-	if (e->remote.parked && !remote__unpark(&e->remote))
+	if (e->remote.park.on && !remote__unpark(&e->remote))
 		remote__resume(&e->remote);
 	for (int i = 0; i < DETACH_TRIES; i++) {
 		err = e->mapped ? inline_undo(&e->remote, e->base, e->header, &e->left_mapped)
@@ -756,7 +758,7 @@ void inline__gone(struct inline_engine *e)
 {
 	e->reserved = e->mapped = false;
 	e->remote.cnt = 0;
-	e->remote.parked = false;
+	e->remote.park.on = false;
 	remote__close(&e->remote); /* what comes after it may be attached to */
 }
 

@@ -4,6 +4,7 @@
 #define PYEBPF_INLINE_ENGINE_PRIV_H
 
 #include "inline/engine.h"
+#include "inline/remote_call.h"
 
 struct maps;
 
@@ -54,7 +55,7 @@ int inline_open_fd(const struct remote *r, int fd);
 /* inline_note_memfds - what its caller has just made, by number and inode */
 void inline_note_memfds(struct inline_engine *e, int code, int ring);
 
-/* inline_check_memfds - for remote.ready, @engine: are these the ones that have the numbers? 0 or -EBADF */
+/* inline_check_memfds - for remote.caller.ready, @engine: are these the ones that have the numbers? 0 or -EBADF */
 int inline_check_memfds(void *engine);
 
 /* inline_maps_others - is another file mapped where they should be? */
@@ -67,7 +68,7 @@ unsigned int inline_close_memfds(const struct remote *r, const struct inline_eng
 /* inline_map_ring - our own view of the memory that is shared with the target. 0 or a negative errno. */
 int inline_map_ring(struct inline_engine *e, int fd);
 
-/* inline_park_ticks - for remote.park_ticks */
+/* inline_park_ticks - for remote.park.ticks */
 uint64_t inline_park_ticks(const struct inline_engine *e);
 
 /* inline_fill_private - what the stubs read; with that they begin to write. 0 or -EFAULT. */

@@ -16,6 +16,7 @@
 #include "inline/engine_priv.h"
 #include "inline/interrupted.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 #include "inline/rest.h"
 #include "inline/slept.h"
 #include "inline/sock_time_out.h"

@@ -18,6 +18,7 @@
 #include "cpython/gil_outside.h"
 #include "cpython/interp.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 #include "proc/mem.h"
 #include "proc/self_tid.h"
 #include "proc/threads.h"
@@ -180,12 +181,12 @@ static int stop_holder(struct remote *r, unsigned int *stops)
 
 int remote__stop_holder(struct remote *r)
 {
-	bool longer = now_ns() - r->waited_ns > AGAIN_NS;
+	bool longer = now_ns() - r->lock.waited_ns > AGAIN_NS;
 	unsigned int tries = 0, stops = 0, unproven = 0;
 	uint64_t since;
 	int err;
 
-	if (!r->lock.in || r->held || r->parked || !remote_has_many(r))
+	if (!r->lock.in || r->child.held || r->park.on || !remote_has_many(r))
 		return -EOPNOTSUPP;
 	remote_call_before(r);
 	since = now_ns();
@@ -204,7 +205,7 @@ int remote__stop_holder(struct remote *r)
 		remote_leave_time(r, PAUSE_US << (unproven < PAUSE_SHIFT ? unproven : PAUSE_SHIFT));
 	}
 	if (err && longer)
-		r->waited_ns = now_ns();
+		r->lock.waited_ns = now_ns();
 	return err;
 }
 

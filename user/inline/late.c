@@ -11,6 +11,7 @@
 #include "inline/interrupted.h"
 #include "inline/partial.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 
 #define LATE_MAX   16
 #define KEEP_NS	   3000000ull /* for those that come out of a call to come to the next one */
@@ -78,24 +79,24 @@ bool late__has_gone(struct remote *r, struct remote_thread *t)
 
 void late__look(struct remote *r)
 {
-	size_t left = 0, cnt = r->late_cnt;
+	size_t left = 0, cnt = r->late.cnt;
 	uint64_t now;
 
 	partial__look(r);
 	for (size_t i = 0; i < cnt; i++)
-		if (!late__has_gone(r, &r->late_threads[i]))
-			r->late_threads[left++] = r->late_threads[i];
-	r->late_cnt = left;
+		if (!late__has_gone(r, &r->late.threads[i]))
+			r->late.threads[left++] = r->late.threads[i];
+	r->late.cnt = left;
 	now = now_ns();
 	if (left < cnt)
-		remote_note_stop(r, (uint32_t)((now - r->late_looked_at) / 1000));
-	r->late_looked_at = now;
+		remote_note_stop(r, (uint32_t)((now - r->late.looked_at) / 1000));
+	r->late.looked_at = now;
 }
 
 static bool all_sleep(const struct remote *r)
 {
-	for (size_t i = 0; i < r->late_cnt; i++)
-		if (!remote_is_asleep(remote__state(r->pid, r->late_threads[i].tid)))
+	for (size_t i = 0; i < r->late.cnt; i++)
+		if (!remote_is_asleep(remote__state(r->pid, r->late.threads[i].tid)))
 			return false;
 	return true;
 }
@@ -107,7 +108,7 @@ static bool await_gone(struct remote *r)
 
 	for (;;) {
 		late__look(r);
-		if (!r->late_cnt) {
+		if (!r->late.cnt) {
 			partial__await(r);
 			return true;
 		}
@@ -122,11 +123,11 @@ bool remote__let_late_go(struct remote *r)
 	bool hurried = r->hurry.first, gone;
 
 	partial__look(r);
-	if (!r->late_cnt)
+	if (!r->late.cnt)
 		return true;
 	remote_hurry(r, true); /* those that have stopped stand still until we look */
-	for (size_t i = 0; i < r->late_cnt; i++)
-		ask(r->late_threads[i].tid);
+	for (size_t i = 0; i < r->late.cnt; i++)
+		ask(r->late.threads[i].tid);
 	gone = await_gone(r);
 	if (!hurried)
 		remote_hurry(r, false);
@@ -146,10 +147,10 @@ bool late__await(struct remote *r)
 
 void late__note(struct remote *r, pid_t tid)
 {
-	if (!r->late) /* without memory for it all are stopped as if nobody were late */
-		r->late = calloc(1, sizeof(*r->late));
-	if (r->late && r->late->cnt < LATE_MAX)
-		r->late->ones[r->late->cnt++] = (struct one){ .tid = tid };
+	if (!r->late.last) /* without memory for it all are stopped as if nobody were late */
+		r->late.last = calloc(1, sizeof(*r->late.last));
+	if (r->late.last && r->late.last->cnt < LATE_MAX)
+		r->late.last->ones[r->late.last->cnt++] = (struct one){ .tid = tid };
 }
 
 static void on_news(void *ctx, pid_t tid, int status)
@@ -165,29 +166,29 @@ static void on_news(void *ctx, pid_t tid, int status)
 
 static void watch(struct remote *r)
 {
-	struct follow_keeper keeper = { .tell = on_news, .ctx = r->late };
+	struct follow_keeper keeper = { .tell = on_news, .ctx = r->late.last };
 
 	if (!r->follow)
 		return;
-	r->late->watched = true;
+	r->late.last->watched = true;
 	follow__set_keeper(r->follow, &keeper);
-	for (unsigned int i = 0; i < r->late->cnt; i++)
-		follow__keep(r->follow, r->late->ones[i].tid, true);
+	for (unsigned int i = 0; i < r->late.last->cnt; i++)
+		follow__keep(r->follow, r->late.last->ones[i].tid, true);
 }
 
 void late__unwatch(struct remote *r)
 {
-	if (!r->late || !r->late->watched)
+	if (!r->late.last || !r->late.last->watched)
 		return;
-	r->late->watched = false;
+	r->late.last->watched = false;
 	follow__set_keeper(r->follow, &(struct follow_keeper){ 0 });
 }
 
 void late__forget(struct remote *r)
 {
 	late__unwatch(r);
-	free(r->late);
-	r->late = NULL;
+	free(r->late.last);
+	r->late.last = NULL;
 }
 
 /* What waitpid() says, once. -1: it has ended untold; 0: nothing yet; 1 */
@@ -274,7 +275,7 @@ static bool goes_on(struct remote *r, struct remote_thread *t, struct one *one, 
 	if ((t->is == REMOTE_LATE || !partial__begin(r, t)) &&
 	    ptrace(PTRACE_SYSCALL, one->tid, 0, 0))
 		return false;
-	note_stop(r->late);
+	note_stop(r->late.last);
 	return true;
 }
 
@@ -302,7 +303,7 @@ static bool sleeps(const struct remote *r, const struct one *one)
 /* All of them, once; those that have ended are left out. So many are at a place. */
 static void look_at_all(struct remote *r, unsigned int *asked, unsigned int *outside)
 {
-	struct late *late = r->late;
+	struct late *late = r->late.last;
 
 	*asked = *outside = 0;
 	for (unsigned int i = 0; i < late->cnt;) {
@@ -313,7 +314,7 @@ static void look_at_all(struct remote *r, unsigned int *asked, unsigned int *out
 			r->threads[i] = r->threads[--r->cnt];
 			continue;
 		}
-		*asked += one->place == ASKED && !(r->past_blocked && sleeps(r, one));
+		*asked += one->place == ASKED && !(r->how.past_blocked && sleeps(r, one));
 		*outside += one->place == OUTSIDE;
 		i++;
 	}
@@ -321,8 +322,8 @@ static void look_at_all(struct remote *r, unsigned int *asked, unsigned int *out
 
 static bool any_sleeps(const struct remote *r)
 {
-	for (unsigned int i = 0; i < r->late->cnt; i++)
-		if (sleeps(r, &r->late->ones[i]))
+	for (unsigned int i = 0; i < r->late.last->cnt; i++)
+		if (sleeps(r, &r->late.last->ones[i]))
 			return true;
 	return false;
 }
@@ -332,17 +333,17 @@ static int await_calls(struct remote *r)
 {
 	uint64_t now = now_ns(), start = now, asked_at = now;
 
-	r->late->looked_at = now;
+	r->late.last->looked_at = now;
 	for (;; now = now_ns()) {
 		unsigned int asked, outside;
 
 		look_at_all(r, &asked, &outside);
-		r->late->looked_at = now;
+		r->late.last->looked_at = now;
 		asked_at = asked ? now : asked_at;
 		if (!asked && (!outside || now - asked_at > KEEP_NS))
 			return 0;
 		if (now - start > REMOTE_LAST_NS ||
-		    (now - start > KEEP_NS && !r->past_blocked && any_sleeps(r)))
+		    (now - start > KEEP_NS && !r->how.past_blocked && any_sleeps(r)))
 			return -ETIMEDOUT;
 		if (r->follow && !follow__serve(r->follow, r->pid))
 			return -ESRCH;
@@ -353,7 +354,7 @@ static int await_calls(struct remote *r)
 /* The ones as r->threads, in the same order. */
 static int seize_all(struct remote *r)
 {
-	struct late *late = r->late;
+	struct late *late = r->late.last;
 	unsigned int cnt = late->cnt;
 	bool leader = false;
 
@@ -377,8 +378,8 @@ static int seize_all(struct remote *r)
 /* They are asked to stop with all others. */
 static void ask_those_outside(const struct remote *r)
 {
-	for (unsigned int i = 0; i < r->late->cnt; i++) {
-		const struct one *one = &r->late->ones[i];
+	for (unsigned int i = 0; i < r->late.last->cnt; i++) {
+		const struct one *one = &r->late.last->ones[i];
 
 		if (one->place != OUTSIDE)
 			continue;
@@ -415,13 +416,13 @@ static int await_alone(struct remote *r, struct remote_thread *t)
 
 int late__keep(struct remote *r)
 {
-	bool alone = r->only || remote_count_threads(r) == 1;
+	bool alone = r->how.only || remote_count_threads(r) == 1;
 	int err;
 
-	if (!r->late || !r->late->cnt || r->late_cnt || r->parked || r->held ||
+	if (!r->late.last || !r->late.last->cnt || r->late.cnt || r->park.on || r->child.held ||
 	    (r->follow && r->sleepers))
 		return 0;
-	if (!alone && r->late->cnt >= remote_count_threads(r)) /* one has to stop */
+	if (!alone && r->late.last->cnt >= remote_count_threads(r)) /* one has to stop */
 		return 0;
 	err = seize_all(r);
 	if (err || !r->cnt)
@@ -430,7 +431,7 @@ int late__keep(struct remote *r)
 		return await_alone(r, &r->threads[0]);
 	watch(r);
 	err = await_calls(r);
-	remote_note_stop(r, (uint32_t)(r->late->longest_ns / 1000));
+	remote_note_stop(r, (uint32_t)(r->late.last->longest_ns / 1000));
 	if (!err)
 		ask_those_outside(r);
 	return err;

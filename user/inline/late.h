@@ -21,7 +21,7 @@ void late__forget(struct remote *r);
 /**
  * late__keep - before all others are asked to stop: those that were noted, while everybody runs
  *
- * They are r->threads then, kept, or asked to stop (they were at work outside of calls); a single one, or r->only, has stopped.
+ * They are r->threads then, kept, or asked to stop (they were at work outside of calls); a single one, or r->how.only, has stopped.
  * Nothing is done where there are none, nor where what is followed is kept by others (sleepers.h).
  *
  * Return: 0; -ETIMEDOUT: one sleeps where nothing wakes it, or is at work for very long; -ESRCH. r->threads are to be let go in any case.
@@ -34,7 +34,7 @@ void late__unwatch(struct remote *r);
 /* late__has_gone - one that was not seen to stop: it has ended, or has stopped by now, and was let go */
 bool late__has_gone(struct remote *r, struct remote_thread *t);
 
-/* late__look - at all of r->late_threads, once. Nobody stands still for longer than from one time to the next. */
+/* late__look - at all of r->late.threads, once. Nobody stands still for longer than from one time to the next. */
 void late__look(struct remote *r);
 
 /* late__await - until those that sleep have been let go. False: that may take long */

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "inline/engine_priv.h"
 #include "inline/region.h"
+#include "inline/remote_call.h"
 #include "proc/maps.h"
 
 /*
@@ -25,7 +26,7 @@ static bool memfd_path(const struct remote *r, uint64_t fd, char *path, size_t s
 {
 	char link[32];
 
-	for (pid_t tid = r->caller;; tid = r->pid) {
+	for (pid_t tid = r->caller.tid;; tid = r->pid) {
 		if (!tid || remote__is_ending(r->pid, tid))
 			tid = r->pid;
 		snprintf(path, size, "/proc/%d/task/%d/fd/%d", r->pid, tid, (int)fd);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "inline/interrupted.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 #include "inline/rest.h"
 #include "inline/slept.h"
 
@@ -43,7 +44,7 @@ bool partial__waits_in_parts(pid_t pid, pid_t tid)
 
 bool partial__is_to_finish(const struct remote *r, const struct remote_thread *t)
 {
-	return t->is == REMOTE_STANDS && t->partial && !t->as_group && !r->follow && !r->held;
+	return t->is == REMOTE_STANDS && t->partial && !t->as_group && !r->follow && !r->child.held;
 }
 
 static struct rest *find(const struct remote *r, pid_t tid)
@@ -121,7 +122,7 @@ bool partial__passes(struct remote *r, pid_t tid, int status)
 
 static bool is_alone(const struct remote *r)
 {
-	return r->cnt == 1 && (r->only || remote_count_threads(r) == 1);
+	return r->cnt == 1 && (r->how.only || remote_count_threads(r) == 1);
 }
 
 /* As follow__finish(), of one that is not followed. */
@@ -153,7 +154,7 @@ int partial__finish(struct remote *r, struct remote_thread *t)
 {
 	int err;
 
-	if (!t->partial || t->as_group || r->held || !is_alone(r))
+	if (!t->partial || t->as_group || r->child.held || !is_alone(r))
 		return 0;
 	t->is = REMOTE_ASKED;
 	r->stopped_at = 0;
@@ -190,7 +191,7 @@ bool partial__begin(struct remote *r, const struct remote_thread *t)
 {
 	struct partials *all;
 
-	if (!t->partial || t->as_group || r->follow || r->held)
+	if (!t->partial || t->as_group || r->follow || r->child.held)
 		return false;
 	if (!r->partials)
 		r->partials = calloc(1, sizeof(*r->partials));

@@ -18,7 +18,9 @@
 #include "inline/engine.h"
 #include "inline/engine_priv.h"
 #include "inline/permit.h"
+#include "inline/remote_call.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 #include "inline/stub_clock.h"
 #include "proc/mapped_file.h"
 #include "proc/maps.h"
@@ -186,7 +188,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		if (!inside)
 			err = unmap(r, base, h);
 		if (err == -EAGAIN) /* a thread still comes out of the calls before */
-			inside = r->caller ?: r->pid;
+			inside = r->caller.tid ?: r->pid;
 		if (!inside)
 			break;
 		remote__resume(r);
@@ -312,7 +314,7 @@ int inline_unreserve(struct remote *r, uint64_t base, bool *left)
 		err = inline_undo(r, base, h, left);
 	else if (private && is_reservation(r, &maps, private, words))
 		err = unreserve(r, &maps, words);
-	else if (r->caller) /* not even the first call did something */
+	else if (r->caller.tid) /* not even the first call did something */
 		err = remote__clear(r);
 	return err;
 }

@@ -20,6 +20,7 @@
 #include "inline/engine_priv.h"
 #include "inline/partial.h"
 #include "inline/permit.h"
+#include "inline/remote_stop.h"
 #include "inline/sock_time_out.h"
 #include "proc/mem.h"
 #include "proc/pid.h"
@@ -349,7 +350,7 @@ void remote_leave_time(const struct remote *r, unsigned int us)
 {
 	uint64_t end = now_ns() + us * 1000ull;
 
-	if (!r->follow || r->parked) {
+	if (!r->follow || r->park.on) {
 		usleep(us);
 		return;
 	}
@@ -362,7 +363,7 @@ void remote_let_out(struct remote *r, pid_t tid, unsigned int tries, unsigned in
 	uint64_t end = now_ns() + us * 1000ull;
 	bool hurried = r->hurry.first;
 
-	if (tries < OUT_TRIES || r->parked) {
+	if (tries < OUT_TRIES || r->park.on) {
 		remote_leave_time(r, us);
 		return;
 	}
@@ -379,7 +380,7 @@ void remote_settle(struct remote *r)
 {
 	uint64_t until = now_ns() + SOCK_TIME_OUT_NS;
 
-	if (r->calling)
+	if (r->caller.at_work)
 		return;
 	partial__await(r);
 	while (!sock_time_outs__are_seen(r->slept.socks) && now_ns() < until)

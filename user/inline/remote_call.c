@@ -23,6 +23,8 @@
 #include "inline/interrupted.h"
 #include "inline/late.h"
 #include "inline/partial.h"
+#include "inline/remote_call.h"
+#include "inline/remote_stop.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
 
@@ -147,7 +149,7 @@ static void leave_sequence(const struct remote *r, pid_t tid, struct user_regs_s
 		regs->rip = sequence.abort;
 }
 
-/* The code, and on the stack of a thread that goes on with these registers the table, at r->table. */
+/* The code, and on the stack of a thread that goes on with these registers the table, at r->caller.table. */
 static int write_calls(struct remote *r, const struct user_regs_struct *regs,
 		       const struct remote_call *calls, unsigned int cnt, uint64_t laps)
 {
@@ -166,12 +168,13 @@ static int write_calls(struct remote *r, const struct user_regs_struct *regs,
 	memcpy(code + (pye_chain_back - pye_chain_start), &regs->rip, 8);
 	memcpy(words, calls, table_bytes);
 	memcpy(words + 7UL * cnt, kept, sizeof(kept));
-	r->table = regs->rsp - RED_ZONE - table_bytes - sizeof(kept);
+	r->caller.table = regs->rsp - RED_ZONE - table_bytes - sizeof(kept);
 	err = remote__write(r, r->scratch, code, code_bytes);
 	if (!err)
-		err = remote__write(r, r->table, words, table_bytes + sizeof(kept));
+		err = remote__write(r, r->caller.table, words, table_bytes + sizeof(kept));
 	if (!err)
-		err = remote__write(r, r->table - 16, (uint64_t[2]){ r->back_mask, laps }, 16);
+		err = remote__write(r, r->caller.table - 16,
+				    (uint64_t[2]){ r->caller.back_mask, laps }, 16);
 	return err;
 }
 
@@ -183,17 +186,17 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	int err;
 
 	if (ptrace(PTRACE_GETREGS, tid, 0, &regs) ||
-	    ptrace(PTRACE_GETSIGMASK, tid, SET_BYTES, &r->back_mask))
+	    ptrace(PTRACE_GETSIGMASK, tid, SET_BYTES, &r->caller.back_mask))
 		return -errno;
-	run = r->back = regs;
-	if (r->parked) {
-		regs = r->park;
-		laps = r->park_ticks >> PARK_SHIFT;
+	run = r->caller.back = regs;
+	if (r->park.on) {
+		regs = r->park.regs;
+		laps = r->park.ticks >> PARK_SHIFT;
 	} else if (interrupted__waits(&regs)) {
 		laps = BACK_LAPS;
 	}
 	restart_by_hand(&regs);
-	if (!r->parked)
+	if (!r->park.on)
 		leave_sequence(r, tid, &regs);
 	err = write_calls(r, &regs, calls, cnt, laps);
 	if (!err)
@@ -201,8 +204,8 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (err)
 		return err;
 	run.rip = r->scratch;
-	run.rsp = (r->table - 64) & ~15ull;
-	run.rbx = run.r12 = r->table;
+	run.rsp = (r->caller.table - 64) & ~15ull;
+	run.rbx = run.r12 = r->caller.table;
 	run.rbp = cnt;
 	run.r13 = results;
 	run.r14 = 56UL * cnt;
@@ -211,7 +214,7 @@ static int set_up(struct remote *r, pid_t tid, const struct remote_call *calls, 
 	if (ptrace(PTRACE_SETREGS, tid, 0, &run))
 		return -errno;
 	/* a signal that comes now has to end the call that the thread waits in */
-	r->waits = !r->parked && laps && !ptrace(PTRACE_SETSIGMASK, tid, SET_BYTES, &none);
+	r->caller.waits = !r->park.on && laps && !ptrace(PTRACE_SETSIGMASK, tid, SET_BYTES, &none);
 	return 0;
 }
 
@@ -226,7 +229,7 @@ static bool is_spinning(const struct remote *r, uint64_t pc)
 /* Stopped where it spins, or where it went by itself. A call of ours that is on its way when it is stopped ends first. */
 static bool stop_spinning(struct remote *r)
 {
-	for (unsigned int i = 0; i < OUTSIDE_TRIES && !remote_stop_thread(r, r->caller); i++) {
+	for (unsigned int i = 0; i < OUTSIDE_TRIES && !remote_stop_thread(r, r->caller.tid); i++) {
 		if (is_spinning(r, r->threads[0].pc))
 			return true;
 		if (r->threads[0].pc - r->scratch >= REMOTE_SCRATCH_BYTES)
@@ -240,20 +243,20 @@ static bool stop_spinning(struct remote *r)
 /* One that did not begin with its calls makes none: a freezer can have come before them. */
 static void take_back(struct remote *r)
 {
-	if (r->parked || r->held || r->follow || !r->caller)
+	if (r->park.on || r->child.held || r->follow || !r->caller.tid)
 		return;
 	/* in this order: killed in between we would leave it with all signals blocked */
-	if (!remote_stop_thread(r, r->caller) && r->threads[0].pc == r->scratch &&
-	    !ptrace(PTRACE_SETSIGMASK, r->caller, SET_BYTES, &r->back_mask) &&
-	    !ptrace(PTRACE_SETREGS, r->caller, 0, &r->back))
-		r->waits = false;
+	if (!remote_stop_thread(r, r->caller.tid) && r->threads[0].pc == r->scratch &&
+	    !ptrace(PTRACE_SETSIGMASK, r->caller.tid, SET_BYTES, &r->caller.back_mask) &&
+	    !ptrace(PTRACE_SETREGS, r->caller.tid, 0, &r->caller.back))
+		r->caller.waits = false;
 	remote__resume(r);
 }
 
 /* @ns: so long the calls are waited for. */
 static bool give_up(struct remote *r, uint64_t ns)
 {
-	if (ns <= CALL_NS && (ns <= REMOTE_THAW_NS || !remote__is_frozen(r->pid, r->caller, 0)))
+	if (ns <= CALL_NS && (ns <= REMOTE_THAW_NS || !remote__is_frozen(r->pid, r->caller.tid, 0)))
 		return false;
 	take_back(r);
 	return true;
@@ -262,11 +265,12 @@ static bool give_up(struct remote *r, uint64_t ns)
 /* It waits in its call again, as if there had been no others. Else it comes there by itself, or did so. */
 static void put_back(struct remote *r)
 {
-	if (!r->waits)
+	if (!r->caller.waits)
 		return;
-	r->waits = false;
-	if (stop_spinning(r) && !ptrace(PTRACE_SETSIGMASK, r->caller, SET_BYTES, &r->back_mask))
-		ptrace(PTRACE_SETREGS, r->caller, 0, &r->back);
+	r->caller.waits = false;
+	if (stop_spinning(r) &&
+	    !ptrace(PTRACE_SETSIGMASK, r->caller.tid, SET_BYTES, &r->caller.back_mask))
+		ptrace(PTRACE_SETREGS, r->caller.tid, 0, &r->caller.back);
 	remote__resume(r);
 }
 
@@ -276,9 +280,9 @@ static bool has_left(struct remote *r, uint64_t results)
 	uint8_t byte;
 	bool left;
 
-	if (r->held || r->parked || r->follow)
+	if (r->child.held || r->park.on || r->follow)
 		return false;
-	if (remote_stop_thread(r, r->caller)) {
+	if (remote_stop_thread(r, r->caller.tid)) {
 		remote__resume(r);
 		return false;
 	}
@@ -293,18 +297,18 @@ static int first_failure(struct remote *r, uint64_t results, uint64_t ns)
 {
 	int64_t said = 0;
 
-	if (remote__read(r, r->table, &said, sizeof(said)) || said >= 0 || said < -4095)
+	if (remote__read(r, r->caller.table, &said, sizeof(said)) || said >= 0 || said < -4095)
 		said = ns > LEFT_NS && has_left(r, results) ? -ENOMEM : 0;
-	r->call_failed |= said < 0;
+	r->caller.failed |= said < 0;
 	return (int)said;
 }
 
 /* Where we run before others it does. We may have to wait for a lock that it has, and lend nothing meanwhile. */
 static void pause_for_caller(struct remote *r)
 {
-	if (!r->parked && !r->held)
-		hurry__lend_call(&r->hurry, r->caller);
-	if (r->late_cnt)
+	if (!r->park.on && !r->child.held)
+		hurry__lend_call(&r->hurry, r->caller.tid);
+	if (r->late.cnt)
 		late__look(r);
 	else
 		partial__look(r);
@@ -328,7 +332,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 			return -ESRCH;
 		err = remote__read(r, results, words, 56UL * cnt + 16);
 		if (err &&
-		    (remote__is_dead(r->pid, r->caller) || remote__has_executed(r, r->scratch)))
+		    (remote__is_dead(r->pid, r->caller.tid) || remote__has_executed(r, r->scratch)))
 			return -ESRCH;
 		failed = err ? first_failure(r, results, ns) : 0;
 		if (failed)
@@ -338,7 +342,7 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 	for (unsigned int i = 0; i < cnt; i++) {
 		values[i] = (int64_t)words[7UL * i];
 		if (values[i] < 0 && values[i] >= -4095) {
-			r->call_failed = true;
+			r->caller.failed = true;
 			return (int)values[i];
 		}
 	}
@@ -348,10 +352,10 @@ static int wait_for_results(struct remote *r, unsigned int cnt, uint64_t results
 /* A parked one is there since we want it there, unless it went on by itself. */
 static bool in_scratch(struct remote *r)
 {
-	if (r->parked && r->cnt == 1) {
-		r->parked = r->threads[0].pc - r->scratch < REMOTE_SCRATCH_BYTES ||
-			    !r->threads[0].pc;
-		r->ran_on = !r->parked;
+	if (r->park.on && r->cnt == 1) {
+		r->park.on = r->threads[0].pc - r->scratch < REMOTE_SCRATCH_BYTES ||
+			     !r->threads[0].pc;
+		r->park.ran_on = !r->park.on;
 		return false;
 	}
 	for (size_t i = 0; i < r->cnt; i++)
@@ -394,10 +398,10 @@ static pid_t choose_caller(struct remote *r)
 	auto_fn(threads__closep) DIR *threads = NULL;
 	pid_t found, tid, holder;
 
-	if (r->held || r->parked)
+	if (r->child.held || r->park.on)
 		return may_call(r->pid) ? r->pid : 0;
-	if (r->caller && can_call(r, r->caller))
-		return r->caller;
+	if (r->caller.tid && can_call(r, r->caller.tid))
+		return r->caller.tid;
 	holder = lasting_holder(r);
 	if (holder && can_call(r, holder))
 		return holder;
@@ -490,18 +494,18 @@ static int begin_calls(struct remote *r, const struct remote_call *calls, unsign
 		return err;
 	if (in_scratch(r))
 		err = -EAGAIN;
-	r->other_caller |= r->caller && r->cnt == 1 && r->threads[0].tid != r->caller;
+	r->caller.other |= r->caller.tid && r->cnt == 1 && r->threads[0].tid != r->caller.tid;
 	if (!err) /* else the last one is in there yet */
-		r->caller = choose_stopped(r);
-	if (!err && !r->caller)
+		r->caller.tid = choose_stopped(r);
+	if (!err && !r->caller.tid)
 		err = why_nobody(r);
-	if (!err && interrupted__is_diverted(r->caller))
+	if (!err && interrupted__is_diverted(r->caller.tid))
 		err = -ENOPROTOOPT;
-	if (!err && r->ready)
-		err = r->ready(r->ready_ctx);
+	if (!err && r->caller.ready)
+		err = r->caller.ready(r->caller.ready_ctx);
 	if (!err)
-		err = set_up(r, r->caller, calls, cnt, results);
-	r->calling = true;
+		err = set_up(r, r->caller.tid, calls, cnt, results);
+	r->caller.at_work = true;
 	remote__resume(r);
 	*us = (now_ns() - r->stopped_at) / 1000;
 	return err;
@@ -513,7 +517,7 @@ static void end_calls(struct remote *r, uint64_t us)
 	uint64_t since = now_ns();
 
 	put_back(r);
-	r->calling = false;
+	r->caller.at_work = false;
 	remote_end_stop(r, us + (now_ns() - since) / 1000);
 	remote__let_late_go(r);
 	remote_settle(r);
@@ -539,27 +543,27 @@ int remote__park(struct remote *r)
 			return -ENOMEM;
 		r->size = 1;
 	}
-	if (ptrace(PTRACE_GETREGS, r->pid, 0, &r->park))
+	if (ptrace(PTRACE_GETREGS, r->pid, 0, &r->park.regs))
 		return -errno;
-	restart_by_hand(&r->park);
-	r->park.orig_rax = (unsigned long long)-1;
+	restart_by_hand(&r->park.regs);
+	r->park.regs.orig_rax = (unsigned long long)-1;
 	r->threads[0] = (struct remote_thread){ .tid = r->pid, .is = REMOTE_STANDS };
 	r->cnt = 1;
 	r->stopped_at = now_ns();
-	r->parked = true;
+	r->park.on = true;
 	return 0;
 }
 
 int remote__unpark(struct remote *r)
 {
-	int err = r->parked && !r->cnt ? remote__stop(r) : 0;
+	int err = r->park.on && !r->cnt ? remote__stop(r) : 0;
 
-	if (!r->parked || err)
+	if (!r->park.on || err)
 		return err;
 	in_scratch(r);
-	if (r->parked && ptrace(PTRACE_SETREGS, r->threads[0].tid, 0, &r->park))
+	if (r->park.on && ptrace(PTRACE_SETREGS, r->threads[0].tid, 0, &r->park.regs))
 		err = -errno;
-	r->parked = false;
+	r->park.on = false;
 	return err;
 }
 
@@ -568,8 +572,8 @@ static int stop_callers(struct remote *r)
 {
 	int err = -ESRCH;
 
-	if (r->caller && !r->other_caller && !r->held && !r->parked)
-		err = remote__stop_one(r, r->caller);
+	if (r->caller.tid && !r->caller.other && !r->child.held && !r->park.on)
+		err = remote__stop_one(r, r->caller.tid);
 	return err == -ESRCH ? remote__stop(r) : err;
 }
 
@@ -586,7 +590,7 @@ static int stop_outside_calls(struct remote *r)
 		if (!in)
 			return 0;
 		remote__resume(r);
-		remote_let_out(r, r->caller ?: r->pid, i, OUTSIDE_US + i);
+		remote_let_out(r, r->caller.tid ?: r->pid, i, OUTSIDE_US + i);
 	}
 	return -ETIMEDOUT;
 }

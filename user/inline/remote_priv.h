@@ -51,7 +51,7 @@ void remote_settle(struct remote *r);
 /* remote_note_stop - single threads stood still, that long at most; 0: none did */
 void remote_note_stop(struct remote *r, uint32_t us);
 
-/* remote_call_before - r->before, if there is one; nobody who is followed stands still for it */
+/* remote_call_before - r->how.before, if there is one; nobody who is followed stands still for it */
 void remote_call_before(struct remote *r);
 
 /* remote_stop_thread - this one alone. As remote__stop(). */

@@ -25,6 +25,7 @@
 #include "inline/interrupted.h"
 #include "inline/late.h"
 #include "inline/partial.h"
+#include "inline/remote_stop.h"
 #include "inline/rest.h"
 #include "inline/sleepers.h"
 #include "proc/threads.h"
@@ -104,8 +105,8 @@ void remote_note_end(struct remote *r, pid_t tid, int status)
 {
 	if (tid != r->pid)
 		return;
-	r->ended = true;
-	r->status = status;
+	r->child.ended = true;
+	r->child.status = status;
 }
 
 int remote_signal_of(const struct remote *r, pid_t tid, int status)
@@ -194,11 +195,11 @@ static int make_room(struct remote *r, size_t more)
 {
 	size_t size = r->size ? r->size : 64;
 
-	while (size < r->late_cnt + r->cnt + more)
+	while (size < r->late.cnt + r->cnt + more)
 		size *= 2;
-	if (size == r->size && r->late_threads)
+	if (size == r->size && r->late.threads)
 		return 0;
-	if (grow(&r->threads, size) || grow(&r->late_threads, size))
+	if (grow(&r->threads, size) || grow(&r->late.threads, size))
 		return -ENOMEM;
 	r->size = size;
 	return 0;
@@ -207,7 +208,7 @@ static int make_room(struct remote *r, size_t more)
 /* Is it to be stopped, and not yet? */
 static bool is_wanted(const struct remote *r, pid_t tid)
 {
-	return !is_known(r, tid) && (!r->only || tid == r->only) &&
+	return !is_known(r, tid) && (!r->how.only || tid == r->how.only) &&
 	       !(r->sleepers && sleepers__has(r->sleepers, tid));
 }
 
@@ -296,7 +297,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 			if (!err)
 				err = partial__finish(r, t);
 		}
-		if (err == -ETIMEDOUT && r->past_blocked &&
+		if (err == -ETIMEDOUT && r->how.past_blocked &&
 		    remote_is_asleep(remote__state(r->pid, t->tid)))
 			err = 0;
 		if (err == -ESRCH)
@@ -311,7 +312,7 @@ static int await_all(struct remote *r, size_t waited, uint64_t deadline)
 
 int remote__follow(struct remote *r)
 {
-	bool any = r->follow && !r->parked;
+	bool any = r->follow && !r->park.on;
 
 	while (any) { /* what these start is seized by the kernel */
 		auto_fn(threads__closep) DIR *threads = threads__open(r->pid);
@@ -331,8 +332,8 @@ int remote__follow(struct remote *r)
 
 static bool is_late(const struct remote *r, pid_t tid)
 {
-	for (size_t i = 0; i < r->late_cnt; i++)
-		if (r->late_threads[i].tid == tid)
+	for (size_t i = 0; i < r->late.cnt; i++)
+		if (r->late.threads[i].tid == tid)
 			return true;
 	return false;
 }
@@ -343,7 +344,7 @@ int remote_stop_thread(struct remote *r, pid_t tid)
 
 	if (!err && is_late(r, tid) && !remote__let_late_go(r))
 		err = -ETIMEDOUT;
-	if (!err && tid != r->held)
+	if (!err && tid != r->child.held)
 		err = seize(r, tid);
 	if (err)
 		return err;
@@ -427,12 +428,12 @@ static void let_followed_go(struct remote *r)
 /* Those that were not seen to stop. Where others make calls for us these come first. */
 static void let_others_go(struct remote *r)
 {
-	if (!r->late_cnt)
-		r->late_looked_at = r->stopped_at ?: now_ns();
+	if (!r->late.cnt)
+		r->late.looked_at = r->stopped_at ?: now_ns();
 	for (size_t i = r->cnt; i-- > 0;)
 		if (r->threads[i].is != REMOTE_STANDS && !partial__has(r, r->threads[i].tid))
-			r->late_threads[r->late_cnt++] = r->threads[i];
-	if (!r->calling)
+			r->late.threads[r->late.cnt++] = r->threads[i];
+	if (!r->caller.at_work)
 		remote__let_late_go(r);
 }
 
@@ -444,21 +445,21 @@ static void go_on(struct remote *r)
 	hurry__lend_none(&r->hurry);
 	if (r->sleepers) /* signals that they took wait for the leader now */
 		sleepers__serve(r->sleepers);
-	if (!r->held)
+	if (!r->child.held)
 		let_leader_go(r);
 	for (size_t i = 0; i < r->cnt; i++)
-		if (r->held)
-			ptrace(PTRACE_CONT, r->held, 0, 0);
+		if (r->child.held)
+			ptrace(PTRACE_CONT, r->child.held, 0, 0);
 		else if (r->threads[i].is == REMOTE_STANDS &&
 			 !partial__is_to_finish(r, &r->threads[i]))
 			remote_let_go(r, &r->threads[i], 0);
 	late__unwatch(r);
-	if (!r->calling) /* else the thread is not back yet */
+	if (!r->caller.at_work) /* else the thread is not back yet */
 		remote_end_stop(r, (now_ns() - r->stopped_at) / 1000);
 	partial__begin_all(r);
 	if (r->follow)
 		let_followed_go(r);
-	else if (!r->held) /* else it goes on by itself */
+	else if (!r->child.held) /* else it goes on by itself */
 		let_others_go(r);
 	remote_settle(r);
 	r->cnt = 0;
@@ -515,7 +516,7 @@ static bool has_all(const struct remote *r)
 
 	if (r->sleepers)
 		sleepers__threads(r->sleepers, &kept);
-	return !r->only && (long)(r->cnt + kept) == remote_count_threads(r);
+	return !r->how.only && (long)(r->cnt + kept) == remote_count_threads(r);
 }
 
 static bool all_late(const struct remote *r)
@@ -547,13 +548,13 @@ static void note_late(struct remote *r, uint64_t asked)
 /* Those that sleep are seized already. So many, which are not waited for. */
 static size_t add_late(struct remote *r)
 {
-	size_t cnt = r->late_cnt;
+	size_t cnt = r->late.cnt;
 
 	if (cnt) { /* then none is kept */
-		memcpy(r->threads, r->late_threads, cnt * sizeof(r->threads[0]));
+		memcpy(r->threads, r->late.threads, cnt * sizeof(r->threads[0]));
 		r->cnt = cnt;
 	}
-	r->late_cnt = 0;
+	r->late.cnt = 0;
 	return cnt;
 }
 
@@ -563,8 +564,8 @@ static int stop_some(struct remote *r, size_t limit, uint64_t ns)
 	size_t awaited;
 	int err;
 
-	if (r->held)
-		return remote_stop_thread(r, r->held);
+	if (r->child.held)
+		return remote_stop_thread(r, r->child.held);
 	hold_sleepers(r);
 	deadline = now_ns() + ns;
 	awaited = add_late(r);
@@ -617,13 +618,13 @@ static void *make_call(void *arg)
 /* Another thread of ours makes it where we are who looks at what those do that are followed. */
 void remote_call_before(struct remote *r)
 {
-	struct call c = { r->before, r->before_ctx, false };
+	struct call c = { r->how.before, r->how.ctx, false };
 	pthread_t thread;
 
-	if (!r->before)
+	if (!r->how.before)
 		return;
-	if (!r->follow || r->parked || thread_start(&thread, NULL, make_call, &c)) {
-		r->before(r->before_ctx);
+	if (!r->follow || r->park.on || thread_start(&thread, NULL, make_call, &c)) {
+		r->how.before(r->how.ctx);
 		return;
 	}
 	while (!__atomic_load_n(&c.done, __ATOMIC_ACQUIRE)) {
@@ -641,7 +642,7 @@ static int try_to_stop(struct remote *r, size_t limit, int tries)
 {
 	int err;
 
-	if (!r->past_blocked && !late__await(r))
+	if (!r->how.past_blocked && !late__await(r))
 		return -ETIMEDOUT;
 	err = tries < LATE_TRIES || tries == STOP_TRIES ? 0 : late__keep(r);
 	if (!err)
@@ -657,15 +658,15 @@ static int stop_soon(struct remote *r, size_t limit)
 	late__forget(r);
 	partial__look(r);
 	for (int i = 0; i <= STOP_TRIES; i++) {
-		if (r->follow && !r->parked && !follow__serve(r->follow, r->pid)) {
+		if (r->follow && !r->park.on && !follow__serve(r->follow, r->pid)) {
 			err = -ESRCH;
 			break;
 		}
-		if (r->before) {
+		if (r->how.before) {
 			remote_hurry(r, false);
 			remote_call_before(r);
 		}
-		remote_hurry(r, !r->late_cnt);
+		remote_hurry(r, !r->late.cnt);
 		err = try_to_stop(r, limit, i);
 		if (err != -ETIMEDOUT)
 			break;
@@ -681,7 +682,7 @@ static void keep_sleepers(struct remote *r)
 {
 	int err;
 
-	if (r->held || r->parked || r->late_cnt || !remote_has_many(r))
+	if (r->child.held || r->park.on || r->late.cnt || !remote_has_many(r))
 		return;
 	if (r->follow) /* we do it ourselves */
 		remote_hurry(r, true);
@@ -698,8 +699,8 @@ static void keep_sleepers(struct remote *r)
 static void note_slept(struct remote *r)
 {
 	r->slept.cnt = 0;
-	if (!r->held && !r->parked)
-		slept__note(&r->slept, r->pid, r->only);
+	if (!r->child.held && !r->park.on)
+		slept__note(&r->slept, r->pid, r->how.only);
 	if (r->follow)
 		follow__set_slept(r->follow, &r->slept);
 }
@@ -726,9 +727,9 @@ int remote__stop_past_blocked(struct remote *r)
 {
 	int err;
 
-	r->past_blocked = true;
+	r->how.past_blocked = true;
 	err = remote__stop(r);
-	r->past_blocked = false;
+	r->how.past_blocked = false;
 	return err;
 }
 
@@ -736,10 +737,10 @@ int remote__stop_one(struct remote *r, pid_t tid)
 {
 	int err;
 
-	r->only = tid;
+	r->how.only = tid;
 	note_slept(r);
 	err = stop_soon(r, 1);
-	r->only = 0;
+	r->how.only = 0;
 	return err;
 }
 
@@ -752,7 +753,7 @@ void remote__resume(struct remote *r)
 void remote__close(struct remote *r)
 {
 	remote__resume(r);
-	if (r->late_cnt)
+	if (r->late.cnt)
 		late__await(r);
 	late__forget(r);
 	partial__end(r);
@@ -760,11 +761,11 @@ void remote__close(struct remote *r)
 	if (r->follow)
 		follow__set_slept(r->follow, NULL);
 	free(r->threads);
-	free(r->late_threads);
+	free(r->late.threads);
 	hurry__done(&r->hurry);
 	if (r->mem >= 0)
 		close(r->mem);
 	r->mem = -1;
-	r->threads = r->late_threads = NULL;
-	r->size = r->late_cnt = 0;
+	r->threads = r->late.threads = NULL;
+	r->size = r->late.cnt = 0;
 }

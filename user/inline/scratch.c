@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "inline/remote.h"
+#include "inline/remote_call.h"
 #include "proc/maps.h"
 
 #define PAGE_BYTES 4096ull

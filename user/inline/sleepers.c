@@ -22,6 +22,7 @@
 #include "inline/lender.h"
 #include "inline/partial.h"
 #include "inline/remote_priv.h"
+#include "inline/remote_stop.h"
 #include "proc/threads.h"
 
 #define PASS_NS	   1000000000ull /* until one that did not is let go: nobody stands still for it */
@@ -295,7 +296,7 @@ static void read_stack(const struct sleepers *s, struct remote_thread *t)
 			frame_end = i + 3;
 		}
 	for (size_t i = 0; out && i < cnt; i++)
-		if (words[i] - s->r->watched < s->r->watched_end - s->r->watched)
+		if (words[i] - s->r->watched.start < s->r->watched.end - s->r->watched.start)
 			out[n++] = words[i];
 	t->stack = out ? realloc(out, (n + 1) * sizeof(*out)) : NULL;
 	t->stack_words = n;
