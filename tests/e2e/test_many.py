@@ -92,3 +92,26 @@ def test_children_of_many(options, tmp_path):
     seen = run(name, OWN_MAX + 1, 0, tmp_path, *options, program=program)[0]
     calls = collections.Counter(e["pid"] for e in seen.events if e["ev"] == "call" and e["name"] == "mark")
     assert set(calls.values()) == {25} and len(calls) == (OWN_MAX + 1) * (2 if options else 1)
+
+
+@contextlib.contextmanager
+def children(count):
+    """A process with so many that are no Python."""
+    code = ("import subprocess, sys\nall = [subprocess.Popen(['sleep', '600']) for _ in range(%d)]\nprint('ready', flush=True)\n"
+            "sys.stdin.readline()\nfor one in all: one.kill()" % count)
+    with lib.started([*lib.command(lib.pick("3.12")[0]), "-W", "ignore", "-c", code], stdin=subprocess.PIPE) as target:
+        assert target.stdout.readline() == b"ready\n"
+        yield target.pid
+        target.communicate(b"\n", timeout=60)
+
+
+@pytest.mark.parametrize("command", [["trace", "-s", "-d", "50ms"], ["trace", "--engine", "inline", "-s", "-d", "50ms"], ["detach", "-s"]],
+                         ids=["uprobe", "inline", "detach"])
+def test_more_children_than_are_looked_at(command, tmp_path):
+    """That is said, once."""
+    out = ["-o", tmp_path / "t.pyebpf", "-p"] if "trace" in command else []
+    for count in 3, 1100:
+        with children(count) as pid:
+            done = lib.sh([lib.BINARY, *command, "--force", *out, pid] if out else [lib.BINARY, *command, pid])
+        assert done.returncode == 0, done.stderr
+        assert lib.text(done.stderr).count("only the first 1024 descendants of process %d are looked at" % pid) == (count > 1024)

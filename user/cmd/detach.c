@@ -100,7 +100,7 @@ static void note_failure(struct failure *first, int err, const struct err *e)
 static void detach_descendants(pid_t pid, bool quiet, struct failure *first)
 {
 	pid_t pids[PROC_DESCENDANTS_MAX];
-	int cnt = proc_descendants(pid, pids, PROC_DESCENDANTS_MAX);
+	int cnt = run_descendants(pid, pids, true);
 	bool has_reader;
 
 	for (int i = 0; i < cnt; i++) {
@@ -110,8 +110,6 @@ static void detach_descendants(pid_t pid, bool quiet, struct failure *first)
 		if (!inline__is_ending(pids[i])) /* that takes it out, too */
 			note_failure(first, err, &e);
 	}
-	if (cnt == PROC_DESCENDANTS_MAX)
-		log_warn("only the first %d descendants of process %d were looked at", cnt, pid);
 }
 
 int cmd_detach(int argc, char **argv)

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cmd/run.h"
 #include "cmd/session_inline_priv.h"
 #include "inline/hold.h"
 #include "inline/hurry.h"
@@ -453,10 +454,10 @@ static int take_unseen(struct inline_run *r, pid_t pid)
  * The target's descendants that are not followed yet: that were there before, and those of a thread that was in the middle of a fork()
  * when it began to be followed, of which the kernel tells none.
  */
-static int take_all_unseen(struct inline_run *r)
+static int take_all_unseen(struct inline_run *r, bool first)
 {
 	pid_t all[PROC_DESCENDANTS_MAX];
-	int cnt = proc_descendants(r->t.pid.pid, all, PROC_DESCENDANTS_MAX), taken = 0, err = 0;
+	int cnt = run_descendants(r->t.pid.pid, all, first), taken = 0, err = 0;
 
 	for (int i = 0; i < cnt && !err; i++) {
 		pid_t pid = all[i];
@@ -494,7 +495,7 @@ int inline_family__begin(struct inline_run *r, struct inline_member *m)
 	if (!taken) /* a command */
 		return 0;
 	for (int i = 0; i < ROUNDS_MAX && taken > 0; i++)
-		taken = take_all_unseen(r);
+		taken = take_all_unseen(r, !i);
 	drop_unfollowed(r);
 	return taken < 0 ? taken : 0;
 }

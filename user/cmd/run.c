@@ -19,6 +19,7 @@
 #include "cmd/options.h"
 #include "cmd/session.h"
 #include "cpython/interp.h"
+#include "proc/info.h"
 
 #define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
 
@@ -74,6 +75,15 @@ void run_say_left_out(pid_t pid, const struct interp *in)
 	if (in->other[0])
 		log_warn("process %d has a second interpreter that is left out: %s", pid,
 			 in->other);
+}
+
+int run_descendants(pid_t pid, pid_t *pids, bool say)
+{
+	int cnt = proc_descendants(pid, pids, PROC_DESCENDANTS_MAX);
+
+	if (say && cnt == PROC_DESCENDANTS_MAX)
+		log_warn("only the first %d descendants of process %d are looked at", cnt, pid);
+	return cnt;
 }
 
 void run_raise_files(void)

@@ -44,6 +44,9 @@ void run_say_odd(const struct assembler_oddities *odd);
 /* run_say_left_out - a warning of a second interpreter in a process, if there is one. */
 void run_say_left_out(pid_t pid, const struct interp *in);
 
+/* run_descendants - proc_descendants() of a process that was asked for, into PROC_DESCENDANTS_MAX numbers; @say: a warning where there may be more */
+int run_descendants(pid_t pid, pid_t *pids, bool say);
+
 /* run_raise_files - room for the descriptors of many processes. */
 void run_raise_files(void);
 

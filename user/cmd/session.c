@@ -118,7 +118,7 @@ static int find_descendants(struct session *s)
 		return 0;
 	}
 	for (size_t i = 0; i < s->opts.pid_cnt; i++) {
-		int cnt = proc_descendants(s->opts.pids[i], pids, PROC_DESCENDANTS_MAX);
+		int cnt = run_descendants(s->opts.pids[i], pids, true);
 
 		for (int k = 0; k < cnt && !err; k++)
 			if (!target_by_pid(s, pids[k]))
