@@ -338,6 +338,17 @@ def test_the_probes_own_cost_is_kept_when_asked(tmp_path):
     assert min(more)[0] > min(less)[0] + min(less)[1] / 4
 
 
+@pytest.mark.parametrize("form, next_one", [("txt", "less -S"), ("ndjson", "tail -n 1")])
+def test_what_was_written_is_told(form, next_one, tmp_path):
+    """But not with -q, nor of what goes to a pipe."""
+    out = tmp_path / ("t." + form)
+    for target, options, told in (out, [], True), (out, ["-q", "--force"], False), ("-", [], False):
+        done = lib.sh([lib.BINARY, "trace", *INLINE, "--opcodes", "all", "-f", {"txt": "text"}.get(form, form), "-o", target, *options, "--",
+                       *lib.command(ONE), "-S", "-c", "1"])
+        said = lib.text(done.stderr)
+        assert done.returncode == 0 and (("wrote %s (" % out in said) == (next_one in said) == told), said
+
+
 @pytest.mark.parametrize("which, reason", [("LOAD_FAST,NO_SUCH", "NO_SUCH"), ("CALL,all", "all stands alone")])
 def test_no_such_opcode(which, reason, tmp_path):
     done = opcodes(tmp_path / "t.txt", which, *lib.command(ONE), "-c", "1")

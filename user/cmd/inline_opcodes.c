@@ -243,6 +243,16 @@ static void show_instead(struct run *r, const struct inline_opcodes_view *v,
 	fflush(stderr);
 }
 
+static int commit(const struct run *r, struct outfile *file, const char *path, struct err *e)
+{
+	struct emit_result wrote = { .part_cnt = 1, .bytes = outfile__bytes(file) };
+	int err = outfile__commit(file, e);
+
+	if (!err && !r->opts->quiet)
+		emit_report(stderr, path, r->lines ? &export_ndjson : &export_text, &wrote);
+	return err;
+}
+
 static int write_tables(struct run *r, const char *path, const struct inline_opcodes_view *v,
 			const struct session_sums *s, struct err *e)
 {
@@ -258,7 +268,7 @@ static int write_tables(struct run *r, const char *path, const struct inline_opc
 	outbuf__done(&b);
 	if (err == -PYE_EOUTPUT)
 		return outfile__explain(file, e);
-	return err ? err : outfile__commit(file, e);
+	return err ? err : commit(r, file, path, e);
 }
 
 static int sums(void *ctx, const struct inline_opcodes_view *v, const struct session_sums *s,
@@ -330,7 +340,7 @@ static int go(struct run *r, const struct session_opcodes *opcodes, struct sessi
 	err = err ? err : session_inline(r->opts, nowhere, opcodes, NULL, result, e);
 	outbuf__done(&r->out);
 	if (!err && r->file)
-		err = outfile__commit(r->file, e);
+		err = commit(r, r->file, r->path, e);
 	outfile__free(r->file);
 	return err;
 }
