@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import json
+import marshal
 import os
 import pathlib
 import signal
@@ -423,6 +424,16 @@ def test_many_children(tmp_path):
     own = [e for e in seen.whole().events if e["ev"] == "call" and e["name"] == "own"]
     assert len({e["pid"] for e in own}) == len(own) == 70
     assert not [e for e in seen.events if "unreadable" in e.get("func", "")]
+
+
+@pytest.mark.parametrize("options", [[], ["--time"]], ids=["", "--time"])
+def test_many_children_that_are_counted(options, tmp_path):
+    """What has ended leaves its sums, and no descriptor."""
+    out = tmp_path / "t.pstats"
+    done = lib.trace([*INLINE, "--count", *options, "--", *lib.command(ONE), lib.PROGRAMS / "children_many.py", 70, 1, 0], out, stdin=subprocess.DEVNULL,
+                     preexec_fn=test_children.few_files(40))
+    assert done.returncode == 0 and b"warning" not in done.stderr, lib.text(done.stderr)
+    assert [calls for (_, _, name), (calls, *_) in marshal.loads(out.read_bytes()).items() if name == "own"] == [70]
 
 
 # signals, stops and waits of a process that stays traced

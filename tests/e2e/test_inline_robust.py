@@ -383,14 +383,13 @@ def longest_stop(code, said):
 
 
 def check_short_stops(pid, out, *args):
-    """Of traces of 30 ms. All of them."""
+    """Of most of five traces of 30 ms in a row."""
     longest = []
-    while len(longest) < 5 or (min(longest) > 5 and len(longest) < 20):  # a busy machine gives the threads no CPU to stop on
+    while len(longest) < 5 or (statistics.median(longest[-5:]) > 5 and len(longest) < 20):  # a busy machine gives the threads no CPU to stop on
         done = lib.sh([lib.BINARY, "trace", "--force", "-o", out, *INLINE, *args, "-d", "30ms", "-p", pid])
         longest.append(longest_stop(done.returncode, lib.text(done.stderr)))
     print("longest stops, ms:", longest)
-    assert min(longest) <= 5, longest
-    return longest
+    assert statistics.median(longest[-5:]) <= 5, longest
 
 
 SPIN = ("import threading, time\n"
@@ -605,8 +604,7 @@ def test_short_stops_beside_long_calls(name, args, tmp_path):
         "print")
     with lib.started(lib.command(name) + ["-c", program]) as target:
         assert target.stdout.readline() == b"up\n"
-        longest = check_short_stops(target.pid, tmp_path / "t.pyebpf", *args)
-        assert statistics.median(longest) <= 5, "one or another came between two calls before, too"
+        check_short_stops(target.pid, tmp_path / "t.pyebpf", *args)
         assert target.poll() is None
 
 

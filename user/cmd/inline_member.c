@@ -303,8 +303,6 @@ static void end_events(struct inline_member *m, uint64_t now)
 	cap_inline__end(m->cap);
 	inline_member__drain(m, 1);
 	cap_inline__finals(m->cap, take_final, &(struct ending){ r->as, now });
-	assembler__process_end(r->as, m->pix, now);
-	settle(r);
 	r->lost += cap_inline__lost(m->cap);
 	r->unmatched += cap_inline__unmatched(m->cap);
 	r->left_out += cap_inline__left_out(m->cap);
@@ -323,6 +321,8 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 		inline_member__sum(m, r->ended);
 	if (m->cap)
 		end_events(m, now);
+	assembler__process_end(r->as, m->pix, now);
+	settle(r);
 	inline_member__forget(m);
 }
 
