@@ -27,6 +27,8 @@ def work():
         if confine.is_set():
             confine.clear()
             confine_now()
+            if sys.argv[1] == "thread":
+                time.sleep(100)
         for i in range(1000):
             call(i)
 
