@@ -70,8 +70,6 @@ int background__dump(struct background *b, const struct outputs *o, struct capw 
 	pid_t pid;
 	int err;
 
-	if (b->child)
-		return -EBUSY;
 	pid = fork();
 	if (pid < 0)
 		return -errno;

@@ -129,7 +129,9 @@ static int begin_part(struct emit *m)
 	int err;
 
 	if (m->result->part_cnt) {
-		snprintf(extension, sizeof(extension), "-%u%s", m->result->part_cnt + 1,
+		unsigned int behind = m->how->parts_behind ?: 1;
+
+		snprintf(extension, sizeof(extension), "-%u%s", behind + m->result->part_cnt,
 			 emit_is_plain(m->path) ? ".json" : m->format->extensions[0]);
 		err = emit_path_with(name, sizeof(name), m->path, extension);
 		if (err)

@@ -36,6 +36,7 @@ struct emit_how {
 	struct aggregate *agg; /* fed too, for the summary; may be NULL */
 	bool progress; /* say on a terminal how far it is */
 	unsigned int asks; /* end when run_is_to_end() so often; 0: not */
+	unsigned int parts_behind; /* the number behind which those of further parts begin; 0: 1 */
 };
 
 struct emit_result {

@@ -264,19 +264,16 @@ int limits_begin(struct limits_run *r, struct capw *capw, struct assembler *as)
 	return 0;
 }
 
-/* 0 when a file is being made, -EBUSY when it cannot be yet. */
-static int dump(struct limits_run *r, uint64_t now)
+static bool is_busy(const struct limits_run *r)
 {
-	const struct limit_files *files = r->files;
-	int err;
+	return r->files->busy(r->files->ctx);
+}
 
+/* Whether a file is being made now. */
+static bool dump(struct limits_run *r, uint64_t now)
+{
 	flush(r, now);
-	err = files->dump(files->ctx, r->capw);
-	if (err && err != -EBUSY) {
-		log_warn("the flight recorder cannot be written: %s", err_str(err));
-		err = 0;
-	}
-	return err;
+	return !r->files->dump(r->files->ctx, r->capw);
 }
 
 static void say_slow(const struct limits_run *r, unsigned int trigger)
@@ -301,6 +298,18 @@ static bool may_fire(const struct limits_run *r, uint64_t now)
 	       (!f->last_ns || now - f->last_ns >= r->opts->keep_ns);
 }
 
+/* While the file before is being made, and what led to the call is still there. */
+static bool waits(struct limits_run *r, unsigned int trigger, uint64_t now)
+{
+	uint64_t *since = &r->fired.waits_ns[trigger];
+
+	if (!may_fire(r, now) || !is_busy(r))
+		return false;
+	if (!*since)
+		*since = now;
+	return now - *since < r->opts->keep_ns;
+}
+
 static void look_at_triggers(struct limits_run *r, uint64_t now)
 {
 	struct limit_fired *f = &r->fired;
@@ -308,10 +317,11 @@ static void look_at_triggers(struct limits_run *r, uint64_t now)
 	for (unsigned int i = 0; r->as && i < r->opts->triggers.cnt; i++) {
 		uint64_t slow = assembler__slow(r->as, (int)i)->slow;
 
-		if (slow == f->seen[i])
+		if (slow == f->seen[i] || waits(r, i, now))
 			continue;
 		f->seen[i] = slow;
-		if (!may_fire(r, now) || dump(r, now))
+		f->waits_ns[i] = 0;
+		if (!may_fire(r, now) || !dump(r, now))
 			continue;
 		f->last_ns = now;
 		f->files++;
@@ -348,8 +358,9 @@ void limits_dump(struct limits_run *r, uint64_t now)
 		log_warn(r->capw ? "SIGUSR1 is for --flight-recorder: nothing is written"
 				 : "nothing is recorded yet");
 		r->dumps_asked = 0;
-	} else if (!dump(r, now)) {
-		r->dumps_asked = 0; /* else when the one before is written */
+	} else if (!is_busy(r)) { /* else when the one before is written */
+		r->dumps_asked = 0;
+		dump(r, now);
 	}
 }
 

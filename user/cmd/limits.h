@@ -62,7 +62,11 @@ void limits_writer(const struct limit_opts *o, struct capw_opts *out);
 /* Files of a run besides the one that it begins with. */
 struct limit_files {
 	void *ctx;
-	int (*dump)(void *ctx, struct capw *w); /* of a flight recorder. 0, -EBUSY or an error */
+	bool (*busy)(void *ctx); /* is the one before still being made? */
+	int (*dump)(
+		void *ctx,
+		struct capw
+			*w); /* of a flight recorder. 0, or a negative number that was explained */
 	int (*next_part)(
 		void *ctx); /* open it: its descriptor, or a negative number that was explained */
 	void (*part_done)(void *ctx); /* the one before is complete */
@@ -72,6 +76,7 @@ struct limit_files {
 /* What came of the triggers. */
 struct limit_fired {
 	uint64_t seen[TRIGGERS_MAX]; /* slow calls looked at */
+	uint64_t waits_ns[TRIGGERS_MAX]; /* since when one waits for the file before; 0: none does */
 	uint64_t last_ns; /* when a file was written last; 0: never */
 	unsigned int files; /* written */
 };

@@ -115,7 +115,7 @@ int outputs_produce(const struct outputs *o, struct outfile *capture, bool summa
 {
 	struct aggregate_opts agg_opts = { .raw = o->opts->raw, .full_files = o->opts->full_files };
 	struct aggregate *agg = NULL;
-	struct emit_how how = { .in = o->in, .asks = o->asks };
+	struct emit_how how = { .in = o->in, .asks = o->asks, .parts_behind = o->parts_behind };
 	struct emit_result result = { 0 };
 	int err = 0, fd = outfile__fd(capture);
 

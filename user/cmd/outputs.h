@@ -23,6 +23,8 @@ struct outputs {
 	const char *verb; /* of default names: pyebpf-VERB-COMM-PID-TIME */
 	bool keep_capture, quiet;
 	unsigned int asks; /* outputs_produce() ends when run_is_to_end() so often; 0: not */
+	unsigned int
+		parts_behind; /* the last number that was given to other files: those of further parts come behind it */
 	bool capture_only; /* the capture is the output */
 	int *show_fd; /* gets another descriptor of the capture, for show_capture(); NULL: not wanted */
 	const struct exporter *format;
@@ -79,7 +81,7 @@ int background__new(struct background **out);
 /**
  * background__dump - write what a flight recorder holds, in a child that has its memory as it is now
  *
- * Return: 0; -EBUSY while another is being made; -errno of fork().
+ * Not while another is being made. Return: 0, or -errno of fork().
  */
 int background__dump(struct background *b, const struct outputs *o, struct capw *w);
 

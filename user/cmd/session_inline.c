@@ -29,6 +29,8 @@
 #define ADJUST_NS      2000000ull
 #define PATIENCE_NS    9000000000ull /* a target waits a second more */
 #define PROGRAM_NS     10000000ull /* between two looks whether it is still the same */
+#define SETTLE_NS \
+	SECOND_NS /* a call that is open for longer is written, however short those may be that are left out */
 
 static void decide(void *ctx, const struct pye_verdict *verdict)
 {
@@ -172,8 +174,10 @@ static void keep(struct inline_run *r, uint64_t now)
 	struct err e = { 0 };
 	int err;
 
-	if (now - r->flushed_ns >= limits_flush_ns(&r->kept))
+	if (now - r->flushed_ns >= limits_flush_ns(&r->kept)) {
+		assembler__settle(r->as, r->fed_ns < now - SETTLE_NS ? r->fed_ns : now - SETTLE_NS);
 		flush(r, now);
+	}
 	if (r->t.dump_asked && (r->instructions || r->counts)) {
 		err = r->counts ? tell_counts(r, false, &e) : tell_sums(r, false, &e);
 		if (err)
@@ -235,7 +239,7 @@ static void every_second(struct inline_run *r, uint64_t now)
 }
 
 /* What a round took out of all rings is older than what the next but one does. */
-static void end_round(struct inline_run *r)
+static void end_round(struct inline_run *r, uint64_t now)
 {
 	struct inline_member *m;
 
@@ -243,6 +247,8 @@ static void end_round(struct inline_run *r)
 		if (!m->read)
 			return;
 	r->round++;
+	r->fed_ns = r->round_ns;
+	r->round_ns = now;
 	for (m = r->members; m; m = m->next)
 		m->read = false;
 }
@@ -276,7 +282,7 @@ static int drain(struct inline_run *r, unsigned int batches)
 		}
 		any |= got > 0;
 	}
-	end_round(r);
+	end_round(r, now_ns());
 	return any;
 }
 

@@ -69,6 +69,8 @@ struct inline_run {
 	uint32_t last_pix, round;
 	struct limits_run kept;
 	uint64_t flushed_ns, adjust_ns;
+	uint64_t round_ns,
+		fed_ns; /* when this round began; what was published before that is fed */
 	bool executed; /* the target, another program, without -s: it has no members any more */
 	uint64_t start_ns, attached_ns;
 	int64_t start_unix_ns;

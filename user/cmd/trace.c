@@ -155,6 +155,7 @@ struct files {
 	struct outfile *capture, *before; /* being written, and the part that is complete */
 	struct outputs before_outputs;
 	unsigned int number;
+	unsigned int unmade; /* that could not be begun */
 	struct background *background;
 	int *show_fd; /* of the last capture, or NULL */
 };
@@ -166,6 +167,21 @@ static void files_done(struct files *f)
 	background__free(f->background);
 }
 
+static bool files_busy(void *ctx)
+{
+	const struct files *f = ctx;
+
+	return !background__reap(f->background);
+}
+
+/* It is told, and in the exit code. */
+static int not_made(struct files *f, int err, const struct err *e)
+{
+	cmd_fail("trace", err, e);
+	f->unmade++;
+	return err;
+}
+
 static int dump_files(void *ctx, struct capw *w)
 {
 	struct files *f = ctx;
@@ -173,15 +189,12 @@ static int dump_files(void *ctx, struct capw *w)
 	struct outputs o;
 	int err;
 
-	if (!background__reap(f->background))
-		return -EBUSY;
 	f->number++;
 	err = outputs_number(&f->first, &f->number, &o, &e);
-	if (err) {
-		cmd_fail("trace", err, &e);
-		return 0;
-	}
-	return background__dump(f->background, &o, w);
+	err = err ? err : background__dump(f->background, &o, w);
+	if (err && !e.what[0])
+		err_set(&e, err, "the flight recorder cannot be written: %s", err_str(err));
+	return err ? not_made(f, err, &e) : 0;
 }
 
 static int next_part(void *ctx)
@@ -195,10 +208,8 @@ static int next_part(void *ctx)
 	f->number = f->number ? f->number + 1 : 2;
 	err = outputs_number(&f->first, &f->number, &o, &e);
 	err = err ? err : outfile__open(&capture, o.capture, OUTFILE_DIRECT, o.opts->force, &e);
-	if (err) {
-		cmd_fail("trace", err, &e);
-		return err;
-	}
+	if (err)
+		return not_made(f, err, &e);
 	f->before = f->capture;
 	f->before_outputs = f->outputs;
 	f->capture = capture;
@@ -244,7 +255,7 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 static int finish_files(struct files *f, const struct session_result *run, struct err *e)
 {
 	unsigned int asks = run->interrupts < RUN_ASKS ? RUN_ASKS - run->interrupts : 0;
-	unsigned int failed = background__wait(f->background, &asks);
+	unsigned int failed = background__wait(f->background, &asks) + f->unmade;
 	int err;
 
 	if (!asks) {
@@ -253,6 +264,7 @@ static int finish_files(struct files *f, const struct session_result *run, struc
 	}
 	f->outputs.show_fd = f->show_fd;
 	f->outputs.asks = asks;
+	f->outputs.parts_behind = f->number;
 	err = outputs_produce(&f->outputs, f->capture, true, e);
 	outputs_discard(&f->outputs, f->capture, err);
 	if (!err && failed)
@@ -289,6 +301,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.limits = o->limits,
 		.filter = o->filter,
 		.files = { .ctx = &files,
+			   .busy = files_busy,
 			   .dump = dump_files,
 			   .next_part = next_part,
 			   .part_done = part_done,
