@@ -176,6 +176,111 @@ def test_the_output_of_a_snapshot_is_converted(tmp_path):
     assert '"ev":"meta"' in (tmp_path / "t-1.ndjson").read_text().splitlines()[-1]
 
 
+HANGS = """import time
+def query(): time.sleep(60)
+def request():
+    for i in range(1000): pass
+    query()
+print("ready", flush=True)
+request()
+"""
+
+
+@pytest.mark.parametrize("options", [(), INLINE], ids=["uprobe", "inline"])
+def test_a_call_that_hangs(options, tmp_path):
+    """It is in the recorder once it is open for longer than what is left out, and so are its callers."""
+    with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *options, "--flight-recorder", "20s", "--min-duration", "1ms", "--",
+                      *lib.command(lib.pick("3.12")[0]), "-c", HANGS], stderr=subprocess.PIPE) as tracer:
+        assert tracer.stdout.readline() == b"ready\n"
+        time.sleep(3.5)  # it is looked at each second
+        tracer.send_signal(signal.SIGUSR1)
+        wait_for(tmp_path / "t-1.pyebpf")
+        os.kill(child_of(tracer.pid), signal.SIGTERM)
+        lib.finish(tracer, 128 + signal.SIGTERM)
+    open_calls = [e["name"] for e in lib.Trace(tmp_path / "t-1.pyebpf").events if e["ev"] == "call"]
+    assert open_calls[-2:] == ["request", "query"], open_calls
+
+
+def stopped_converter(tracer):
+    """USR1, and the child of pyebpf that makes the file is stopped before it has: it, and the file's number."""
+    def children():
+        return set(pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid)).read_text().split())
+    before = children()
+    for number in range(1, 20):
+        tracer.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + 5
+        while children() == before and time.monotonic() < end:
+            pass
+        with contextlib.suppress(OSError):  # it has ended
+            child, = map(int, children() - before)
+            os.kill(child, signal.SIGSTOP)
+            lib.until(lambda: lib.status_field(child, "State")[0] in "TZ", "the stop")
+            if lib.status_field(child, "State")[0] == "T":
+                return child, number
+        time.sleep(0.5)
+    raise AssertionError("each file was made too quickly")
+
+
+def test_usr1_while_the_file_before_is_made(tmp_path):
+    """It waits; meanwhile the recorder goes on as before: a chunk each eighth of its time, not one at each look."""
+    with recording(lib.pick("3.12")[0], tmp_path, *INLINE, "--flight-recorder", "2s", pause=0.0001, output="t.ndjson") as (tracer, _, _out):
+        time.sleep(2.5)
+        child, number = stopped_converter(tracer)
+        tracer.send_signal(signal.SIGUSR1)
+        time.sleep(4)
+        assert not (tmp_path / ("t-%d.ndjson" % number)).exists()
+        os.kill(child, signal.SIGCONT)
+        files = [tmp_path / ("t-%d.ndjson" % (number + i)) for i in (0, 1)]
+        for file in files:
+            lib.until(file.exists, "the snapshot", 60)
+        interrupt(tracer)
+    gone = [json.loads(file.read_bytes().splitlines()[-1])["before"]["chunks"] for file in files]
+    assert 8 <= gone[1] - gone[0] < 100, gone
+
+
+MANY = """import time
+def leaf(): pass
+def some():
+    for i in range(20000): leaf()
+print("ready", flush=True)
+while True:
+    some()
+    time.sleep(0.005)
+"""
+
+
+@pytest.mark.slow
+def test_parts_of_the_last_file_are_no_snapshots(tmp_path):
+    """Above 10M events a file has parts, the first of which was named as the second snapshot, and replaced it with --force."""
+    with lib.started([lib.BINARY, "trace", "-q", "--force", "-o", tmp_path / "t.json.gz", *INLINE, "--flight-recorder", "60s", "--max-events", "10500k", "--",
+                      *lib.command(lib.pick("3.12")[0]), "-c", MANY], stderr=subprocess.PIPE) as tracer:
+        assert tracer.stdout.readline() == b"ready\n"
+        snapshots = [tmp_path / ("t-%d.json.gz" % number) for number in (1, 2)]
+        for path in snapshots:
+            tracer.send_signal(signal.SIGUSR1)
+            lib.until(path.exists, "the snapshot", 60)
+        made = [path.stat().st_ino for path in snapshots]
+        child = child_of(tracer.pid)
+        lib.until(lambda: "/memfd:" not in pathlib.Path("/proc/%d/maps" % child).read_text(), "the end of the trace", 60)
+        os.kill(child, signal.SIGTERM)
+        lib.finish(tracer, 128 + signal.SIGTERM, 300)
+    assert made == [path.stat().st_ino for path in snapshots]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t-1.json.gz", "t-2.json.gz", "t-3.json.gz", "t.json.gz"]
+
+
+@pytest.mark.parametrize("options", [("--flight-recorder", "1s"), ("--split", "20k")], ids=["recorder", "split"])
+def test_a_folder_that_is_gone(options, tmp_path):
+    """What could not be begun fails the run at its end: a snapshot, and a part, which is the last one then."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with recording(lib.pick("3.12")[0], tmp_path, *INLINE, *options, pause=0, output="folder/t.pyebpf") as (tracer, _, _capture):
+        folder.rename(tmp_path / "moved")
+        tracer.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        os.kill(child_of(tracer.pid), signal.SIGTERM)
+        assert "1 of the files could not be made" in lib.finish(tracer, 125)
+
+
 def test_usr1_while_probes_are_placed(tmp_path):
     """It gets an answer, and is not the end of pyebpf."""
     name, = lib.pick("3.12")[:1]
