@@ -8,11 +8,16 @@
 
 #include <cmocka.h>
 #include <elf.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "inline/engine.h"
+#include "inline/region.h"
 #include "inline/remote.h"
 #include "inline/remote_call.h"
 #include "inline/scratch.h"
@@ -134,6 +139,49 @@ static void test_scratch__elsewhere(void **state)
 	remote__close(&own);
 }
 
+#define THEIRS (8u << 20)
+
+/* A child that has mapped something, and waits. */
+static pid_t start(uint8_t **mapped)
+{
+	pid_t pid;
+
+	*mapped = mmap(NULL, THEIRS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(*mapped, MAP_FAILED);
+	memset(*mapped, 7, THEIRS);
+	pid = fork();
+	if (!pid && !prctl(PR_SET_PDEATHSIG, SIGKILL))
+		for (;;)
+			pause();
+	return pid;
+}
+
+/* It is not always known that the stubs were unmapped: what the target has there since is none of ours. */
+static void test_scratch__unmapped_before(void **state)
+{
+	struct il_header h = { .magic = IL_MAGIC, .region_bytes = THEIRS };
+	struct remote r;
+	uint8_t *mapped, byte = 0;
+	bool left = true;
+	pid_t pid = start(&mapped);
+
+	(void)state;
+	assert_int_equal(remote__open(&r, pid, NULL), 0);
+	assert_int_equal(inline_find_scratch(&r, START), 0);
+	h.scratch = r.scratch;
+	assert_int_equal(inline_undo(&r, (uint64_t)(uintptr_t)mapped, &h, &left), 0);
+	assert_false(left);
+	assert_int_equal(remote__read(&r, (uint64_t)(uintptr_t)mapped + THEIRS - 1, &byte, 1), 0);
+	assert_int_equal(byte, 7);
+	/* and once more where there is nothing any more */
+	munmap(mapped, THEIRS);
+	assert_int_equal(inline_undo(&r, 0x10000, &h, &left), 0);
+	assert_false(left);
+	remote__close(&r);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,6 +189,7 @@ int main(void)
 		cmocka_unit_test(test_scratch__no_room),
 		cmocka_unit_test(test_scratch__other_mappings),
 		cmocka_unit_test(test_scratch__elsewhere),
+		cmocka_unit_test(test_scratch__unmapped_before),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -217,7 +217,7 @@ void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpret
 int inline_failed(pid_t pid, int err, struct err *e);
 
 /* inline_undo - the words back and the region unmapped; threads may be stopped or not, go on after it.
- * @left: true when it had to stay mapped. 0; -ESRCH; -ETIMEDOUT; -EFAULT, and then nothing is unmapped. */
+ * @left: true when it had to stay mapped. 0, also where it is unmapped already; -ESRCH; -ETIMEDOUT; -EFAULT, and then nothing is unmapped. */
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left);
 
 /* inline_unreserve - take out a reservation in which nothing, or not all, is mapped yet: no word is

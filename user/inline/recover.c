@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,6 +161,19 @@ static int unmap(struct remote *r, uint64_t base, const struct il_header *h)
 	return remote__finish(r, calls, cnt, base);
 }
 
+/*
+ * That it was unmapped is not always known: the last call is made, and who made it does not come to an end then. What the target has mapped
+ * there since is its own. (A header that it has written over is still there as long as words lead to it.)
+ */
+static bool is_unmapped(const struct remote *r, uint64_t base, const struct il_header *h)
+{
+	const size_t bytes = offsetof(struct il_header, patches);
+	uint8_t now[offsetof(struct il_header, patches)];
+
+	return (remote__read(r, base, now, bytes) || memcmp(now, h, bytes) != 0) &&
+	       !inline_is_redirected(r, h);
+}
+
 int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool *left)
 {
 	pid_t inside = r->pid;
@@ -172,8 +186,11 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 		err = remote__stop_past_blocked(r);
 	if (err)
 		return err;
-	err = remote__check_program(r, base);
-	if (err) {
+	if (remote__check_program(r, base) == -ESRCH)
+		err = -ESRCH;
+	else
+		*left = !is_unmapped(r, base, h);
+	if (err || !*left) {
 		remote__resume(r);
 		return err;
 	}

@@ -642,11 +642,12 @@ int remote__await_calls(struct remote *r, const struct maps *maps)
 int remote__finish(struct remote *r, const struct remote_call *calls, unsigned int cnt,
 		   uint64_t gone)
 {
-	uint8_t byte;
-	uint64_t us, start = now_ns();
+	uint64_t before = 0, now, us, start = now_ns();
+	bool there = !remote__read(r, gone, &before, sizeof(before));
 	int err = begin_calls(r, calls, cnt, 0, &us);
 
-	while (!err && !remote__read(r, gone, &byte, 1)) {
+	/* what differs has been mapped there since */
+	while (!err && there && !remote__read(r, gone, &now, sizeof(now)) && now == before) {
 		if (give_up(r, now_ns() - start))
 			err = -ETIMEDOUT;
 		else if (r->follow && !follow__serve(r->follow, r->pid))
