@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "abi/event.h"
@@ -214,6 +215,40 @@ static void test_taker__has_what_came_before_the_damage(void **state)
 	assert_int_equal(seen.kinds[PYE_REC_RETIRE], 1);
 }
 
+/* Code that is left out is said to the target, until nothing there is ours. */
+static void test_taker__writes_nothing_behind_the_detach(void **state)
+{
+	static const uint64_t theirs = 0x1122334455667788;
+	const off_t at = IL_PRIVATE + offsetof(struct il_private, limit);
+	const struct pye_verdict verdict = { .code = CODE, .id = 1, .set = PYE_CODE_QUIET };
+	struct cap_inline_ids ids = { 0 };
+	struct capture_batch batch;
+
+	(void)state;
+	for (int reserved = 0; reserved < 2; reserved++) {
+		struct cap_inline *c;
+		uint64_t limit = 0;
+
+		begin();
+		t.engine.quiet = true;
+		t.engine.reserved = reserved;
+		t.engine.remote.mem = memfd_create("target", MFD_CLOEXEC);
+		t.engine.shared->head = t.head;
+		assert_int_equal(pwrite(t.engine.remote.mem, &theirs, 8, at), 8);
+		ids.code = 0;
+		assert_int_equal(cap_inline__new(&c, 1, getpid(), &ids, NULL), 0);
+		cap_inline__use(c, &t.engine);
+		assert_int_equal(cap_inline_ops.next(c, &batch), 1);
+		cap_inline__decide(c, &verdict);
+		assert_int_equal(cap_inline_ops.next(c, &batch), 0);
+		assert_int_equal(t.engine.shared->verdict_head, reserved);
+		assert_int_equal(pread(t.engine.remote.mem, &limit, 8, at), 8);
+		assert_int_equal(limit, reserved ? 0 : theirs);
+		cap_inline__free(c);
+		close(t.engine.remote.mem);
+	}
+}
+
 static uint32_t state = 1;
 
 static uint32_t pick(uint32_t n)
@@ -314,6 +349,7 @@ int main(void)
 		cmocka_unit_test(test_taker__sees_what_batches_hold),
 		cmocka_unit_test(test_taker__has_what_came_before_the_damage),
 		cmocka_unit_test(test_taker__sees_the_same_of_anything),
+		cmocka_unit_test(test_taker__writes_nothing_behind_the_detach),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

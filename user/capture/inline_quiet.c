@@ -57,7 +57,8 @@ void quiet_tell(struct cap_inline *c)
 	uint64_t head, zero = 0;
 	uint32_t told = 0;
 
-	if (!w->cnt || !h)
+	/* behind the detach there is no ring to be rung at, and perhaps something else of the target's in its place */
+	if (!w->cnt || !h || !c->e->reserved)
 		return;
 	log = (struct il_verdict *)((uint8_t *)h + IL_VERDICTS);
 	head = h->verdict_head;
