@@ -259,12 +259,13 @@ another_interpreter()
 '''
 
 
-@pytest.mark.parametrize("name", [n for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)])
-def test_code_that_changes_where_it_begins(name, tmp_path):
+@pytest.mark.parametrize("name, options", [(n, ()) for n in FAMILIES + lib.builds() if pythons.version(n) >= (3, 12)] +
+                         [(n, ("--time",)) for n in lib.pick("3.12", "3.13t", "3.15")])
+def test_code_that_changes_where_it_begins(name, options, tmp_path):
     """Its first instruction is dispatched anew then: not so where it changed while it ran, or in a callback of what monitors."""
     prog, path = tmp_path / "monitored.py", tmp_path / "t.pstats"
     prog.write_text(MONITORED)
-    done = count(lib.command(name) + [prog], path)
+    done = count(lib.command(name) + [prog], path, *options)
     assert done.returncode == 0, lib.text(done.stderr)
     got = calls(path, prog)
     want = {"f": 200 + 2 * 200 + 50 + 200 + 200, "g": 200, "helper": 50 + 300, "noted": 50, "seen": 300, "switches_itself": 400, "watches": 200,
@@ -299,13 +300,14 @@ for t in threads: t.join()
 '''
 
 
-@pytest.mark.parametrize("name", [n for n in ("3.13-trixie", "3.14-sid", "3.14-tail", "3.15-sid") if n in pythons.found()])  # executables
-def test_code_that_changes_behind_other_locks(name, tmp_path):
+@pytest.mark.parametrize("name, options", [(n, ()) for n in ("3.13-trixie", "3.14-sid", "3.14-tail", "3.15-sid") if n in pythons.found()] +  # executables
+                         [(n, ("--time",)) for n in lib.pick("3.12", "3.14")])
+def test_code_that_changes_behind_other_locks(name, options, tmp_path):
     """Each interpreter monitors by itself, and runs at once with the others: each thread is asked whose it is, which it knows
-    where Python is no shared library."""
+    where Python is no shared library. With --time all frames that run are known."""
     prog, path = tmp_path / "locks.py", tmp_path / "t.pstats"
     prog.write_text(OWN_LOCKS)
-    done = count(lib.command(name) + [prog], path)
+    done = count(lib.command(name) + [prog], path, *options)
     assert done.returncode == 0, lib.text(done.stderr)
     assert calls(path, prog)["f"] == 8000
     assert [figures[1] for (_, _, f), figures in marshal.loads(path.read_bytes()).items() if f == "in_another"] == [16000]

@@ -1234,6 +1234,55 @@ static void test_count__times(void **state)
 	assert_int_equal(runs, 1);
 }
 
+/* Another thread has an event between the two times that a frame begins, where its code changes; what begins at its address when it
+ * has ended is one more, and so is another function's that did not end in sight, or one that had called something. */
+static void count_between(const struct il_header *h, bool locked)
+{
+	struct il_active *a = active_of(t.frame);
+	const struct il_node *n;
+	uint8_t own[64];
+
+	fresh_tables(true, locked);
+	make_interpreters(2, 0, 0);
+	set64(m.is[1], t.layout.is_gil, address(own));
+	run_kind(h, INLINE_ENTRY);
+	n = only_node(NULL);
+	pye_inline_count(t.private, address(t.caller), 0, INLINE_RETURN);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(n->calls, 1);
+	run_kind(h, INLINE_RETURN);
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(n->calls, 2);
+	pye_inline_count(t.private, address(t.caller), 0, INLINE_RETURN);
+	a->inner = 1;
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(n->calls, 3);
+	pye_inline_count(t.private, address(t.caller), 0, INLINE_RETURN);
+	a->func++;
+	run_kind(h, INLINE_ENTRY);
+	assert_int_equal(n->calls, 4);
+	assert_int_equal(a->func, slot_of_code());
+}
+
+static void test_count__begins_of_threads_that_run_at_once(void **state)
+{
+	const struct inline_plan plan = { .frame_reg = PREG_RBX, .instr_reg = PREG_R13 };
+
+	(void)state;
+	t.instr[1] = 0;
+	for (unsigned int minor = 12; minor <= LAST_MINOR; minor++)
+		for (int locked = 0; locked < 2; locked++) {
+			use_version(minor);
+			set64(t.caller, t.layout.f_previous, 0);
+			set64(t.caller, t.layout.f_code, address(t.code));
+			count_between(build_how(&plan, &(struct stub_how){ .count = true,
+									   .time = true,
+									   .locked = locked,
+									   .turns = !locked }),
+				      locked);
+		}
+}
+
 /* --- threads that run at once --- */
 
 /* The only one that has been written to since it was cleared. */
@@ -1645,6 +1694,7 @@ int main(void)
 		cmocka_unit_test(test_code__places),
 		cmocka_unit_test(test_count__neighbours),
 		cmocka_unit_test(test_count__times),
+		cmocka_unit_test(test_count__begins_of_threads_that_run_at_once),
 		cmocka_unit_test(test_lanes__one_for_each_thread),
 		cmocka_unit_test(test_lanes__a_code_object_that_is_freed),
 		cmocka_unit_test(test_lanes__of_one_that_has_ended),

@@ -313,13 +313,19 @@ PART void count_entry(struct il_private *p, struct il_shared *h, uint64_t frame,
 }
 
 /* Where monitoring was switched on or off, 3.12 on, the instruction that begins a frame changes its code, and is dispatched anew:
- * with --time, where ends are seen, too, the same frame begins twice in a row. */
+ * with --time, where ends are seen, too, the same frame begins twice in a row. Where threads run at once others' events can come
+ * between the two, but none that this frame calls. */
 PART int is_again(struct il_private *p, uint64_t frame, uint32_t kind)
 {
+	const struct il_active *a;
 	uint64_t last = p->entered;
 
 	p->entered = p->nodes && kind == INLINE_ENTRY ? frame : 0;
-	return p->entered && p->entered == last && find_active(p, frame);
+	if (!p->entered || (p->entered != last && !p->locked && !is_apart(p)))
+		return 0;
+	a = find_active(p, frame);
+	return a && (p->entered == last ||
+		     (!a->inner && func_at(p, a->func)->code == code_of(p, frame)));
 }
 
 STUB void pye_inline_count(struct il_private *p, uint64_t object, uint64_t arg, uint32_t kind)
