@@ -196,6 +196,33 @@ static void test_count__callers_and_what_still_runs(void **state)
 	end();
 }
 
+/* What still runs has its time up to the detach: pyebpf can have long to do behind that. */
+static void test_count__no_time_behind_the_detach(void **state)
+{
+	struct inline_count_view v;
+
+	(void)state;
+	for (int clock = 0; clock < 2; clock++) {
+		begin(true);
+		t.engine.clock = (uint64_t)clock;
+		t.engine.remote.put_back_tsc = tsc_now() - 1000;
+		t.engine.remote.put_back_ns = now_ns() - 1000;
+		define(1, 1, 'a');
+		((struct il_node *)at(IL_NODES))[9] =
+			(struct il_node){ .key = 1, .calls = 1, .self = 100 };
+		*(struct il_active *)at(IL_ACTIVE) =
+			(struct il_active){ .frame = 8,
+					    .start = (clock ? t.engine.remote.put_back_ns
+							    : t.engine.remote.put_back_tsc) -
+						     500,
+					    .node = 9 };
+		v = snapshot();
+		assert_int_equal(v.node_cnt, 1);
+		assert_int_equal(v.nodes[0].self_ns, 600);
+		end();
+	}
+}
+
 /* New ones without end in a slot whose old ones never end: no honest target does that, and none makes pyebpf grow. */
 static void test_count__ends_that_are_never_told(void **state)
 {
@@ -375,6 +402,7 @@ int main(void)
 		cmocka_unit_test(test_count__slots_are_used_again),
 		cmocka_unit_test(test_count__a_slot_that_is_ahead_of_the_ring),
 		cmocka_unit_test(test_count__callers_and_what_still_runs),
+		cmocka_unit_test(test_count__no_time_behind_the_detach),
 		cmocka_unit_test(test_count__ends_that_are_never_told),
 		cmocka_unit_test(test_count__places_of_freed_functions),
 		cmocka_unit_test(test_count__no_place_is_free_before_what_was_called_there),

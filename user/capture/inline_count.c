@@ -468,12 +468,21 @@ static void find_running(struct inline_count *c)
 	memset(c->active_then, 0, IL_ACTIVE_CNT * sizeof(*c->active_then));
 }
 
+/* Behind the detach what runs goes on, but nothing of it is recorded any more. */
+static uint64_t recorded_until(const struct inline_engine *e)
+{
+	uint64_t now = inline__now(e),
+		 end = e->clock ? e->remote.put_back_ns : e->remote.put_back_tsc;
+
+	return end && end < now ? end : now;
+}
+
 static void copy_running(struct inline_count *c)
 {
 	const struct il_active *now = active_table(c);
 	const struct il_node *nodes = node_table(c);
 
-	c->then = inline__now(c->e);
+	c->then = recorded_until(c->e);
 	for (uint32_t i = 0; i < c->running_cnt; i++)
 		c->active_then[c->running[i]] = now[c->running[i]];
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);

@@ -196,6 +196,7 @@ int inline_undo(struct remote *r, uint64_t base, const struct il_header *h, bool
 	}
 	err = restore(r, h);
 	r->put_back_ns = now_ns();
+	r->put_back_tsc = tsc_now();
 	stop_waiting(r, base);
 	for (unsigned int i = 0; !err && i < TRIES; i++) {
 		inside = who_is_inside(r, base);

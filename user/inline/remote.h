@@ -124,7 +124,8 @@ struct remote {
 	struct remote_park park;
 
 	uint32_t stops, longest_us; /* so far */
-	uint64_t put_back_ns; /* when what was written into its code and tables was, all standing still; 0: it was not */
+	/* when what was written into its code and tables was, all standing still, by two clocks; 0: it was not */
+	uint64_t put_back_ns, put_back_tsc;
 };
 
 /* remote__open - 0; -EBUSY: another pyebpf has it open; -PYE_EPRIV, -PYE_ETARGET with the sentence. */
