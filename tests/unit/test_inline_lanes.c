@@ -246,6 +246,42 @@ static void test_lanes__losses(void **state)
 	assert_int_equal(lane.thread->lost, 0);
 }
 
+/* A thread whose lane is full frees a code object, of which nothing but that is told; another one has room for what comes to its
+ * address. It can have been defined, or be on a stack that was read. */
+static void test_lanes__an_end_that_is_lost(void **state)
+{
+	for (int on_stack = 0; on_stack < 2; on_stack++) {
+		bool is_new;
+
+		memset(&seen, 0, sizeof(seen));
+		t.ids.code = 0;
+		put_thread(0, 1);
+		if (on_stack) {
+			assert_int_equal(cap_inline__code(t.cap, CODE, &is_new), 1);
+		} else {
+			put_def(0, 2, 10);
+			put(0, 3, CALL(FRAME));
+			put(0, 4, RETURN(FRAME));
+		}
+		lane_no(0).shared->lost_mode = lane_no(0).shared->retire_lost = 1;
+		put_thread(1, 5);
+		put_def(1, 6, 20);
+		put(1, 7, CALL(FRAME + 256));
+		put(1, 8, RETURN(FRAME + 256));
+		put_thread(2, 9);
+		put_def(2, 10, 20); /* the same one */
+		put(2, 11, CALL(FRAME + 512));
+		while (read_once() > 0)
+			;
+		assert_string_equal(seen.kinds, on_stack ? "dcrc" : "dcrdcrc");
+		assert_int_equal(seen.lines[1 - on_stack], 20);
+		assert_int_equal(seen.lines[2 - on_stack], 20);
+		assert_int_equal(t.ids.code, 2);
+		tear_down(state);
+		set_up(state);
+	}
+}
+
 /* A call in the first lane, whose thread is seen to be gone by then. */
 static void call_of_one_that_has_ended(void)
 {
@@ -382,6 +418,7 @@ int main(void)
 		TEST(test_lanes__no_further_than_now),
 		TEST(test_lanes__clocks),
 		TEST(test_lanes__losses),
+		TEST(test_lanes__an_end_that_is_lost),
 		TEST(test_lanes__of_a_thread_that_has_ended),
 		TEST(test_lanes__of_one_that_is_claimed_anew),
 		TEST(test_lanes__another_one_with_its_number),

@@ -3,6 +3,7 @@
 #ifndef PYEBPF_BASE_HASH_H
 #define PYEBPF_BASE_HASH_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define HASH_BEGIN 14695981039346656037ull
@@ -15,6 +16,15 @@ static inline uint64_t hash_text(uint64_t hash, const char *s)
 		if (!*s)
 			return hash;
 	}
+}
+
+static inline uint64_t hash_bytes(uint64_t hash, const void *from, size_t cnt)
+{
+	const uint8_t *bytes = from;
+
+	for (size_t i = 0; i < cnt; i++)
+		hash = (hash ^ bytes[i]) * 1099511628211ull;
+	return hash;
 }
 
 #endif

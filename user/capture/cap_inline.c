@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "capture/inline_priv.h"
 
 #define BATCH_BYTES ((uint64_t)256 << 10) /* of the ring */
@@ -40,15 +41,18 @@ void cap_inline__hand_to(struct cap_inline *c, const struct capture_taker *taker
 	c->records = taker;
 }
 
+static void code_forget(struct cap_inline *c, struct code_of *code)
+{
+	HASH_DEL(c->codes, code);
+	free(code);
+}
+
 static void codes_free(struct cap_inline *c)
 {
 	struct code_of *code, *next;
 
 	HASH_ITER(hh, c->codes, code, next)
-	{
-		HASH_DEL(c->codes, code);
-		free(code);
-	}
+	code_forget(c, code);
 }
 
 void cap_inline__free(struct cap_inline *c)
@@ -225,21 +229,26 @@ static void recount(struct cap_inline *c, struct il_thread *slot)
 	slot->lost = 0;
 }
 
+static bool is_retire_lost(const struct cap_inline *c)
+{
+	uint64_t lost = __atomic_load_n(&c->e->shared->retire_lost, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; c->e->lane_ring && i < IL_LANE_CNT; i++)
+		lost |= __atomic_load_n(&inline__lane(c->e, i).shared->retire_lost,
+					__ATOMIC_ACQUIRE);
+	return lost != 0;
+}
+
 void cap_inline__recount(struct cap_inline *c)
 {
 	struct il_thread *slots = (struct il_thread *)(uintptr_t)c->e->threads;
-	bool retired = c->e->shared->retire_lost;
 
 	for (uint32_t i = 0; i < IL_THREAD_CNT; i++)
 		recount(c, &slots[i]);
-	for (uint32_t i = 0; c->e->lane_ring && i < IL_LANE_CNT; i++) {
-		struct inline_lane lane = inline__lane(c->e, i);
-
-		recount(c, lane.thread);
-		retired |= lane.shared->retire_lost != 0;
-	}
+	for (uint32_t i = 0; c->e->lane_ring && i < IL_LANE_CNT; i++)
+		recount(c, inline__lane(c->e, i).thread);
 	/* a code object that was freed meanwhile may have another one's address by now */
-	if (retired)
+	if (is_retire_lost(c))
 		codes_free(c);
 	c->suspended_before = true; /* to clear it takes 2 ms, and nobody may run now */
 	c->now = NULL;
@@ -390,6 +399,36 @@ const struct il_def *inline_def_copy(const struct il_def *in, uint64_t room,
 	return bytes > total || d->total != total || d->slot >= IL_CACHE_CNT ? NULL : d;
 }
 
+static uint64_t text_of(const struct il_def *d)
+{
+	uint64_t hash = hash_bytes(HASH_BEGIN, &d->line, sizeof(d->line)), bytes = 0;
+
+	for (uint32_t i = 0; i < PYE_STR_CNT; i++) {
+		hash = hash_bytes(hash, &d->str[i].length, sizeof(d->str[i].length));
+		bytes += d->str[i].bytes;
+	}
+	hash = hash_bytes(hash, d->data, bytes);
+	return hash ?: 1;
+}
+
+/*
+ * Whose definition it is. A thread whose lane is full frees a code object, and says no more than that this was lost; another one whose
+ * lane has room defines what comes to its address. What is called the same may keep its number.
+ */
+static struct code_of *defined(struct cap_inline *c, const struct il_def *d, bool *is_new)
+{
+	struct code_of *code = code_get(c, d->code, is_new);
+	uint64_t text = c->e->lane_ring ? text_of(d) : 0;
+
+	if (code && !*is_new && (code->text ? code->text != text : text && is_retire_lost(c))) {
+		code_forget(c, code);
+		code = code_get(c, d->code, is_new);
+	}
+	if (code)
+		code->text = text;
+	return code;
+}
+
 /* A definition; its size, or 0 when it is none. */
 static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uint64_t room)
 {
@@ -401,7 +440,7 @@ static uint32_t on_definition(struct cap_inline *c, const struct il_def *in, uin
 
 	if (!d)
 		return 0;
-	code = code_get(c, d->code, &is_new);
+	code = defined(c, d, &is_new);
 	if (!code)
 		return 0;
 	id = code->id;
@@ -433,8 +472,7 @@ static void on_retire(struct cap_inline *c, uint64_t address)
 	}
 	if (c->taker)
 		c->failed = c->taker->retired(c->taker->ctx, code->id) ?: c->failed;
-	HASH_DEL(c->codes, code);
-	free(code);
+	code_forget(c, code);
 }
 
 static uint32_t on_lines(struct cap_inline *c, const struct il_lines *l, uint64_t room)

@@ -43,6 +43,7 @@ struct code_of {
 	uint32_t id;
 	bool quiet; /* it is left out */
 	bool is_function; /* it was defined, and is no generator: its frames begin with a call and end once */
+	uint64_t text; /* where threads run at once: hash of its names and line; 0: only seen on a stack so far */
 	UT_hash_handle hh;
 };
 
