@@ -205,6 +205,37 @@ def test_a_running_process(name, tmp_path):
     assert each and each[-1] >= 2e6, rows
 
 
+THREAD_AFTER_THREAD = """
+#include <pthread.h>
+static void *run(void *f) { ((void (*)(void))f)(); return 0; }
+void each(void (*f)(void), int n)
+{
+	pthread_t t;
+	while (n--) pthread_create(&t, 0, run, (void *)f), pthread_join(t, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("name", lib.pick("3.11", "3.12", "3.14"))
+def test_threads_that_begin_with_a_closure(name, tmp_path):
+    """Made by C, one after the other with the same pthread_self(): the first instruction comes before RESUME, and is its own thread's."""
+    out, source, made, prog = (tmp_path / f for f in ("t.ndjson", "each.c", "each.so", "p.py"))
+    source.write_text(THREAD_AFTER_THREAD)
+    assert lib.sh(["cc", "-shared", "-fPIC", "-o", made, source, "-lpthread"]).returncode == 0
+    prog.write_text("import ctypes, sys, threading\n"
+                    "def make(seen):\n"
+                    "    def closure(): seen.append(threading.get_native_id())\n"
+                    "    return closure\n"
+                    "seen = []\n"
+                    "ctypes.CDLL(sys.argv[1]).each(ctypes.CFUNCTYPE(None)(make(seen)), 20)\n"
+                    "print(*seen)\n")
+    done = lib.sh([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", "all", "--on-full", "wait", "--", *lib.command(name), prog, made])
+    assert done.returncode == 0, lib.text(done.stderr)
+    events, _ = lines_of(out)
+    tids = [e["tid"] for e in events if e["op"] == "COPY_FREE_VARS" and e["func"].endswith("closure")]
+    assert tids == [int(tid) for tid in done.stdout.split()] and len(tids) == 20
+
+
 def family(form, out, name, *options, which="RESUME"):
     """What the program and its children said of their calls of work(), and how pyebpf ended."""
     done = lib.sh([lib.BINARY, "trace", "-q", "-o", out, *INLINE, "--opcodes", which, "--on-full", "wait", "-s", *options, "--",

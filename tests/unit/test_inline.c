@@ -698,6 +698,7 @@ static void test_switches__too_deep(void **state)
 #define CHOSEN	 1u /* opcodes */
 #define OTHER	 2u
 #define ENTERING 3u /* begins a frame, too */
+#define FIRST	 4u /* can come before that */
 
 static void fresh_opcodes(void)
 {
@@ -717,7 +718,10 @@ static void fresh_opcodes(void)
 static const struct il_header *build_opcodes(const struct inline_plan *plan)
 {
 	static const uint8_t opcodes[256] = {
-		[CHOSEN] = STUB_OPCODE, [OTHER] = STUB_OPCODE_END, [ENTERING] = STUB_OPCODE
+		[CHOSEN] = STUB_OPCODE,
+		[OTHER] = STUB_OPCODE_END,
+		[ENTERING] = STUB_OPCODE,
+		[FIRST] = STUB_OPCODE_FIRST,
 	};
 	const struct stub_how how = { .opcodes = opcodes };
 	const struct il_header *h = (const void *)t.base;
@@ -725,7 +729,7 @@ static const struct il_header *build_opcodes(const struct inline_plan *plan)
 
 	t.plan = *plan;
 	t.plan.table = TABLE;
-	for (unsigned int i = CHOSEN; i <= ENTERING; i++)
+	for (unsigned int i = CHOSEN; i <= FIRST; i++)
 		t.plan.handlers[i] = address(cpu_land);
 	t.plan.words[t.plan.word_cnt++] = (struct inline_word){ .at = TABLE + 8 * ENTERING,
 								.target = address(cpu_land),
@@ -733,7 +737,7 @@ static const struct il_header *build_opcodes(const struct inline_plan *plan)
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_WRITE), 0);
 	assert_int_equal(stub_image(&t.plan, &t.layout, 0, address(t.base), &how, t.base, &e), 0);
 	assert_return_code(mprotect(t.base, IL_CODE_BYTES, PROT_READ | PROT_EXEC), 0);
-	assert_int_equal(h->patch_cnt, 3);
+	assert_int_equal(h->patch_cnt, 4);
 	memset(patch_kinds, INLINE_YIELD, sizeof(patch_kinds));
 	return h;
 }
@@ -751,8 +755,30 @@ static void expect_opcode(const struct il_rec *r, unsigned int opcode)
 enum {
 	ENTERING_AT,
 	CHOSEN_AT,
-	OTHER_AT
+	OTHER_AT,
+	FIRST_AT
 };
+
+/* In a frame that nobody has called another thread may begin, with the pthread_self() of the one before: it is told whose it is. Nothing
+ * that comes later in the frame asks for that. Where the ring ends then. */
+static uint64_t run_beginning(const struct il_header *h, uint64_t head)
+{
+	const struct il_more_rec *r = at(head);
+
+	set64(t.entry, t.layout.f_previous, 0);
+	run(h, FIRST_AT);
+	assert_int_equal(r->head.what, IL_MORE | (uint64_t)IL_SWITCH << 48);
+	assert_int_equal(r->w2, pthread_self());
+	expect_opcode(at(head + 32), FIRST);
+	run(h, CHOSEN_AT);
+	expect_opcode(at(head + 48), CHOSEN);
+	set64(t.entry, t.layout.f_previous, address(t.caller));
+	run(h, FIRST_AT);
+	expect_opcode(at(head + 64), FIRST);
+	assert_int_equal(t.shared->head, head + 80);
+	assert_int_equal(t.shared->slow, 2);
+	return head + 80;
+}
 
 static void run_opcodes(const struct inline_plan *plan)
 {
@@ -793,6 +819,7 @@ static void run_opcodes(const struct inline_plan *plan)
 	head += 32;
 	assert_int_equal(t.shared->head, head);
 	assert_int_equal(t.shared->slow, 1);
+	head = run_beginning(h, head);
 
 	t.frame[t.layout.f_owner] = 3; /* not a frame of Python: it ends what was before */
 	memset(t.base + IL_CACHE, 0, 8UL * IL_CACHE_CNT);

@@ -454,21 +454,33 @@ static int check_options(const struct session_opts *o, struct err *e)
 	return 0;
 }
 
-/* Not instructions of the program: they lead to one that is dispatched anew. */
-static bool is_detour(const char *name)
+/* @list: ends with NULL */
+static bool is_one_of(const char *name, const char *const *list)
 {
+	while (*list && strcmp(name, *list))
+		list++;
+	return *list;
+}
+
+static uint8_t how_recorded(const char *name, bool chosen)
+{
+	/* not instructions of the program: they lead to one that is dispatched anew */
 	static const char *const detours[] = { "CACHE",
 					       "RESERVED",
 					       "DO_TRACING",
 					       "ENTER_EXECUTOR",
 					       "TRACE_RECORD",
 					       "INSTRUMENTED_LINE",
-					       "INSTRUMENTED_INSTRUCTION" };
+					       "INSTRUMENTED_INSTRUCTION",
+					       NULL };
+	static const char *const before_resume[] = { "COPY_FREE_VARS", "MAKE_CELL",
+						     "RETURN_GENERATOR", NULL };
 
-	for (size_t i = 0; i < sizeof(detours) / sizeof(*detours); i++)
-		if (!strcmp(name, detours[i]))
-			return true;
-	return false;
+	if (!name || is_one_of(name, detours))
+		return STUB_LEAVE_ALONE;
+	if (!chosen)
+		return STUB_OPCODE_END;
+	return is_one_of(name, before_resume) ? STUB_OPCODE_FIRST : STUB_OPCODE;
 }
 
 int inline_run__opcodes(struct inline_run *r, struct inline_member *m)
@@ -491,9 +503,7 @@ int inline_run__opcodes(struct inline_run *r, struct inline_member *m)
 			minor);
 	err = opcode_choose(names, minor, r->opcodes->list, r->chosen, r->t.e);
 	for (unsigned int i = 0; !err && i < OPCODE_CNT; i++)
-		r->chosen[i] = !names[i].name || is_detour(names[i].name) ? STUB_LEAVE_ALONE
-			       : r->chosen[i]				  ? STUB_OPCODE
-									  : STUB_OPCODE_END;
+		r->chosen[i] = how_recorded(names[i].name, r->chosen[i]);
 	err = err ? err
 		  : inline_opcodes__new(&r->instructions, &m->in->layout, names, r->opcodes->each,
 					r->opcodes->ctx);

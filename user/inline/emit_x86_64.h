@@ -231,9 +231,9 @@ struct pye_pylayout;
 uint32_t stub_emit(struct out *o, const struct inline_plan *plan, const struct pye_pylayout *l,
 		   unsigned int kind, bool handler, uint32_t n);
 
-/* stub_emit_opcode - the same of an opcode; @recorded: or else it ends the time of one that is */
+/* stub_emit_opcode - the same of an opcode. @opcode_how: enum stub_opcode, but not that it is left alone */
 uint32_t stub_emit_opcode(struct out *o, const struct inline_plan *plan,
-			  const struct pye_pylayout *l, bool recorded, unsigned int opcode,
+			  const struct pye_pylayout *l, uint8_t opcode_how, unsigned int opcode,
 			  uint32_t n);
 
 /* emit_leave - the record of a frame that returns or yields, without the slow path

@@ -69,7 +69,7 @@ static void patch_word(struct out *o, const struct where *w, unsigned int kind, 
 		uint32_t start;
 
 		if ((i == 0) == last && how != STUB_LEAVE_ALONE)
-			start = stub_emit_opcode(o, w->plan, w->layout, how == STUB_OPCODE, opcode,
+			start = stub_emit_opcode(o, w->plan, w->layout, how, opcode,
 						 original(o, target));
 		else if ((i == 0) != last && kind != INLINE_OPCODE)
 			start = stub_emit(o, w->plan, w->layout, kind, true, original(o, target));

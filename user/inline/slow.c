@@ -154,7 +154,7 @@ PART void put_opcode(struct il_private *p, struct il_thread *t, uint64_t frame, 
 	}
 	slot = define(p, frame, time);
 	put(p, time | il_frame_hash(frame),
-	    slot << 48 | (uint64_t)(kind >> 8) << IL_OPCODE_SHIFT |
+	    slot << 48 | (uint64_t)(kind >> 8 & 0xff) << IL_OPCODE_SHIFT |
 		    (instr - code_of(p, frame)) << 3 | IL_OPCODE);
 	t->timed = 1;
 }
@@ -474,7 +474,8 @@ PART void forget_in(uint64_t cache, uint64_t code)
 /* A thread can have the memory, and so the pthread_self(), of the one that wrote last: that shows in its first frame. */
 PART int may_be_another(const struct il_private *p, uint64_t frame, uint32_t kind)
 {
-	return !p->tid_at && (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY) &&
+	return !p->tid_at &&
+	       (kind == INLINE_ENTRY || kind == INLINE_EVAL_ENTRY || kind & INLINE_FIRST) &&
 	       !caller_frame(p, frame);
 }
 

@@ -6,10 +6,12 @@
 #include "cpython/inline_plan.h"
 #include "inline/region.h"
 
+#define INLINE_FIRST (1u << 16)
+
 /* pye_inline_slow - what a stub does when there is more to do than one record
  * @object: frame or code object
  * @arg:    INLINE_ENTRY: argument of the RESUME; INLINE_OPCODE: address of the instruction
- * @kind:   enum inline_kind; INLINE_OPCODE: | opcode << 8
+ * @kind:   enum inline_kind; INLINE_OPCODE: | opcode << 8, and | INLINE_FIRST where a frame can begin with it
  *
  * Never called in pyebpf but by its tests.
  */

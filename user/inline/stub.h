@@ -17,6 +17,7 @@
 enum stub_opcode {
 	STUB_LEAVE_ALONE,
 	STUB_OPCODE, /* it is recorded */
+	STUB_OPCODE_FIRST, /* the same, and a frame can begin with it, before its RESUME */
 	STUB_OPCODE_END, /* it ends the time of one that is */
 };
 

@@ -18,6 +18,7 @@
 #include "cpython/plan.h"
 #include "inline/emit_x86_64.h"
 #include "inline/region_count.h"
+#include "inline/slow.h"
 
 #define NEAR_MAX 0x7ff00000 /* what an instruction of the image reaches, less than its own size */
 
@@ -428,13 +429,15 @@ static void set_timed(struct out *o, uint32_t timed)
 }
 
 /* --opcodes: an instruction that is asked for. */
-static void opcode_stub(struct out *o, struct frame *f, unsigned int opcode, uint32_t n)
+static void opcode_stub(struct out *o, struct frame *f, bool first, unsigned int opcode, uint32_t n)
 {
 	uint64_t fixed = (uint64_t)opcode << IL_OPCODE_SHIFT | IL_OPCODE;
-	uint32_t slow[ROOM_SLOW_MAX], slow_cnt, unknown, done;
+	uint32_t slow[ROOM_SLOW_MAX + 1], slow_cnt, unknown, done;
 
 	enter(o, f, true);
 	slow_cnt = check_room(o, f->head, slow);
+	if (first) /* as with a call: what has no caller may be another thread's */
+		slow[slow_cnt++] = caller_frame(o, f->l, f->frame);
 	unknown = find_code(o, f);
 	one(o, 0xc1, 4, PREG_RDX, 48); /* shl */
 	LEA(o, PREG_RAX, f->instr, f->plan->instr_disp);
@@ -454,7 +457,7 @@ static void opcode_stub(struct out *o, struct frame *f, unsigned int opcode, uin
 	leave(o, f, n);
 	land_all(o, slow, slow_cnt);
 	land(o, unknown);
-	slow_in_table(o, f, INLINE_OPCODE | opcode << 8);
+	slow_in_table(o, f, INLINE_OPCODE | opcode << 8 | (first ? INLINE_FIRST : 0));
 	back(o, done);
 }
 
@@ -646,15 +649,15 @@ uint32_t stub_emit(struct out *o, const struct inline_plan *plan, const struct p
 }
 
 uint32_t stub_emit_opcode(struct out *o, const struct inline_plan *plan,
-			  const struct pye_pylayout *l, bool recorded, unsigned int opcode,
+			  const struct pye_pylayout *l, uint8_t opcode_how, unsigned int opcode,
 			  uint32_t n)
 {
 	struct frame f = { .plan = plan, .l = l };
 	uint32_t start = stub_begin(o);
 
-	if (recorded)
-		opcode_stub(o, &f, opcode, n);
-	else
+	if (opcode_how == STUB_OPCODE_END)
 		opcode_end_stub(o, &f, n);
+	else
+		opcode_stub(o, &f, opcode_how == STUB_OPCODE_FIRST, opcode, n);
 	return start;
 }
