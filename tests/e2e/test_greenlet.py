@@ -261,6 +261,17 @@ def test_calls_belong_to_their_own_greenlet(name, engine, tmp_path):
     check_own(seen, 100)
 
 
+@pytest.mark.parametrize("name", lib.pick("3.12", "3.14", "3.15") + [n for n in lib.builds() if lib.family(n) == "3.14"])
+def test_generators_that_a_greenlet_closes(name, tmp_path):
+    """Right when C code has switched to it, which from 3.14 on shows no event of what closes it, and runs nothing."""
+    env = dict(os.environ, PYTHONPATH=with_greenlet(name))
+    seen, _ = lib.run_program(name, "closing_greenlets.py", tmp_path, 30, options=("--engine", "inline"), env=env)
+    assert seen.lost == 0 and seen.meta["generated"] == seen.meta["written"]
+    closed = [(*e["name"].split("_"), caller) for e, caller in callers(seen) if e["ev"] == "throw" and e["name"].startswith(("each_", "held_"))]
+    assert len(closed) == 30 * 20
+    assert not [(kind, number, caller) for kind, number, caller in closed if caller != "root_" + number][:5]
+
+
 @pytest.mark.parametrize("name", lib.pick("3.10", "3.11", "3.12"))
 def test_greenlets_under_a_profile_function(name, tmp_path):
     """In 3.11 that is called before a greenlet's first frame has shown itself, on its stack and not on the last one's."""

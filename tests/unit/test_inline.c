@@ -1074,6 +1074,58 @@ static void count_changed(const struct il_header *h, const struct asked *asked, 
 	assert_int_equal(func_of_code()->calls, 4);
 }
 
+/* A generator's frame is cleared, linked to nobody: who closes it is asked for, and told if it is not of the last event's stack. */
+static void close_one(const struct asked *asked, uint64_t runs, uint64_t top, uint64_t told)
+{
+	const int64_t place = (int64_t)(address(&own_tstate) - pthread_self());
+	uint64_t head, roots = address(t.base + IL_ROOTS);
+
+	fresh();
+	memset(t.base + IL_ROOTS, 0, 8UL * IL_ROOT_CNT);
+	inline_describe_roots(&t.layout, address(t.base), t.private);
+	another_version(asked, 1, 0, 0);
+	inline_describe_turns(&t.layout, address(&m.newest), t.private);
+	inline_describe_running(&t.layout, address(&m.newest),
+				asked->by_thread ? (int32_t)place : 0, t.private);
+	own_tstate = address(m.tstate);
+	pye_inline_slow(t.private, address(t.frame), 8, INLINE_CLOSE); /* thread, code object */
+	head = t.shared->head;
+	set64(m.tstate, t.layout.ts_frame, runs);
+	((uint64_t *)(uintptr_t)roots)[IL_ROOT(address(t.caller))] = address(t.caller);
+	t.private->top = top;
+	pye_inline_slow(t.private, address(t.frame), 8, INLINE_CLOSE);
+	if (told) {
+		const struct il_more_rec *r = at(head);
+
+		assert_int_equal(r->head.what, told | IL_MORE | (uint64_t)IL_FRAME << 48);
+		assert_int_equal(r->w2, IL_FRAME_KNOWN);
+		head += 32;
+	}
+	expect_event(at(head), INLINE_CLOSE, 0);
+	assert_int_equal(t.shared->head, head + 32);
+	assert_int_equal(t.private->top, told ? told : top);
+}
+
+static void test_switches__what_closes_a_generator(void **state)
+{
+	const struct asked each[] = { { false, false }, { false, true } };
+
+	(void)state;
+	for (unsigned int minor = 14; minor <= LAST_MINOR; minor++) {
+		use_version(minor);
+		t.instr[1] = (uint8_t)t.layout.resume_depth1;
+		set64(t.caller, t.layout.f_previous, 0);
+		set64(t.caller, t.layout.f_code, address(t.code));
+		for (size_t i = 0; i < 2; i++) {
+			close_one(&each[i], address(t.caller), 0x1000, address(t.caller));
+			close_one(&each[i], address(t.entry), 0x1000, address(t.caller));
+			close_one(&each[i], address(t.caller), address(t.caller), 0);
+			close_one(&each[i], 0, 0x1000, 0);
+		}
+		set64(t.caller, t.layout.f_code, 0);
+	}
+}
+
 /* In a callback of what monitors code stays as it is. */
 static void count_in_callback(const struct il_header *h, const struct asked *asked)
 {
@@ -1716,6 +1768,7 @@ int main(void)
 		cmocka_unit_test(test_opcodes__every_register),
 		cmocka_unit_test(test_opcodes__their_cost),
 		cmocka_unit_test(test_count__every_register),
+		cmocka_unit_test(test_switches__what_closes_a_generator),
 		cmocka_unit_test(test_count__code_that_changes),
 		cmocka_unit_test(test_count__a_lock_of_its_own),
 		cmocka_unit_test(test_code__places),

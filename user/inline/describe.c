@@ -101,6 +101,19 @@ void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
 	p->is_next = l->is_next;
 }
 
+void inline_describe_running(const struct pye_pylayout *l, uint64_t interpreters,
+			     int32_t tstate_tls, struct il_private *p)
+{
+	const struct layout_monitoring *m = layout_monitoring(l);
+
+	if (!m->co_version)
+		return;
+	p->monitored = interpreters;
+	p->tstate_tls = tstate_tls;
+	p->gil_holder = m->gil_holder;
+	p->ts_thread_id = l->ts_thread_id;
+}
+
 void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpreters,
 				int32_t tstate_tls, uint64_t base, struct il_private *p)
 {
@@ -108,15 +121,12 @@ void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpret
 
 	if (!m->co_version)
 		return;
+	inline_describe_running(l, interpreters, tstate_tls, p);
 	p->version_at = base + IL_PRIVATE + offsetof(struct il_private, no_version);
 	p->unlike_any = UINT64_MAX;
-	p->monitored = interpreters;
-	p->tstate_tls = tstate_tls;
 	p->co_version = m->co_version;
 	p->is_version = m->is_version;
-	p->gil_holder = m->gil_holder;
 	p->ts_interp = l->ts_interp;
-	p->ts_thread_id = l->ts_thread_id;
 	p->ts_tracing = m->ts_tracing;
 }
 
@@ -146,6 +156,9 @@ int inline_fill_private(struct inline_engine *e, const struct inline_opts *opts)
 	if (e->versions)
 		inline_describe_monitoring(l, e->in->interpreters, e->tstate_tls, e->base,
 					   &private);
+	/* what closes a generator is asked for: no event shows it */
+	if (e->switches && l->minor >= 14 && e->in->interpreters && (e->turns || e->tstate_tls))
+		inline_describe_running(l, e->in->interpreters, e->tstate_tls, &private);
 	private.tstate_current = e->in->plan.tstate_current + e->in->bias;
 	inline__alive(e);
 	return remote__write(&e->remote, e->base + IL_PRIVATE, &private, sizeof(private));

@@ -208,8 +208,12 @@ void inline_describe_tables(uint64_t base, bool timed, struct il_private *p);
 void inline_describe_turns(const struct pye_pylayout *l, uint64_t interpreters,
 			   struct il_private *p);
 
-/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations.
- * @interpreters: as above. @tstate_tls: of the plan; 0 only where that was described */
+/* inline_describe_running - the same where the state of the thread that runs is asked for. @interpreters: as above. @tstate_tls: of the
+ * plan; 0 only where that was described */
+void inline_describe_running(const struct pye_pylayout *l, uint64_t interpreters,
+			     int32_t tstate_tls, struct il_private *p);
+
+/* inline_describe_monitoring - what tells a RESUME that is dispatched anew, for calls that are counted without their durations. */
 void inline_describe_monitoring(const struct pye_pylayout *l, uint64_t interpreters,
 				int32_t tstate_tls, uint64_t base, struct il_private *p);
 

@@ -184,7 +184,7 @@ struct il_private {
 	uint64_t version_at; /* what code is compared with: the version of the only interpreter there is, or one of these: */
 	uint64_t no_version; /* 0: while it is not known; of code that was never changed */
 	uint64_t unlike_any; /* where there are several: the slow path looks for the right one */
-	uint64_t monitored; /* address of a struct il_interpreters */
+	uint64_t monitored; /* address of a struct il_interpreters; 3.14 on where `roots` is, too, and so the next one, is_gil, gil_holder and ts_thread_id */
 	int64_t tstate_tls; /* where a thread has its state, from its fs register; 0: who holds the main one's lock is looked at */
 	uint32_t co_version, is_version, is_gil, is_next, gil_holder, ts_interp, ts_thread_id,
 		ts_tracing;

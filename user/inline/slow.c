@@ -358,6 +358,15 @@ PART int is_quiet(struct il_private *p, struct il_shared *h, uint64_t self, uint
 	return 0;
 }
 
+/* That of the running thread; 0: not known, or none. */
+PART uint64_t frame_now(const struct il_private *p)
+{
+	const struct il_interpreters *all = (const void *)(uintptr_t)p->monitored;
+	uint64_t tstate = all ? running_tstate(p, all->main) : 0;
+
+	return tstate ? running_frame(p, tstate) : 0;
+}
+
 /* What an event needs to be known is told before it. */
 PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint64_t arg,
 	       uint32_t kind)
@@ -374,6 +383,12 @@ PART void tell(struct il_private *p, struct il_shared *h, uint64_t object, uint6
 		at = running_frame(p, arg);
 		break;
 	case INLINE_CAUGHT:
+		break;
+	case INLINE_CLOSE: /* nothing of it is linked to who closes it */
+		at = frame_now(p);
+		if (!at || is_on_last(p, at))
+			return;
+		top = shown_frame(p, at);
 		break;
 	case INLINE_YIELD:
 	case INLINE_RETURN:

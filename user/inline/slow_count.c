@@ -249,20 +249,6 @@ PART int is_resumed(const struct il_private *p, uint64_t frame, uint64_t oparg, 
 	return kind == INLINE_THROW || (oparg & p->resume_mask);
 }
 
-/* The state of the thread that runs; 0: not known, for it has another lock than that of the first interpreter, @main. */
-PART uint64_t running_tstate(const struct il_private *p, uint64_t main)
-{
-	const uint64_t self = own_self();
-	uint64_t tstate;
-
-	if (p->tstate_tls)
-		return AT(uint64_t, self + (uint64_t)p->tstate_tls);
-	if (is_apart(p))
-		return 0;
-	tstate = AT(uint64_t, AT(uint64_t, main + p->is_gil) + p->gil_holder);
-	return tstate && AT(uint64_t, tstate + p->ts_thread_id) == self ? tstate : 0;
-}
-
 /*
  * Without --time, which has is_again() for it, 3.12 on: will RESUME change its code, where something that monitors was switched on or
  * off, and be dispatched anew?

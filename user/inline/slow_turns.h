@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may be in the slow path at a time. It runs in the target: see slow.c. */
+/* Who may be in the slow path at a time, and who that is. It runs in the target: see slow.c. */
 #ifndef PYEBPF_INLINE_SLOW_TURNS_H
 #define PYEBPF_INLINE_SLOW_TURNS_H
 
@@ -15,6 +15,20 @@ PART const struct il_interpreters *interpreters_of(const struct il_private *p)
 PART int is_apart(const struct il_private *p)
 {
 	return p->interpreters && interpreters_of(p)->next != p->with_main;
+}
+
+/* The state of the thread that runs; 0: not known, for it has another lock than that of the first interpreter, @main. */
+PART uint64_t running_tstate(const struct il_private *p, uint64_t main)
+{
+	const uint64_t self = own_self();
+	uint64_t tstate;
+
+	if (p->tstate_tls)
+		return AT(uint64_t, self + (uint64_t)p->tstate_tls);
+	if (is_apart(p))
+		return 0;
+	tstate = AT(uint64_t, AT(uint64_t, main + p->is_gil) + p->gil_holder);
+	return tstate && AT(uint64_t, tstate + p->ts_thread_id) == self ? tstate : 0;
 }
 
 /* Have all of them the main one's lock? One that begins has none yet, or is not even there. From the first one on that has its own
