@@ -167,6 +167,48 @@ while True: pass
 """
 
 
+ORPHAN = """import os, sys, time
+def work(n): return n
+def grandchild():
+    for i in range(300): work(i)
+    with open(sys.argv[1] + '.new', 'w') as f: f.write(str(os.getpid()))
+    os.rename(sys.argv[1] + '.new', sys.argv[1])
+    os._exit(0)
+pid = os.fork()
+if not pid:
+    print(os.getpid(), flush=True)
+    os.read(0, 1)
+    if not os.fork(): grandchild()
+    time.sleep(60)
+os.waitpid(pid, 0)
+while not os.path.exists(sys.argv[1]): time.sleep(.01)
+time.sleep(.2)
+"""
+
+
+def stopped(pid):
+    return pathlib.Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] in "Tt"
+
+
+def test_a_child_whose_parent_is_killed_before_it_told_of_it(tmp_path):
+    """The kernel traces it from its birth on: it does not stand still until the trace ends, and is recorded."""
+    cap, flag = tmp_path / "t.pyebpf", tmp_path / "flag"
+    with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "--", *lib.command(ONE), "-c", ORPHAN, flag], stdin=-1, stderr=-1) as tracer:
+        parent = int(tracer.stdout.readline())
+        tracer.send_signal(signal.SIGSTOP)
+        lib.until(lambda: stopped(tracer.pid), "the stop of pyebpf")
+        tracer.stdin.write(b"\n")
+        tracer.stdin.flush()
+        lib.until(lambda: stopped(parent), "the fork")
+        os.kill(parent, signal.SIGKILL)
+        lib.until(lambda: lib.status_field(parent, "State")[0] == "Z", "its end")
+        tracer.send_signal(signal.SIGCONT)
+        lib.until(flag.exists, "the grandchild", 10)
+        words = lib.finish(tracer)
+    calls = [e for e in lib.Trace(cap).whole().events if e["ev"] == "call" and e["name"] == "work"]
+    assert len(calls) == 300 and {str(e["pid"]) for e in calls} == {flag.read_text()}, words
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12"))
 def test_a_thread_that_was_idle_forks(name, tmp_path):
     """One of many that did nothing when they were attached to: it is followed all the same."""

@@ -25,6 +25,7 @@
 #define REST_NS \
 	1000000000ull /* that the rest of a call may take then, or where it is waited for; */
 #define BRIEF_NS 200000000ull /* and while somebody stands still, of whom follow__next() tells */
+#define STRAY_NS 20000000ull /* who was born is told of by its parent within that */
 #define OPTIONS                                                                                \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | \
 	 PTRACE_O_TRACESYSGOOD)
@@ -54,6 +55,8 @@ struct follow {
 		int status;
 	} * told;
 	uint32_t told_cnt, told_size;
+	pid_t stray; /* traced, and nobody has told of it; 0: none */
+	uint64_t stray_since;
 };
 
 int follow__new(struct follow **out)
@@ -463,16 +466,30 @@ int follow__finish(struct follow *f, pid_t tid)
 	return -EAGAIN;
 }
 
-int follow__next(struct follow *f, struct follow_event *out)
+/*
+ * Its parent was killed before it had told of it: the kernel traces it all the same, and says so to nobody but us. It stands still until it is
+ * let go, or is dead, and its process does not end for others, until we were told.
+ */
+static bool adopt_stray(struct follow *f, uint64_t patience_ns)
+{
+	pid_t tid = whose_news();
+
+	if (!tid || find(f, tid) || !inline_is_traced(tid)) {
+		f->stray = 0;
+		return false;
+	}
+	if (f->stray != tid) {
+		f->stray = tid;
+		f->stray_since = now_ns();
+	}
+	return now_ns() - f->stray_since >= patience_ns && add(f, tid, 0);
+}
+
+static int next_of_known(struct follow *f, struct follow_event *out)
 {
 	struct follow_tid *t, *next;
 	int status;
 
-	if (f->queue_cnt) {
-		*out = f->queue[0];
-		memmove(f->queue, f->queue + 1, --f->queue_cnt * sizeof(*f->queue));
-		return 1;
-	}
 	HASH_ITER(hh, f->tids, t, next)
 	{
 		pid_t tid = t->tid, got = waitpid(tid, &status, __WALL | WNOHANG);
@@ -483,6 +500,20 @@ int follow__next(struct follow *f, struct follow_event *out)
 			return 1;
 	}
 	return 0;
+}
+
+int follow__next(struct follow *f, struct follow_event *out)
+{
+	int got;
+
+	if (f->queue_cnt) {
+		*out = f->queue[0];
+		memmove(f->queue, f->queue + 1, --f->queue_cnt * sizeof(*f->queue));
+		return 1;
+	}
+	while (!(got = next_of_known(f, out)) && adopt_stray(f, STRAY_NS))
+		;
+	return got;
 }
 
 /* False: not yet. */
@@ -597,7 +628,8 @@ uint32_t follow__release(struct follow *f)
 	start = asked = looked = now_ns();
 	f->rest_until = start + REST_NS;
 	let_queued_go(f);
-	for (; f->tids && asked - start < RELEASE_NS; asked = now_ns()) {
+	/* where nobody is left who could tell of one it is not waited for */
+	for (; (f->tids || adopt_stray(f, 0)) && asked - start < RELEASE_NS; asked = now_ns()) {
 		ask_some(f);
 		while (look(f, &looked, &longest) && looked - asked < REMOTE_STAND_NS)
 			remote_pause();
