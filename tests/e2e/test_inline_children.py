@@ -439,6 +439,35 @@ def test_a_command_that_is_refused_does_not_run(tmp_path):
     assert (done.returncode, done.stdout) == (125, b"") and b"it is Python 2" in done.stderr, lib.text(done.stderr)
 
 
+@contextlib.contextmanager
+def nobody_reads():
+    """The two ends of a pipe that is full: who writes waits until it is read."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, bytes(4096))
+    os.set_blocking(write, True)
+    with os.fdopen(read, "rb") as reader, os.fdopen(write, "wb"):
+        yield write, reader
+
+
+def test_a_command_that_is_refused_where_it_is_attached_to_does_not_run(tmp_path):
+    """However long it takes to say so."""
+    marker = tmp_path / "marker"
+    with nobody_reads() as (write, read):
+        with lib.started([lib.BINARY, "trace", "--force", "-o", tmp_path / "t.pyebpf", *INLINE, "--", *lib.command(ONE), "-c", "open(%r, 'w')" % str(marker)],
+                         stderr=write, preexec_fn=limits.refuse_call(999999, 0)) as tracer:
+            time.sleep(2)
+            os.set_blocking(read.fileno(), False)
+            said = b""
+            while tracer.poll() is None:
+                said += read.read() or b""
+            said += read.read() or b""
+    assert tracer.returncode == 125 and b"seccomp" in said, lib.text(said)
+    assert not marker.exists()
+
+
 @pytest.mark.parametrize("form", ["-static", "-static-pie"])
 def test_a_static_program_is_let_go(form, tmp_path):
     """It has no loader that could be waited for: each of its system calls would stop it for ever."""

@@ -193,6 +193,16 @@ static bool is_first(const struct inline_run *r, const struct inline_kin *k)
 	return k->pid == r->t.pid.pid && !r->t.engine.base && !r->t.in.path[0];
 }
 
+/* A command that cannot be traced must not run, unless it has for long: it is ended where it stands still, before anything is let go. */
+static int refuse(struct inline_run *r, int err)
+{
+	if (err > -PYE_ENOTPYTHON || r->t.loaded || r->t.launch.pid <= 0)
+		return err;
+	r->refused = true;
+	kill(r->t.launch.pid, SIGKILL);
+	return err;
+}
+
 /* Python, not started yet, which stands still; or one that runs. */
 static int attach(struct inline_run *r, struct inline_kin *k, struct question *q, bool stands)
 {
@@ -214,6 +224,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 	} else if (!err) {
 		inline_member__opts(m, &opts);
 		opts.parked = stands;
+		opts.stays = first;
 		err = inline__attach(m->engine, m->pid, m->in, &opts, &q->e);
 		if (!err)
 			err = inline_stacks__tell(m);
@@ -226,11 +237,11 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 		k->member = m;
 		return 0;
 	}
-	if (first) { /* a command that cannot be traced must not run */
+	if (first) {
 		if (q->e.what[0]) /* else it is said there */
 			*r->t.e = q->e;
 		inline_member__forget(m);
-		return err;
+		return refuse(r, err);
 	}
 	give_up(r, m, stands, &q->e);
 	return 0;
@@ -301,10 +312,9 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 	follow__watch(r->follow, pid, k->hold.watch);
 	if (!err) {
 		ret = attach(r, k, &q, true);
-	} else if (err != HOLD_GO_ON &&
-		   is_first(r, k)) { /* a command that cannot be traced must not run */
+	} else if (err != HOLD_GO_ON && is_first(r, k)) {
 		*r->t.e = q.e;
-		ret = inline_failed(pid, err, r->t.e);
+		ret = refuse(r, inline_failed(pid, err, r->t.e));
 	} else if (err != HOLD_GO_ON) {
 		miss(r, pid, &q.e);
 	}

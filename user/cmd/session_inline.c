@@ -598,12 +598,8 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 	if (!err) {
 		int ended = loop(&r);
 
-		bool refused = ended <= -PYE_ENOTPYTHON && r.follow && !r.last_pix;
-
-		if (refused && r.t.launch.pid > 0)
-			kill(r.t.launch.pid, SIGKILL); /* it stands still: it would be waited for */
 		err = finish(&r, ended);
-		if (refused) /* that we end it is no status of its own */
+		if (r.refused) /* that we end it is no status of its own */
 			r.t.child_status = 0;
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
 		/* else it turned out that it cannot be traced */

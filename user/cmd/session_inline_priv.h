@@ -91,6 +91,7 @@ struct inline_run {
 	struct inline_kin *kin;
 	pid_t before[PROC_DESCENDANTS_MAX]; /* with -s: descendants of the target before it was attached to */
 	size_t before_cnt;
+	bool refused; /* with -s: the command, which has been ended */
 	unsigned int missed; /* children that could not be traced */
 	unsigned int unwritten; /* snapshots of sums */
 };

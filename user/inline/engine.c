@@ -608,7 +608,7 @@ int inline__attach(struct inline_engine *e, pid_t pid, const struct interp *in,
 	e->in = in;
 	e->tsc_hz = e->hz = tsc_per_second();
 	ret = prepare(e, pid, opts, &plan, err);
-	if (ret && opts->parked && !e->remote.cnt)
+	if (ret && opts->parked && !opts->stays && !e->remote.cnt)
 		follow__go(opts->follow, pid, 0);
 	if (ret && inline_is_elsewhere(pid, in))
 		ret = -ESRCH;

@@ -72,6 +72,7 @@ struct inline_opts {
 	struct follow *
 		follow; /* its threads are traced from then on, until that is released; borrowed; NULL: none */
 	bool parked; /* its one thread is followed and stands still: nothing of it runs before the attach has come to its end; then it goes on, also after an error */
+	bool stays; /* parked, and after an error it does not: whoever has started it ends it at once */
 	void (*begins)(void *ctx); /* called before the first thread is stopped; NULL: nothing is */
 	void (*before)(void *ctx); /* called before each time that all are asked to */
 	/* nobody runs Python code (e->remote.threads stand still) before anything is redirected; 0 or an error; -EAGAIN: let
