@@ -441,6 +441,22 @@ def test_a_thread_that_nothing_wakes(name, tmp_path):
     assert 0 < seen.meta["ts_ns"] - asked < took / 2, (seen.meta, asked, took)
 
 
+def test_what_could_not_be_unmapped_while_it_was_followed(tmp_path):
+    """It is tried once more when nobody is: a thread has woken up since."""
+    with unwakeable(ONE, tmp_path) as (target, sleep, wake):
+        with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-s", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            sleep()
+            tracer.send_signal(signal.SIGINT)
+            lib.until(lambda: lib.status_field(target.pid, "TracerPid") == "0", "that it is let go")
+            assert not redirected(target.pid)
+            wake()
+            said = lib.finish(tracer)
+        assert "stay mapped" not in said and not memfd_links(target.pid), said
+        (tmp_path / "end").touch()
+        target.communicate(timeout=30)
+
+
 @pytest.mark.parametrize("name, options", [(ONE, ["-s", "--ring", "256K"]), (ONE, ["--on-full", "wait", "--ring", "256K"])])
 def test_nobody_stands_still_for_one_that_nothing_wakes(name, options, tmp_path):
     """Events are lost, or wait for room, while it sleeps, and the trace ends meanwhile."""

@@ -549,17 +549,23 @@ static void say_who_goes_on(const struct inline_run *r, unsigned int left)
 			left, left == 1 ? "" : "es", left == 1 ? "es" : "", r->t.pid.given);
 }
 
-/* Beside many signals, each of which stopped it while it was followed, a thread can have been on its way through the stubs all the time. */
+/*
+ * Beside many signals, each of which stopped it while it was followed, a thread can have been on its way through the stubs all the time; one that
+ * slept where nothing wakes it can have woken up.
+ */
 static void unmap_left(struct inline_run *r)
 {
 	struct inline_found found;
 	struct err e;
 
-	for (struct inline_member *m = r->members; m; m = m->next)
-		if (m->engine->left_mapped && !inline__recover(m->pid, &found, &e)) {
+	for (struct inline_member *m = r->members; m; m = m->next) {
+		if (!m->engine->left_mapped)
+			continue;
+		remote__close(&m->engine->remote); /* who has it open keeps out others, us too */
+		if (!inline__recover(m->pid, &found, &e))
 			m->engine->left_mapped = found.left_mapped;
-			inline_target__add_stops(&r->t, found.stops, found.longest_us);
-		}
+		inline_target__add_stops(&r->t, found.stops, found.longest_us);
+	}
 }
 
 void inline_family__release(struct inline_run *r)
