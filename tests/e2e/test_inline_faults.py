@@ -532,6 +532,32 @@ def test_the_target_is_stopped_at_the_end(tmp_path):
         end_well(target, tmp_path)
 
 
+WORKER = """import os, sys
+def work(n): return n
+pid = os.fork()
+if pid: print(pid, flush=True)
+while not os.path.exists(sys.argv[1]): work(1)
+if pid: os.waitpid(pid, 0)
+"""
+
+
+def test_what_stays_behind_in_a_child_is_said(tmp_path):
+    """As for the target itself: by which number it can be taken out."""
+    end = tmp_path / "end"
+    with lib.started(lib.command(ONE) + ["-S", "-c", WORKER, end]) as target:
+        child = int(target.stdout.readline())
+        with lib.started([lib.BINARY, "trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, "-s", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid) and redirected(child), "the attach")
+            os.kill(child, signal.SIGSTOP)
+            lib.until(lambda: lib.status_field(child, "State")[0] in "Tt", "its stop")
+            said = lib.stop(tracer)
+        os.kill(child, signal.SIGCONT)
+        assert "the stubs stay mapped, unused, in process %d" % child in said and said.count("stay mapped") == 1, said
+        assert detach(child)[0] == 0 and not memfd_links(child)
+        end.touch()
+        assert target.wait(30) == 0
+
+
 OTHER_TRACER = """import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long] * 4

@@ -363,6 +363,16 @@ void inline_member__finals(struct inline_member *m, int err)
 		&(struct ending){ m->run->as, m->engine->remote.put_back_ns ?: now_ns() });
 }
 
+/* At the end of a run it was before, and what stays is said with that of the others. */
+static void take_out(struct inline_member *m)
+{
+	if (m->engine->reserved) {
+		inline__detach(m->engine);
+		inline_target__say_left(m->engine, m->pid);
+	}
+	inline__done(m->engine);
+}
+
 void inline_member__forget(struct inline_member *m)
 {
 	struct inline_run *r = m->run;
@@ -383,7 +393,7 @@ void inline_member__forget(struct inline_member *m)
 		inline_target__add_stops(&r->t, m->engine->remote.stops,
 					 m->engine->remote.longest_us);
 		if (m->engine->remote.pid)
-			inline__done(m->engine);
+			take_out(m);
 		interp__done(m->in);
 	}
 	free(m);

@@ -97,17 +97,26 @@ void inline_target__add_stops(struct inline_target *t, uint32_t stops, uint32_t 
 		t->longest_us = longest_us;
 }
 
+void inline_target__say_left(const struct inline_engine *e, pid_t pid)
+{
+	if ((e->left_in || e->left_mapped) && inline__is_ending(e->remote.pid))
+		return;
+	if (e->left_in)
+		log_warn(
+			"the probes are still in process %d, and do nothing: it could not be stopped, as when "
+			"another tracer is attached; later: pyebpf detach %d",
+			pid, pid);
+	else if (e->left_mapped)
+		log_warn(
+			"the stubs stay mapped, unused, in process %d: no thread could unmap them yet",
+			pid);
+}
+
 void inline_target__say_stops(const struct inline_target *t)
 {
 	const struct remote *remote = &t->engine.remote;
 
-	if (t->engine.left_in)
-		log_warn(
-			"the probes are still in process %d, and do nothing: it could not be stopped, as when "
-			"another tracer is attached; later: pyebpf detach %d",
-			t->pid.given, t->pid.given);
-	else if (t->engine.left_mapped)
-		log_warn("the stubs stay mapped, unused: no thread could unmap them yet");
+	inline_target__say_left(&t->engine, t->pid.given);
 	if (t->opts->quiet)
 		return;
 	fprintf(stderr, "pyebpf: the target was stopped %u times, for at most %.2f ms\n",

@@ -62,7 +62,10 @@ void inline_target__unfollow(struct inline_target *t);
 /* inline_target__add_stops - of another process of the run, or those that no engine knows of. */
 void inline_target__add_stops(struct inline_target *t, uint32_t stops, uint32_t longest_us);
 
-/* inline_target__say_stops - how often it was stopped, and for how long. */
+/* inline_target__say_left - what stays in a process of the run after its detach, if anything does; @pid: as it is told of */
+void inline_target__say_left(const struct inline_engine *e, pid_t pid);
+
+/* inline_target__say_stops - what stays in it, how often it was stopped, and for how long. */
 void inline_target__say_stops(const struct inline_target *t);
 
 /* inline_target__recover - out of one that runs with what an earlier pyebpf has left; as inline__recover(). @given: as it is told of */

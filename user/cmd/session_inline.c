@@ -257,6 +257,7 @@ static void end_round(struct inline_run *r, uint64_t now)
 static void drop_child(struct inline_member *m)
 {
 	inline_member__detach(m);
+	inline_target__say_left(m->engine, m->pid);
 	inline_member__end(m, now_ns());
 }
 
@@ -374,6 +375,19 @@ static uint64_t end_of(const struct inline_run *r)
 	return end ? end : now_ns();
 }
 
+/* Of all of them. */
+static void say_stops(struct inline_run *r)
+{
+	for (struct inline_member *m = r->members; m; m = m->next) {
+		if (m->engine == &r->t.engine)
+			continue;
+		inline_target__say_left(m->engine, m->pid);
+		inline_target__add_stops(&r->t, m->engine->remote.stops,
+					 m->engine->remote.longest_us);
+	}
+	inline_target__say_stops(&r->t);
+}
+
 static int finish(struct inline_run *r, int err)
 {
 	struct session_result *result = r->t.result;
@@ -401,11 +415,7 @@ static int finish(struct inline_run *r, int err)
 	result->start_unix_ns = r->start_unix_ns;
 	if (!r->t.opts->quiet && isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
-	for (struct inline_member *m = r->members; m; m = m->next)
-		if (m->engine != &r->t.engine)
-			inline_target__add_stops(&r->t, m->engine->remote.stops,
-						 m->engine->remote.longest_us);
-	inline_target__say_stops(&r->t);
+	say_stops(r);
 	limits_report(&r->kept);
 	if (!r->t.opts->quiet && !r->counts) /* else the sums know it */
 		filters_report(&r->t.opts->filter, r->as, left_out(r));
