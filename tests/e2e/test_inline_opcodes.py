@@ -290,6 +290,19 @@ def test_a_command_outlives_the_output(full, tmp_path):
     assert flag.read_text() == "whole"
 
 
+def test_an_output_that_ends_while_a_child_runs(tmp_path):
+    """It is not the child that is left out: the capture ends, and what is started next is not in it."""
+    next_one = "from pathlib import Path; Path(%r).write_text(str('memfd:' in Path('/proc/self/maps').read_text()))" % str(tmp_path / "next")
+    python = lib.command(ONE)
+    script = "%s; %s" % (lib.shell_words([*python, "-c", "for i in range(1000000): pass"]), lib.shell_words([*python, "-c", next_one]))
+    with lib.started([lib.BINARY, "trace", *INLINE, "-s", "--opcodes", "all", "-f", "ndjson", "-o", "-", "--", "sh", "-c", script], stderr=-1) as tracer:
+        tracer.stdout.readline()
+        tracer.stdout.close()
+        said = lib.text(tracer.stderr.read())
+        assert tracer.wait(60) == 125 and "the capture ends early" in said and "is not whole" not in said, said
+    assert (tmp_path / "next").read_text() == "False"
+
+
 @pytest.mark.parametrize("name", lib.pick("3.11", "3.13", "3.15"))
 def test_waiting_for_room_is_no_time_of_an_instruction(name, tmp_path):
     """The ring is full for most of a second: that is not booked to whatever comes next, nor to what came before."""

@@ -308,6 +308,11 @@ static void end_events(struct inline_member *m, uint64_t now)
 	r->left_out += cap_inline__left_out(m->cap);
 }
 
+static const char *why_not(int err)
+{
+	return err == -EILSEQ ? "it has damaged its ring, or its tables" : err_str(err);
+}
+
 void inline_member__end(struct inline_member *m, uint64_t now)
 {
 	struct inline_run *r = m->run;
@@ -316,7 +321,7 @@ void inline_member__end(struct inline_member *m, uint64_t now)
 	inline__gone(m->engine);
 	err = drain_all(m);
 	if (err)
-		log_warn("what process %d did is not whole: %s", m->pid, err_str(err));
+		log_warn("what process %d did is not whole: %s", m->pid, why_not(err));
 	if (m->count && !err)
 		inline_member__sum(m, r->ended);
 	if (m->cap)
@@ -334,7 +339,7 @@ int inline_member__sum(struct inline_member *m, struct inline_count_sum *sum)
 	err = err ? err : inline_count_sum__add(sum, &view);
 	if (!err)
 		return 0;
-	log_warn("what process %d did is not in the sums: %s", m->pid, err_str(err));
+	log_warn("what process %d did is not in the sums: %s", m->pid, why_not(err));
 	return err == -ENOMEM ? err : 0;
 }
 

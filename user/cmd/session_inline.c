@@ -253,9 +253,17 @@ static void end_round(struct inline_run *r, uint64_t now)
 		m->read = false;
 }
 
-/* A child's ring is damaged: the others go on. */
-static void drop_child(struct inline_member *m)
+/* Of the child alone, as when its ring is damaged: the others go on. What cannot be written, or has no memory, ends the run. */
+static bool is_of_child(const struct inline_member *m, int err)
 {
+	return err > -PYE_ENOTPYTHON && err != -ENOMEM && m->engine != &m->run->t.engine;
+}
+
+static void drop_child(struct inline_member *m, int err)
+{
+	inline_family__lost(m->run, m);
+	if (err != -EILSEQ) /* that is seen, and said, once more */
+		log_warn("what process %d did is not whole: %s", m->pid, err_str(err));
 	inline_member__detach(m);
 	inline_target__say_left(m->engine, m->pid);
 	inline_member__end(m, now_ns());
@@ -268,19 +276,14 @@ static int drain(struct inline_run *r, unsigned int batches)
 	int any = 0;
 
 	for (m = r->members; m; m = next) {
-		int got = inline_member__drain(m, batches), err = 0;
+		int got = inline_member__drain(m, batches),
+		    err = got < 0 ? got : inline_member__tend(m, !got);
 
 		next = m->next;
-		if (got >= 0)
-			err = inline_member__tend(m, !got);
-		if (err)
+		if (err && !is_of_child(m, err))
 			return err;
-		if (got < 0 && m->engine == &r->t.engine)
-			return got;
-		if (got < 0) {
-			inline_family__lost(r, m);
-			drop_child(m);
-		}
+		if (err)
+			drop_child(m, err);
 		any |= got > 0;
 	}
 	end_round(r, now_ns());
