@@ -299,14 +299,15 @@ def test_max_events(tmp_path):
     assert lib.Trace(tmp_path / "t.pyebpf").whole().meta["written"] >= 5000
 
 
-def test_interrupt_from_the_terminal_reaches_the_command_once(tmp_path):
+@pytest.mark.parametrize("engine", ["", "--engine inline", "--engine inline -s"])
+def test_interrupt_from_the_terminal_reaches_the_command_once(engine, tmp_path):
     """Ctrl-C goes to both; the command handles it and ends as it likes."""
     program = tmp_path / "p.py"
     program.write_text("import signal, sys, time\ngot = []\ndef handler(*a): got.append(1)\n"
                        "def last(): return 1\nsignal.signal(signal.SIGINT, handler)\nprint('ready', flush=True)\n"
                        "while not got: time.sleep(0.01)\ntime.sleep(0.1)\nlast()\nsys.exit(10 + len(got))\n")
     capture = tmp_path / "t.pyebpf"
-    with lib.started([lib.BINARY, "trace", "-o", capture, "--"] + lib.any_python() + [program], stderr=subprocess.PIPE,
+    with lib.started([lib.BINARY, "trace", *engine.split(), "-o", capture, "--"] + lib.any_python() + [program], stderr=subprocess.PIPE,
                      start_new_session=True) as tracer:
         assert tracer.stdout.readline() == b"ready\n"
         os.killpg(tracer.pid, signal.SIGINT)

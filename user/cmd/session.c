@@ -35,7 +35,6 @@
 #define KNOWN_RATE_NS	 1000000u /* and samples are not nearer to one another than this */
 #define BUSY_PCT	 5 /* of a ring full: read on at once */
 #define PASS_BATCHES	 64 /* batches between two looks at signals and processes */
-#define GRACE_NS	 (500 * 1000000ull) /* after Ctrl-C a launched command has this long to end */
 #define PROGRESS_NS	 1000000000ull
 #define SETTLE_NS	 1000000000ull /* older records than this are not in the rings */
 #define PROGRESS_FILE_NS (10 * 1000000000ull)
@@ -462,7 +461,7 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 	if (!*interrupted)
 		*interrupted = now;
 	/* the terminal sent the signal to our command too: its last events are worth a moment */
-	return !s->opts.command || s->interrupts > 1 || now - *interrupted >= GRACE_NS;
+	return !s->opts.command || s->interrupts > 1 || now - *interrupted >= SESSION_GRACE_NS;
 }
 
 void session_totals(const struct session *s, uint64_t now, struct trace_totals *out)

@@ -75,12 +75,19 @@ static int open_capture(struct inline_run *r, int fd)
 	return assembler__filter(r->as, &filter);
 }
 
-static bool time_is_up(const struct inline_run *r, uint64_t now)
+static bool time_is_up(struct inline_run *r, uint64_t now)
 {
 	const struct session_opts *o = r->t.opts;
 
-	return r->t.interrupts || (o->duration_ns && now - r->attached_ns >= o->duration_ns) ||
-	       r->kept.full;
+	if (r->kept.full || (o->duration_ns && now - r->attached_ns >= o->duration_ns))
+		return true;
+	if (!r->t.interrupts)
+		return false;
+	if (!r->interrupted_ns)
+		r->interrupted_ns = now;
+	/* the terminal sent the signal to our command too: its last events are worth a moment */
+	return !o->command || !r->members || r->t.interrupts > 1 ||
+	       now - r->interrupted_ns >= SESSION_GRACE_NS;
 }
 
 static void totals(struct inline_run *r, uint64_t now, struct trace_totals *t)

@@ -73,6 +73,7 @@ struct inline_run {
 		fed_ns; /* when this round began; what was published before that is fed */
 	bool executed; /* the target, another program, without -s: it has no members any more */
 	uint64_t start_ns, attached_ns;
+	uint64_t interrupted_ns; /* the first time; 0: not yet */
 	int64_t start_unix_ns;
 	uint64_t lost; /* of members that are gone: events of threads that could not be told apart */
 	uint64_t unmatched; /* of the same: ends of frames that were on no stack */
