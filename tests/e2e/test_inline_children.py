@@ -96,6 +96,32 @@ def test_children_that_run_already_behind_a_kill(tmp_path):
     check_running_children(ONE, tmp_path, killed=True)
 
 
+BUSY = """import os, sys, time
+def work(n): return n
+for i in range(40):
+    if not os.fork():
+        while not os.path.exists(sys.argv[1]):
+            for i in range(200): work(i)
+            time.sleep(.005)
+        os._exit(0)
+print("up", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(.01)
+"""
+
+
+@pytest.mark.alone
+def test_many_that_are_busy_all_the_time(tmp_path):
+    """What they do while others are attached to, and let go, is read meanwhile: a ring has room for less than 0.1 s, all of that takes some 0.5."""
+    cap, flag = tmp_path / "t.pyebpf", tmp_path / "flag"
+    with lib.started(lib.command(ONE) + ["-S", "-c", BUSY, flag]) as target:
+        assert target.stdout.readline() == b"up\n"
+        with lib.attach(target.pid, cap, "--engine", "inline", "-s", "--ring", "64K", "-d", "200ms") as tracer:
+            words = lib.finish(tracer)
+        flag.touch()
+        assert target.wait(30) == 0
+    assert len(lib.Trace(cap).whole().pids()) == 41, words
+
+
 def test_detach_of_a_family(tmp_path):
     with test_children.waiting_children(ONE) as (target, pids):
         pids.append(target.pid)

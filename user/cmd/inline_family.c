@@ -478,6 +478,7 @@ static int take_all_unseen(struct inline_run *r, bool first)
 		err = take_unseen(r, pid);
 		if (!err)
 			err = take_events(r);
+		inline_run__read(r);
 	}
 	return err ? err : taken;
 }

@@ -297,6 +297,16 @@ static int drain(struct inline_run *r, unsigned int batches)
 	return any;
 }
 
+/* What goes wrong with one is seen once more, and seen to, by drain(). */
+void inline_run__read(struct inline_run *r)
+{
+	adjust(r, now_ns());
+	for (struct inline_member *m = r->members; m; m = m->next)
+		if (m->attached)
+			inline_member__drain(m, FOLLOW_BATCHES);
+	end_round(r, now_ns());
+}
+
 /* Is there more to read, or can there be soon more than fits? */
 static bool is_behind(const struct inline_run *r)
 {
@@ -357,8 +367,11 @@ static void finish_members(struct inline_run *r, int err)
 	if (!err)
 		inline_family__look(r);
 	look_for_exec(r);
-	for (m = r->members; m; m = m->next)
+	for (m = r->members; m; m = m->next) {
 		inline_member__detach(m);
+		if (!err && m->next) /* the others write on, for as long as that takes */
+			inline_run__read(r);
+	}
 	inline_family__release(r);
 	for (m = r->members; m; m = m->next)
 		inline_member__finals(m, err);

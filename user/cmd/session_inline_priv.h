@@ -101,6 +101,9 @@ struct inline_run {
  * 0; -PYE_EVERSION: it is of another version; or an error with its sentence. */
 int inline_run__opcodes(struct inline_run *r, struct inline_member *m);
 
+/* inline_run__read - a part of what the rings hold: for those who attach to many, or let many go, one by one. */
+void inline_run__read(struct inline_run *r);
+
 /* inline_member__new - the next process of the capture, known to nobody yet. @first: it uses what the run's target
  * has. NULL: no memory. */
 struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool first);
