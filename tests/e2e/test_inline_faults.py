@@ -568,6 +568,49 @@ time.sleep(60)
 """
 
 
+@contextlib.contextmanager
+def other_tracer(pid):
+    """It has all threads, and lets them run."""
+    with lib.started([*lib.command(ONE), "-c", OTHER_TRACER, str(pid)]) as other:
+        assert other.stdout.readline() == b"seized\n"
+        yield
+
+
+ON_DEMAND = """import sys
+def leaf(): return 1
+print('up', flush=True)
+for line in sys.stdin:
+    for _ in range(int(line)): leaf()
+    print(line, end='', flush=True)
+"""
+
+
+def test_another_tracer_is_there_at_a_loss(tmp_path):
+    """The stacks cannot be read anew before it has gone; then they are."""
+    cap = tmp_path / "t.pyebpf"
+    with lib.started(lib.command(ONE) + ["-S", "-c", ON_DEMAND], stdin=-1) as target:
+        def call(cnt):
+            target.stdin.write(b"%d\n" % cnt)
+            target.stdin.flush()
+            assert target.stdout.readline() == b"%d\n" % cnt
+
+        assert target.stdout.readline() == b"up\n"
+        with lib.started([lib.BINARY, "trace", "-o", cap, *INLINE, "--on-full", "drop", "--ring", "64K", "-p", target.pid], stderr=-1) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            with other_tracer(target.pid):
+                tracer.send_signal(signal.SIGSTOP)
+                call(100000)
+                tracer.send_signal(signal.SIGCONT)
+                time.sleep(0.5)
+            time.sleep(0.5)
+            call(300)
+            said = lib.stop(tracer)
+    seen = lib.Trace(cap)
+    last = max(gap["until_ns"] for gap in seen.gaps)
+    assert seen.lost and "ends early" not in said, said
+    assert len([e for e in seen.events if e["ev"] == "call" and e["name"] == "leaf" and e["ts_ns"] > last]) == 300, said
+
+
 def test_another_tracer_comes(tmp_path):
     """The words cannot be put back then, which is said; later they can."""
     with lib.started(lib.command(ONE) + ["-c", "import time\ndef leaf(): return 1\nprint('up', flush=True)\n"
@@ -575,8 +618,7 @@ def test_another_tracer_comes(tmp_path):
         assert target.stdout.readline() == b"up\n"
         with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.pyebpf", *INLINE, "-p", target.pid], stderr=-1) as tracer:
             lib.until(lambda: redirected(target.pid), "the attach")
-            with lib.started([*lib.command(ONE), "-c", OTHER_TRACER, str(target.pid)]) as other:
-                assert other.stdout.readline() == b"seized\n"
+            with other_tracer(target.pid):
                 said = lib.stop(tracer)
                 assert "warning: the probes are still in process %d" % target.pid in said and redirected(target.pid), said
         lib.until(lambda: detach(target.pid)[0] == 0, "the way out")

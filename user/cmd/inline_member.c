@@ -21,6 +21,7 @@
 #define PASS_BATCHES  64
 #define PASSES_MAX    1024 /* many times what there can be at one moment */
 #define EVALUATOR_NS  20000000ull
+#define BARRED_NS     100000000ull /* the others would be stopped in vain each time */
 #define SETTLE_ROUNDS 3 /* capture.h */
 
 struct inline_member *inline_member__new(struct inline_run *r, pid_t pid, bool first)
@@ -198,8 +199,10 @@ static int recover_from_loss(struct inline_member *m)
 		r->how.ctx = m;
 		err = inline__stop_outside(m->engine);
 		r->how.before = NULL;
-		if (err) /* it has ended; or it is so busy that we try again */
-			return err == -ESRCH || err == -ETIMEDOUT ? 0 : err;
+		if (err == -EPERM) /* another tracer has some of its threads */
+			m->barred_until = now_ns() + BARRED_NS;
+		if (err) /* it has ended; or it is so busy, or taken, that we try again */
+			return err == -ESRCH || err == -ETIMEDOUT || err == -EPERM ? 0 : err;
 		err = drain_all(m);
 		if (!err) {
 			cap_inline__recount(m->cap);
@@ -269,7 +272,7 @@ int inline_member__tend(struct inline_member *m, bool idle)
 		return err;
 	/* other lanes may never be idle */
 	idle |= m->engine->lane_ring && cap_inline__is_at_end(m->cap);
-	if (!err && idle && !late && cap_inline__is_lossy(m->cap))
+	if (!err && idle && !late && cap_inline__is_lossy(m->cap) && now_ns() >= m->barred_until)
 		err = recover_from_loss(m);
 	if (!err)
 		naming_look(m->run->as, &of, &m->naming_ns, false);

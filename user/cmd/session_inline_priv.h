@@ -39,6 +39,7 @@ struct inline_member {
 	uint64_t usual_evaluator; /* as interp__other_evaluator() has it */
 	bool read; /* to its end, in this round */
 	unsigned int torn;
+	uint64_t barred_until; /* another tracer was there at a loss: when that is tried again */
 	struct gil_turns turns; /* before a stop, before the stacks were read; gil 0: not known */
 	struct asleep asleep; /* threads that slept then */
 	struct outside_known ahead; /* the stacks */
