@@ -154,6 +154,8 @@ static void expect_running(void)
 	for (int i = 0; i < READERS; i++)
 		for (int tries = 0; tries < 1000 && w->laps[i] < before.laps[i] + 2; tries++)
 			wait_for(LONGER_US / 10);
+	for (int tries = 0; tries < 1000 && w->spins == before.spins; tries++)
+		wait_for(LONGER_US / 10);
 	for (int i = 0; i < READERS; i++)
 		assert_true(w->laps[i] >= before.laps[i] + 2);
 	assert_true(w->spins > before.spins);
