@@ -637,7 +637,7 @@ def test_other_formats(form, tmp_path):
 
 @pytest.mark.parametrize("options, reason", [
     (["--count"], "--engine inline"), ([*INLINE, "--time"], "--count"), ([*COUNT, "-f", "firefox"], "in time"), ([*COUNT, "-f", "svg"], "--time alone"), ([*COUNT, "-f", "collapsed"], "--time alone"),
-    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "--ring", "1M"], "goes with"), ([*COUNT, "--keep-capture"], "no capture")])
+    ([*COUNT, "--include", "__main__"], "goes with"), ([*COUNT, "--max-depth", "3"], "goes with"), ([*COUNT, "--ring", "1M"], "goes with"), ([*COUNT, "--keep-capture"], "no capture"), ([*COUNT, "--open"], "no capture")])
 def test_what_does_not_go_together(options, reason):
     done = lib.sh([lib.BINARY, "trace", *options, "-p", os.getpid()])
     assert done.returncode == 2 and reason in lib.text(done.stderr), lib.text(done.stderr)

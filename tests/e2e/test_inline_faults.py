@@ -233,6 +233,17 @@ def test_the_target_is_denied_a_call(tmp_path):
         end_well(target, tmp_path)
 
 
+@pytest.mark.parametrize("options", [[], ["--count"], ["--count", "--time", "-s"]], ids=" ".join)
+def test_a_command_that_fails_to_make_a_call(options, tmp_path):
+    """It does not run, and is not waited for."""
+    marker = tmp_path / "ran"
+    command = ["trace", "--force", "-o", tmp_path / ("t.pstats" if options else "t.pyebpf"), *INLINE, *options, "--", *lib.command(ONE), "-c",
+               "import sys; open(sys.argv[1], 'w')", marker]
+    for at in (5, 8):
+        code, said, _ = run(0, tmp_path, "call", at, command=command)
+        assert code == 125 and "could not be changed" in said and not marker.exists(), (at, code, said)
+
+
 @pytest.mark.parametrize("name", [n for n in FAMILIES if lib.LONG or lib.family(n) in ("3.8", "3.12", "3.13t")])
 def test_no_write_is_forced(name, tmp_path):
     """As with proc_mem.force_override=never: code is then written as debuggers do."""

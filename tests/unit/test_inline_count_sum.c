@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "capture/inline_count_sum.h"
@@ -137,11 +138,94 @@ static void test_inline_count_sum__many(void **state)
 	inline_count_sum__free(s);
 }
 
+static uint64_t all_calls(const struct inline_count_view *v)
+{
+	uint64_t calls = 0;
+
+	for (uint32_t i = 0; i < v->func_cnt; i++)
+		calls += v->funcs[i].calls;
+	return calls;
+}
+
+/* Processes with names of their own, for days. */
+static void test_inline_count_sum__more_functions_than_there_is_room_for(void **state)
+{
+	struct inline_count_sum *s;
+	struct inline_count_view v;
+	uint32_t more, line = 0;
+
+	(void)state;
+	assert_int_equal(inline_count_sum__new(&s), 0);
+	for (int process = 0; process < 300; process++) {
+		struct strpool pool = { 0 };
+		struct inline_count_func funcs[1000];
+
+		assert_int_equal(strpool__init(&pool), 0);
+		for (uint32_t i = 0; i < 1000; i++)
+			funcs[i] = func(&pool, "f", ++line, 1);
+		assert_int_equal(
+			inline_count_sum__add(s, &(struct inline_count_view){ .strings = &pool,
+									      .funcs = funcs,
+									      .func_cnt = 1000 }),
+			0);
+		strpool__done(&pool);
+	}
+	inline_count_sum__view(s, &v);
+	assert_int_equal(v.func_cnt, INLINE_COUNT_SUM_FUNCS + 1);
+	assert_int_equal(all_calls(&v), 300000);
+	assert_int_equal(find(&v, INLINE_COUNT_MORE, 0, &more)->calls,
+			 300000 - INLINE_COUNT_SUM_FUNCS);
+	inline_count_sum__free(s);
+}
+
+#define ROOTS 1024u
+
+static void test_inline_count_sum__more_callers_than_there_is_room_for(void **state)
+{
+	const uint32_t cnt = INLINE_COUNT_SUM_NODES + 5;
+	struct inline_count_node *nodes = calloc(cnt, sizeof(*nodes));
+	struct inline_count_func *funcs = calloc(2 * ROOTS, sizeof(*funcs));
+	struct strpool pool = { 0 };
+	struct inline_count_view v, in = { .strings = &pool,
+					   .funcs = funcs,
+					   .func_cnt = 2 * ROOTS,
+					   .nodes = nodes,
+					   .node_cnt = cnt };
+	struct inline_count_sum *s;
+	uint64_t calls = 0;
+	uint32_t more;
+
+	(void)state;
+	assert_int_equal(strpool__init(&pool), 0);
+	for (uint32_t i = 0; i < 2 * ROOTS; i++)
+		funcs[i] = func(&pool, "f", i + 1, 0);
+	for (uint32_t i = 0; i < cnt; i++)
+		nodes[i] = (struct inline_count_node){ .caller = i < ROOTS ? NONE : i % ROOTS,
+						       .func = i / ROOTS + (i < ROOTS ? i : 0),
+						       .calls = 1 };
+	assert_int_equal(inline_count_sum__new(&s), 0);
+	assert_int_equal(inline_count_sum__add(s, &in), 0);
+	inline_count_sum__view(s, &v);
+	find(&v, INLINE_COUNT_MORE, 0, &more);
+	for (uint32_t i = 0; i < v.node_cnt; i++)
+		calls += v.nodes[i].calls;
+	assert_int_equal(calls, cnt);
+	assert_int_equal(v.node_cnt, INLINE_COUNT_SUM_NODES + 1);
+	assert_int_equal(v.nodes[INLINE_COUNT_SUM_NODES].func, more);
+	assert_int_equal(v.nodes[INLINE_COUNT_SUM_NODES].calls, 5);
+	inline_count_sum__free(s);
+	strpool__done(&pool);
+	free(nodes);
+	free(funcs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_inline_count_sum__two_processes),
 		cmocka_unit_test(test_inline_count_sum__many),
+		cmocka_unit_test(test_inline_count_sum__more_functions_than_there_is_room_for),
+		cmocka_unit_test(test_inline_count_sum__more_callers_than_there_is_room_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,7 +167,8 @@ static int name_func(struct inline_count *c, const struct il_def *d, uint32_t *i
 	int err = 0;
 
 	if (c->func_cnt >= FUNCS_MAX) {
-		err = strpool__add(&c->strings, "[more functions]", 16, &f.name);
+		err = strpool__add(&c->strings, INLINE_COUNT_MORE, strlen(INLINE_COUNT_MORE),
+				   &f.name);
 		f.line = 0;
 		f.qualname = f.name;
 		return err ? err : add_func(c, &f, index);

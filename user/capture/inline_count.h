@@ -15,6 +15,8 @@
 #include "inline/region_count.h"
 
 #define INLINE_COUNT_NONE UINT32_MAX
+#define INLINE_COUNT_MORE \
+	"[more functions]" /* what all are called for which there is no room any more */
 
 /* Code objects of the same names and line are one function. Texts are numbers in inline_count_view.strings. */
 struct inline_count_func {

@@ -2,6 +2,7 @@
 #include "capture/inline_count_sum.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,24 +54,63 @@ static int copy_text(struct inline_count_sum *s, const struct strpool *from, uin
 	return strpool__add(&s->strings, text, strlen(text), out);
 }
 
-static int find_func(struct inline_count_sum *s, const struct strpool *strings,
-		     const struct inline_count_func *f, uint32_t *index)
+static bool find_text(const struct inline_count_sum *s, const struct strpool *from, uint32_t id,
+		      uint32_t *out)
 {
-	struct inline_count_func mine = { .line = f->line };
-	uint32_t key[4], id = 0;
-	int err = copy_text(s, strings, f->file, &mine.file);
+	const char *text = strpool__get(from, id);
 
-	err = err ? err : copy_text(s, strings, f->name, &mine.name);
-	err = err ? err : copy_text(s, strings, f->qualname, &mine.qualname);
-	memcpy(key, (uint32_t[4]){ mine.file, mine.name, mine.qualname, mine.line }, sizeof(key));
-	err = err ? err : GROW(s->funcs, s->func_cap, s->func_cnt);
+	return strpool__find(&s->strings, text, strlen(text), out);
+}
+
+static bool is_known(const struct inline_count_sum *s, const struct strpool *strings,
+		     const struct inline_count_func *f)
+{
+	uint32_t key[4] = { 0, 0, 0, f->line }, id;
+
+	return find_text(s, strings, f->file, &key[0]) && find_text(s, strings, f->name, &key[1]) &&
+	       find_text(s, strings, f->qualname, &key[2]) &&
+	       strpool__find(&s->func_keys, (const char *)key, sizeof(key), &id);
+}
+
+/* Its texts are ours. */
+static int add_key(struct inline_count_sum *s, const struct inline_count_func *mine,
+		   uint32_t *index)
+{
+	const uint32_t key[4] = { mine->file, mine->name, mine->qualname, mine->line };
+	uint32_t id = 0;
+	int err = GROW(s->funcs, s->func_cap, s->func_cnt);
+
 	err = err ? err : strpool__add(&s->func_keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;
 	*index = id - 1;
 	if (*index == s->func_cnt)
-		s->funcs[s->func_cnt++] = mine;
+		s->funcs[s->func_cnt++] = *mine;
 	return 0;
+}
+
+static int more_funcs(struct inline_count_sum *s, uint32_t *index)
+{
+	struct inline_count_func mine = { 0 };
+	int err =
+		strpool__add(&s->strings, INLINE_COUNT_MORE, strlen(INLINE_COUNT_MORE), &mine.name);
+
+	mine.qualname = mine.name;
+	return err ? err : add_key(s, &mine, index);
+}
+
+static int find_func(struct inline_count_sum *s, const struct strpool *strings,
+		     const struct inline_count_func *f, uint32_t *index)
+{
+	struct inline_count_func mine = { .line = f->line };
+	int err;
+
+	if (s->func_cnt >= INLINE_COUNT_SUM_FUNCS && !is_known(s, strings, f))
+		return more_funcs(s, index);
+	err = copy_text(s, strings, f->file, &mine.file);
+	err = err ? err : copy_text(s, strings, f->name, &mine.name);
+	err = err ? err : copy_text(s, strings, f->qualname, &mine.qualname);
+	return err ? err : add_key(s, &mine, index);
 }
 
 static int add_func(struct inline_count_sum *s, const struct strpool *strings,
@@ -96,11 +136,16 @@ static int add_func(struct inline_count_sum *s, const struct strpool *strings,
 static int add_node(struct inline_count_sum *s, const struct inline_count_node *n, uint32_t caller,
 		    uint32_t func, uint32_t *index)
 {
-	const uint32_t key[2] = { caller, func };
+	uint32_t key[2] = { caller, func }, id = 0;
 	struct inline_count_node *to;
-	uint32_t id = 0;
 	int err = GROW(s->nodes, s->node_cap, s->node_cnt);
 
+	if (!err && s->node_cnt >= INLINE_COUNT_SUM_NODES &&
+	    !strpool__find(&s->node_keys, (const char *)key, sizeof(key), &id)) {
+		err = more_funcs(s, &func);
+		caller = INLINE_COUNT_NONE;
+		memcpy(key, (uint32_t[2]){ caller, func }, sizeof(key));
+	}
 	err = err ? err : strpool__add(&s->node_keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;

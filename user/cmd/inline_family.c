@@ -187,6 +187,13 @@ static int find_interpreter(void *ctx)
 	return err == -PYE_ETARGET ? -PYE_ENOTPYTHON : err;
 }
 
+static void question_done(struct question *q)
+{
+	if (q->in)
+		interp__done(q->in);
+	free(q->in);
+}
+
 /* The process that was asked for, and no Python so far. */
 static bool is_first(const struct inline_run *r, const struct inline_kin *k)
 {
@@ -214,6 +221,7 @@ static int attach(struct inline_run *r, struct inline_kin *k, struct question *q
 	if (!m)
 		return -ENOMEM;
 	*m->in = *q->in;
+	*q->in = (struct interp){ .fd = -1 }; /* the member closes it */
 	err = inline_member__open(m);
 	if (err == -PYE_EVERSION)
 		err_set(&q->e, err,
@@ -318,7 +326,7 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 	} else if (err != HOLD_GO_ON) {
 		miss(r, pid, &q.e);
 	}
-	free(q.in);
+	question_done(&q);
 	if (err && !ret)
 		follow__go(r->follow, pid, sig);
 	return ret;
@@ -392,7 +400,7 @@ static int look_for_loaded(struct inline_run *r)
 		} else if (found != -PYE_ENOTPYTHON) {
 			miss(r, k->pid, &q.e);
 		}
-		free(q.in);
+		question_done(&q);
 	}
 	return err;
 }
@@ -437,7 +445,7 @@ static int take_running(struct inline_run *r, struct inline_kin *k)
 		follow_running(r, k);
 	else if (!inline__is_ending(k->pid))
 		miss(r, k->pid, &q.e);
-	free(q.in);
+	question_done(&q);
 	if (k->member && !was_before(r, k->pid)) {
 		r->missed++;
 		log_warn(

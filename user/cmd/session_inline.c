@@ -185,7 +185,9 @@ static void keep(struct inline_run *r, uint64_t now)
 		assembler__settle(r->as, r->fed_ns < now - SETTLE_NS ? r->fed_ns : now - SETTLE_NS);
 		flush(r, now);
 	}
-	if (r->t.dump_asked && (r->instructions || r->counts)) {
+	if (r->t.dump_asked && r->opcodes && !r->instructions) {
+		log_warn("nothing is recorded yet");
+	} else if (r->t.dump_asked && (r->instructions || r->counts)) {
 		err = r->counts ? tell_counts(r, false, &e) : tell_sums(r, false, &e);
 		if (err)
 			cmd_fail("trace", err, &e);
@@ -422,11 +424,14 @@ static int finish(struct inline_run *r, int err)
 		return err_set(r->t.e, -PYE_ETARGET,
 			       "the tables were damaged, by the target itself: what was counted "
 			       "cannot be trusted");
-	if (r->counts && !err && r->last_pix)
+	if (r->counts && err > -PYE_ENOTPYTHON && r->last_pix)
 		ended = tell_counts(r, true, r->t.e);
 	if (r->instructions) {
+		int told;
+
 		ended = inline_opcodes__finish(r->instructions);
-		ended = ended ? ended : tell_sums(r, true, r->t.e);
+		told = tell_sums(r, true, r->t.e); /* which knows why nothing can be written */
+		ended = ended ? ended : told;
 	}
 	if (assembler__finish(r->as))
 		log_debug("the last events did not fit");
@@ -636,19 +641,20 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 			r.t.child_status = 0;
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
 		/* else it turned out that it cannot be traced */
-		runs = ended > -PYE_ENOTPYTHON || ended == -PYE_EOUTPUT;
+		runs = ended > -PYE_ENOTPYTHON || ended == -PYE_EOUTPUT ||
+		       (counts && r.t.engine.shared &&
+			!r.refused); /* whatever became of the sums */
 		report_oddities(&r);
 		if (!err && !r.last_pix && r.t.ended)
 			err = inline_target__never_python(&r.t);
 		else if (!err && !r.last_pix)
 			log_warn("no Python had begun when the trace ended");
 	}
-	/* with --count it goes on, whatever became of the sums */
-	if (err && !runs && !(counts && r.t.engine.shared))
+	if (err && !runs)
 		inline_target__abandon(&r.t);
 	else
 		inline_target__wait(&r.t);
-	if (err == -PYE_ETARGET && r.t.loaded && r.t.child_reaped)
+	if (err == -PYE_ETARGET && !runs && r.t.loaded && r.t.child_reaped)
 		err = inline_target__too_soon(&r.t);
 	if (!err && r.unwritten)
 		err = err_set(e, -PYE_EOUTPUT, "%u of the files could not be made", r.unwritten);

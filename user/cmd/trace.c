@@ -391,12 +391,13 @@ int cmd_trace(int argc, char **argv)
 		return run_refusal_code(
 			&rest, options_usage(&command, "--opcodes does not go with --count"));
 	if ((opts.count || opts.opcodes) &&
-	    (strcmp(opts.engine, "inline") != 0 || opts.keep_capture))
-		return run_refusal_code(
-			&rest, options_usage(&command,
-					     opts.keep_capture ? "%s makes no capture"
-							       : "%s goes with --engine inline",
-					     opts.count ? "--count" : "--opcodes"));
+	    (strcmp(opts.engine, "inline") != 0 || opts.keep_capture || opts.show.open))
+		return run_refusal_code(&rest,
+					options_usage(&command,
+						      opts.keep_capture || opts.show.open
+							      ? "%s makes no capture"
+							      : "%s goes with --engine inline",
+						      opts.count ? "--count" : "--opcodes"));
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = show_check(&opts.show, &e);
