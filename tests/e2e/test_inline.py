@@ -553,6 +553,20 @@ def refused(pid, reason, *options, code=5):
 WAITING = ["-c", "import time; print(flush=True); time.sleep(100)"]
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_heap_can_grow(name, tmp_path):
+    """It begins right behind the executable, as older kernels have it mostly: what is mapped leaves it some room."""
+    code = "import time; print(flush=True); time.sleep(100)"
+    with lib.started(["setarch", "x86_64", "-R", *lib.command(name), "-c", code]) as target:
+        assert target.stdout.readline() == b"\n"
+        with lib.attach(target.pid, tmp_path / "t.pyebpf", *INLINE) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            spans = [(line.split("-")[0], line.split("-")[1].split()[0], line) for line in pathlib.Path("/proc/%d/maps" % target.pid).read_text().splitlines()]
+            heap = [i for i, (_, _, line) in enumerate(spans) if line.endswith("[heap]")][0]
+            assert int(spans[heap + 1][0], 16) - int(spans[heap][1], 16) >= 500 << 20, spans[heap:heap + 2]
+            lib.stop(tracer)
+
+
 @pytest.mark.parametrize("where", ["main thread", "thread"])
 def test_a_seccomp_filter_is_refused(where):
     with lib.started(lib.command(ONE) + [lib.PROGRAMS / "confined.py", where]) as target:

@@ -34,6 +34,8 @@
 
 #define PAGE_BYTES   4096ull
 #define REACH	     (1ull << 30) /* from the interpreter to the stubs; a call reaches 2 GiB */
+#define GUARD	     0x100000ull /* from what is mapped already */
+#define HEAP_ROOM    (512ull << 20) /* from the end of the heap, which grows there */
 #define DEADLINE_SEC 1
 #define DETACH_TRIES 3
 #define OPCODE_RING  (8ull << 20)
@@ -118,7 +120,7 @@ uint64_t inline_empty_string(const struct maps *maps)
 /* Free addresses near the interpreter. */
 static int find_place(struct inline_engine *e, uint64_t *empty)
 {
-	uint64_t low = 0x10000, here = e->in->start, best = 0;
+	uint64_t low = 0x10000, here = e->in->start, best = 0, guard = GUARD;
 	auto_fn(maps__done) struct maps maps = { 0 };
 	int err = maps__read(e->remote.pid, &maps);
 
@@ -132,18 +134,19 @@ static int find_place(struct inline_engine *e, uint64_t *empty)
 	e->switches = !e->counted && (e->in->layout.minor <= 11 || e->quiet);
 	for (size_t i = 0; i < maps.cnt; i++) {
 		const struct mapping *m = &maps.items[i];
-		uint64_t want = e->region_bytes + 0x200000, at;
+		uint64_t want = e->region_bytes + guard + GUARD, at;
 
 		if (m->start > low && m->start - low >= want) {
-			at = (m->start - e->region_bytes - 0x100000) & ~(PAGE_BYTES - 1);
+			at = (m->start - e->region_bytes - GUARD) & ~(PAGE_BYTES - 1);
 			if (at > here && at - here > REACH) /* its low end may still be near */
-				at = low + 0x100000;
+				at = low + guard;
 			if ((at > here ? at - here : here - at) < REACH &&
 			    (!best || (at > here ? at - here : here - at) <
 					      (best > here ? best - here : here - best)))
 				best = at;
 		}
 		low = m->end;
+		guard = strcmp(m->path, "[heap]") ? GUARD : HEAP_ROOM;
 		e->switches |= !e->counted && greenlets__are_here(m);
 	}
 	e->base = best;
