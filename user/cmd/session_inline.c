@@ -187,7 +187,7 @@ static void keep(struct inline_run *r, uint64_t now)
 	}
 	if (r->t.dump_asked && r->opcodes && !r->instructions) {
 		log_warn("nothing is recorded yet");
-	} else if (r->t.dump_asked && (r->instructions || r->counts)) {
+	} else if (r->t.dump_asked && (r->opcodes || r->counts)) {
 		err = r->counts ? tell_counts(r, false, &e) : tell_sums(r, false, &e);
 		if (err)
 			cmd_fail("trace", err, &e);
@@ -495,7 +495,7 @@ static int check_options(const struct session_opts *o, struct err *e)
 /* @list: ends with NULL */
 static bool is_one_of(const char *name, const char *const *list)
 {
-	while (*list && strcmp(name, *list))
+	while (*list && strcmp(name, *list) != 0)
 		list++;
 	return *list;
 }
