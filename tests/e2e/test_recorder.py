@@ -238,6 +238,30 @@ def test_usr1_while_the_file_before_is_made(tmp_path):
     assert 8 <= gone[1] - gone[0] < 100, gone
 
 
+def test_triggers_while_a_file_is_made(tmp_path):
+    """They wait for it, as long as what led to the call is kept; then they are dropped, and no second child is made."""
+    (tmp_path / "slow.py").write_text("import time\ndef slow(): time.sleep(0.03)\nprint('ready', flush=True)\nwhile True: slow(); time.sleep(0.2)\n")
+    with lib.started([lib.BINARY, "trace", "-o", tmp_path / "t.ndjson", *INLINE, "--flight-recorder", "1s", "--trigger", "slow:slow>20ms", "--",
+                      *lib.command(lib.pick("3.12")[0]), tmp_path / "slow.py"], stderr=subprocess.PIPE) as tracer:
+        assert tracer.stdout.readline() == b"ready\n"
+        child, number = stopped_converter(tracer)
+        children = pathlib.Path("/proc/%d/task/%d/children" % (tracer.pid, tracer.pid))
+        seen = set()
+        for _ in range(400):
+            seen.add(children.read_text())
+            time.sleep(0.01)
+        os.kill(child, signal.SIGCONT)
+        for behind in (0, 1):
+            lib.until((tmp_path / ("t-%d.ndjson" % (number + behind))).exists, "the file", 60)
+        target = child_of(tracer.pid)
+        tracer.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        os.kill(target, signal.SIGTERM)
+        said = lib.finish(tracer, 128 + signal.SIGTERM)
+    assert len(seen) == 1, seen
+    assert re.search(r"trigger   slow:slow>20ms: \d+ of \d+ calls", said) and re.search(r"triggers  [1-9]\d* files were written", said), said
+
+
 MANY = """import time
 def leaf(): pass
 def some():

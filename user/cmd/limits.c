@@ -321,7 +321,7 @@ static void look_at_triggers(struct limits_run *r, uint64_t now)
 			continue;
 		f->seen[i] = slow;
 		f->waits_ns[i] = 0;
-		if (!may_fire(r, now) || !dump(r, now))
+		if (!may_fire(r, now) || is_busy(r) || !dump(r, now))
 			continue;
 		f->last_ns = now;
 		f->files++;
