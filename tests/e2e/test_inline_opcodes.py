@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
@@ -375,11 +376,11 @@ def each_iteration(path, *form):
 
 def test_the_probes_own_cost_is_kept_when_asked(tmp_path):
     """A short instruction is longer by that."""
-    less, more = [], []
-    for _ in range(4):
-        less.append(each_iteration(tmp_path / "t.txt"))
-        more.append(each_iteration(tmp_path / "t.txt", "--raw"))
-    assert min(more)[0] > min(less)[0] + min(less)[1] / 4
+    pairs = []
+    while len(pairs) < 5 or (statistics.median(pairs) <= 0 and len(pairs) < 15):  # both of one pair run one behind the other
+        less, cost = each_iteration(tmp_path / "t.txt")
+        pairs.append(each_iteration(tmp_path / "t.txt", "--raw")[0] - less - cost / 4)
+    assert statistics.median(pairs) > 0, pairs
 
 
 @pytest.mark.parametrize("form, next_one", [("txt", "less -S"), ("ndjson", "tail -n 1")])
