@@ -110,6 +110,22 @@ static void test_inline_count_sum__two_processes(void **state)
 	strpool__done(&two);
 }
 
+/* A process with so many functions, from this line on. @calls: of each; 0: of that in line N one less than N */
+static void add_thousand(struct inline_count_sum *s, uint32_t line, uint64_t calls)
+{
+	struct strpool pool = { 0 };
+	struct inline_count_func funcs[1000];
+
+	assert_int_equal(strpool__init(&pool), 0);
+	for (uint32_t i = 0; i < 1000; i++)
+		funcs[i] = func(&pool, "f", line + i, calls ? calls : line + i - 1);
+	assert_int_equal(inline_count_sum__add(s, &(struct inline_count_view){ .strings = &pool,
+									       .funcs = funcs,
+									       .func_cnt = 1000 }),
+			 0);
+	strpool__done(&pool);
+}
+
 static void test_inline_count_sum__many(void **state)
 {
 	struct inline_count_sum *s;
@@ -117,20 +133,8 @@ static void test_inline_count_sum__many(void **state)
 
 	(void)state;
 	assert_int_equal(inline_count_sum__new(&s), 0);
-	for (int round = 0; round < 3; round++) {
-		struct strpool pool = { 0 };
-		struct inline_count_func funcs[1000];
-
-		assert_int_equal(strpool__init(&pool), 0);
-		for (uint32_t i = 0; i < 1000; i++)
-			funcs[i] = func(&pool, "f", i + 1, i);
-		assert_int_equal(
-			inline_count_sum__add(s, &(struct inline_count_view){ .strings = &pool,
-									      .funcs = funcs,
-									      .func_cnt = 1000 }),
-			0);
-		strpool__done(&pool);
-	}
+	for (int round = 0; round < 3; round++)
+		add_thousand(s, 1, 0);
 	inline_count_sum__view(s, &v);
 	assert_int_equal(v.func_cnt, 1000);
 	for (uint32_t i = 0; i < 1000; i++)
@@ -152,24 +156,12 @@ static void test_inline_count_sum__more_functions_than_there_is_room_for(void **
 {
 	struct inline_count_sum *s;
 	struct inline_count_view v;
-	uint32_t more, line = 0;
+	uint32_t more;
 
 	(void)state;
 	assert_int_equal(inline_count_sum__new(&s), 0);
-	for (int process = 0; process < 300; process++) {
-		struct strpool pool = { 0 };
-		struct inline_count_func funcs[1000];
-
-		assert_int_equal(strpool__init(&pool), 0);
-		for (uint32_t i = 0; i < 1000; i++)
-			funcs[i] = func(&pool, "f", ++line, 1);
-		assert_int_equal(
-			inline_count_sum__add(s, &(struct inline_count_view){ .strings = &pool,
-									      .funcs = funcs,
-									      .func_cnt = 1000 }),
-			0);
-		strpool__done(&pool);
-	}
+	for (uint32_t process = 0; process < 300; process++)
+		add_thousand(s, 1000 * process + 1, 1);
 	inline_count_sum__view(s, &v);
 	assert_int_equal(v.func_cnt, INLINE_COUNT_SUM_FUNCS + 1);
 	assert_int_equal(all_calls(&v), 300000);

@@ -89,6 +89,9 @@ int emit_capture(int fd, const struct emit_how *how, const struct output_opts *o
 void emit_report(FILE *f, const char *path, const struct exporter *format,
 		 const struct emit_result *result);
 
+/* emit_instead - to stderr, behind a line that says so, what could not be written to a file. @said: a bool, false at first. 0 or -EIO */
+int emit_instead(void *said, const void *data, size_t len);
+
 /* emit_report_capture - the same for a capture that is kept as it is. */
 void emit_report_capture(FILE *f, const char *path, uint64_t bytes);
 

@@ -261,20 +261,14 @@ static int put_durations(void *ctx, int (*write)(void *ctx, const void *data, si
 	return err;
 }
 
-static int to_messages(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stderr) == len ? 0 : -EIO;
-}
-
 /* What was counted, for days perhaps, is not gone with a file that could not be written at the end. */
 static void show_instead(struct calls *c, const struct sum *sum)
 {
 	struct err unused;
+	bool said = false;
 
-	fprintf(stderr, "pyebpf: what could not be written:\n");
-	if (!sum__stream(sum, &export_text, true, to_messages, NULL, &unused) && c->time)
-		put_durations(c, to_messages, NULL);
+	if (!sum__stream(sum, &export_text, true, emit_instead, &said, &unused) && c->time)
+		put_durations(c, emit_instead, &said);
 	fflush(stderr);
 }
 

@@ -222,21 +222,15 @@ static int put_tables(struct outbuf *b, const struct run *r, const struct inline
 	return put_by_line(b, r, v, all_ns);
 }
 
-static int to_messages(void *ctx, const void *data, size_t len)
-{
-	(void)ctx;
-	return fwrite(data, 1, len, stderr) == len ? 0 : -EIO;
-}
-
 /* What was counted is not gone with a file that could not be written at the end. */
 static void show_instead(struct run *r, const struct inline_opcodes_view *v,
 			 const struct session_sums *s)
 {
 	struct outbuf b;
+	bool said = false;
 
-	if (outbuf__init(&b, BUFFER_BYTES, to_messages, NULL))
+	if (outbuf__init(&b, BUFFER_BYTES, emit_instead, &said))
 		return;
-	fprintf(stderr, "pyebpf: what could not be written:\n");
 	put_tables(&b, r, v, s);
 	outbuf__flush(&b);
 	outbuf__done(&b);

@@ -298,16 +298,14 @@ static bool may_fire(const struct limits_run *r, uint64_t now)
 	       (!f->last_ns || now - f->last_ns >= r->opts->keep_ns);
 }
 
-/* While the file before is being made, and what led to the call is still there. */
-static bool waits(struct limits_run *r, unsigned int trigger, uint64_t now)
+/* As long as what led to the call is still there. */
+static bool waits(struct limit_fired *f, unsigned int trigger, uint64_t now, uint64_t keep_ns)
 {
-	uint64_t *since = &r->fired.waits_ns[trigger];
+	uint64_t *since = &f->waits_ns[trigger];
 
-	if (!may_fire(r, now) || !is_busy(r))
-		return false;
 	if (!*since)
 		*since = now;
-	return now - *since < r->opts->keep_ns;
+	return now - *since < keep_ns;
 }
 
 static void look_at_triggers(struct limits_run *r, uint64_t now)
@@ -316,12 +314,13 @@ static void look_at_triggers(struct limits_run *r, uint64_t now)
 
 	for (unsigned int i = 0; r->as && i < r->opts->triggers.cnt; i++) {
 		uint64_t slow = assembler__slow(r->as, (int)i)->slow;
+		bool fires = slow != f->seen[i] && may_fire(r, now), busy = fires && is_busy(r);
 
-		if (slow == f->seen[i] || waits(r, i, now))
+		if (busy && waits(f, i, now, r->opts->keep_ns))
 			continue;
 		f->seen[i] = slow;
 		f->waits_ns[i] = 0;
-		if (!may_fire(r, now) || is_busy(r) || !dump(r, now))
+		if (!fires || busy || !dump(r, now))
 			continue;
 		f->last_ns = now;
 		f->files++;

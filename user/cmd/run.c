@@ -21,6 +21,7 @@
 #include "cpython/interp.h"
 #include "proc/info.h"
 
+#define GRACE_NS     500000000ull
 #define FILES_WANTED 65536 /* descriptors: some for each process that runs at the start */
 
 int run_parse_pids(void *field, const char *arg, struct err *e)
@@ -119,6 +120,15 @@ int run_signals(bool usr1)
 	signal(SIGPIPE, SIG_IGN);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
+}
+
+bool run_is_interrupted(unsigned int asks, bool command, uint64_t now, uint64_t *since)
+{
+	if (!asks)
+		return false;
+	if (!*since)
+		*since = now;
+	return !command || asks > 1 || now - *since >= GRACE_NS;
 }
 
 bool run_is_to_end(unsigned int wait_ms)

@@ -54,6 +54,10 @@ void run_raise_files(void);
  * The descriptor, or a negative errno. */
 int run_signals(bool usr1);
 
+/* run_is_interrupted - does a run end that was asked to so often (@asks)? With a command half a second later, or when it is asked again: the
+ * terminal sent the signal to that, too, and its last events are worth a moment. @since: when it was first; 0: not yet */
+bool run_is_interrupted(unsigned int asks, bool command, uint64_t now, uint64_t *since);
+
 /* run_is_to_end - after run_signals(), when nobody reads its descriptor any more: has something come that ends a run? Waits for that
  * or a child's end, for @wait_ms at most. */
 bool run_is_to_end(unsigned int wait_ms);

@@ -456,12 +456,7 @@ static bool time_is_up(const struct session *s, uint64_t now, uint64_t *interrup
 		return true;
 	if (s->kept.full)
 		return true;
-	if (!s->interrupts)
-		return false;
-	if (!*interrupted)
-		*interrupted = now;
-	/* the terminal sent the signal to our command too: its last events are worth a moment */
-	return !s->opts.command || s->interrupts > 1 || now - *interrupted >= SESSION_GRACE_NS;
+	return run_is_interrupted(s->interrupts, s->opts.command, now, interrupted);
 }
 
 void session_totals(const struct session *s, uint64_t now, struct trace_totals *out)

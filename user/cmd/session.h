@@ -15,9 +15,6 @@
 #include "cmd/limits.h"
 #include "profile/trace.h"
 
-/* after Ctrl-C a launched command has this long to end */
-#define SESSION_GRACE_NS (500 * 1000000ull)
-
 struct session;
 struct select_args;
 

@@ -81,13 +81,8 @@ static bool time_is_up(struct inline_run *r, uint64_t now)
 
 	if (r->kept.full || (o->duration_ns && now - r->attached_ns >= o->duration_ns))
 		return true;
-	if (!r->t.interrupts)
-		return false;
-	if (!r->interrupted_ns)
-		r->interrupted_ns = now;
-	/* the terminal sent the signal to our command too: its last events are worth a moment */
-	return !o->command || !r->members || r->t.interrupts > 1 ||
-	       now - r->interrupted_ns >= SESSION_GRACE_NS;
+	return run_is_interrupted(r->t.interrupts, o->command && r->members, now,
+				  &r->interrupted_ns);
 }
 
 static void totals(struct inline_run *r, uint64_t now, struct trace_totals *t)
