@@ -222,6 +222,39 @@ def test_no_memory_may_be_locked(tmp_path):
         assert target.poll() is None
 
 
+MAPPER = """import ctypes, os, sys, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+print("up", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+places = [int(at) for at in open(sys.argv[1])]
+while True:
+    for at in places:
+        if libc.mmap(at, 4096, 0, 0x100022, -1, 0) == at:  # private, anonymous, not where something is
+            libc.munmap(at, 4096)
+"""
+
+
+def test_the_place_is_taken_meanwhile(tmp_path):
+    """A thread of the target maps memory just there, between the look and the call: then it is another place."""
+    places = tmp_path / "places"
+    with lib.started([*lib.command(ONE), "-c", MAPPER, places]) as target:
+        assert target.stdout.readline() == b"up\n"
+        with inline(target.pid, tmp_path / "t.pyebpf"):
+            code, ring = ([line.split()[0].split("-") for line in maps(target.pid).splitlines() if "/memfd:" in line and may in line][0]
+                          for may in ("r-xp", "rw-s"))
+        (tmp_path / "places.new").write_text("%d\n%d\n%d\n" % (int(code[0], 16), int(code[1], 16), int(ring[0], 16)))
+        assert detach(target.pid)[0] == 0
+        before = of_files(target.pid)
+        (tmp_path / "places.new").rename(places)
+        for _ in range(60):
+            done = attach_for(target.pid, tmp_path / "t.pyebpf", "-d", "1ms")
+            assert done.returncode == 0, lib.text(done.stderr)
+        goes_on(target, before)
+
+
 def test_the_target_is_denied_a_call(tmp_path):
     """By a policy of the system, as it may be for code in memory: that is said, not that we may not trace it."""
     with busy(ONE, tmp_path) as target:

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,6 +37,7 @@
 #define HEAP_ROOM    (512ull << 20) /* from the end of the heap, which grows there */
 #define DEADLINE_SEC 1
 #define DETACH_TRIES 3
+#define PLACE_TRIES  8
 #define OPCODE_RING  (8ull << 20)
 #define SECOND_NS    1000000000ull
 
@@ -182,49 +182,6 @@ static int first_calls(struct inline_engine *e, uint64_t empty, int *code_fd, in
 		return err;
 	*code_fd = (int)values[IL_MAKE_CODE_FD];
 	*ring_fd = (int)values[IL_MAKE_RING_FD];
-	return 0;
-}
-
-static int fill_code(const struct inline_engine *e, int fd)
-{
-	if (ftruncate(fd, (off_t)IL_CODE_BYTES) ||
-	    pwrite(fd, e->header, IL_CODE_BYTES, 0) != (ssize_t)IL_CODE_BYTES ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		return -errno;
-	return 0;
-}
-
-/* Our own view: head and threads, then the ring twice. */
-int inline_map_ring(struct inline_engine *e, int fd)
-{
-	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes + e->table_bytes;
-	off_t bytes = (off_t)(all - e->ring_bytes); /* the ring is mapped twice */
-	struct stat st;
-	uint8_t *at;
-
-	if (ftruncate(fd, bytes) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) || fstat(fd, &st))
-		return -errno;
-	/* the target has it, too: it can have been made shorter in between */
-	if (st.st_size != bytes)
-		return -EBADF;
-	at = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
-		return -errno;
-	if (mmap(at, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED | (e->lazy ? 0 : MAP_POPULATE), fd, 0) == MAP_FAILED ||
-	    mmap(at + IL_SHARED_HEAD + e->ring_bytes, e->ring_bytes + e->table_bytes,
-		 PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_FIXED | (e->table_bytes || e->lazy ? 0 : MAP_POPULATE), fd,
-		 (off_t)IL_SHARED_HEAD) == MAP_FAILED) {
-		int err = -errno;
-
-		munmap(at, all);
-		return err;
-	}
-	e->shared = (void *)at;
-	e->threads = (const void *)(at + (IL_THREADS - IL_SHARED));
-	e->ring = at + IL_SHARED_HEAD;
 	return 0;
 }
 
@@ -375,8 +332,9 @@ static int denied(const struct inline_engine *e, int ret, struct err *err)
 			     "policy of the system");
 }
 
-static int map_all(struct inline_engine *e, const struct inline_plan *plan,
-		   const struct inline_opts *opts, struct err *err)
+/* -EEXIST: since the look another thread has mapped something at the place that was free. */
+static int map_at_once(struct inline_engine *e, const struct inline_plan *plan,
+		       const struct inline_opts *opts, struct err *err)
 {
 	struct stub_how how = { .count = e->counted,
 				.time = e->timed,
@@ -417,7 +375,7 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	if (!ret && code_fd == ring_fd) /* the first one was closed before there was the second */
 		ret = -EBADF;
 	if (!ret)
-		ret = fill_code(e, code);
+		ret = inline_fill_code(e, code);
 	if (!ret)
 		ret = inline_map_ring(e, ring);
 	if (!ret)
@@ -426,6 +384,20 @@ static int map_all(struct inline_engine *e, const struct inline_plan *plan,
 	if (!ret && !e->lazy)
 		touch(e);
 	return denied(e, ret, err);
+}
+
+static int map_all(struct inline_engine *e, const struct inline_plan *plan,
+		   const struct inline_opts *opts, struct err *err)
+{
+	int ret = map_at_once(e, plan, opts, err);
+
+	for (int i = 1; ret == -EEXIST && i < PLACE_TRIES; i++) {
+		ret = inline_unreserve(&e->remote, e->base, &e->left_mapped);
+		e->reserved = ret != 0;
+		if (!ret)
+			ret = map_at_once(e, plan, opts, err);
+	}
+	return ret;
 }
 
 /* Can instructions be recorded, and does the table hold what the file says? */

@@ -65,6 +65,9 @@ bool inline_maps_others(const struct inline_engine *e);
 unsigned int inline_close_memfds(const struct remote *r, const struct inline_engine *e,
 				 struct remote_call *calls);
 
+/* inline_fill_code - what that of the code holds, for ever: the image of @e->header. 0 or a negative errno. */
+int inline_fill_code(const struct inline_engine *e, int fd);
+
 /* inline_map_ring - our own view of the memory that is shared with the target. 0 or a negative errno. */
 int inline_map_ring(struct inline_engine *e, int fd);
 

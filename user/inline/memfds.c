@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The two memfds that a thread of the target makes, while they have a number there. A thread can have descriptors of its own
- * (unshare(2)), and any of them can close what it does not know, as a program does that becomes a daemon, and open its own files: under
- * the numbers that were ours. So nothing is written, mapped or closed by a number alone.
+ * The two memfds that a thread of the target makes: what they hold, and which they are while they have a number there. A thread can
+ * have descriptors of its own (unshare(2)), and any of them can close what it does not know, as a program does that becomes a daemon,
+ * and open its own files: under the numbers that were ours. So nothing is written, mapped or closed by a number alone.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -124,4 +125,47 @@ int inline_check_memfds(void *engine)
 	struct remote_call calls[2];
 
 	return inline_close_memfds(&e->remote, e, calls) == 2 ? 0 : -EBADF;
+}
+
+int inline_fill_code(const struct inline_engine *e, int fd)
+{
+	if (ftruncate(fd, (off_t)IL_CODE_BYTES) ||
+	    pwrite(fd, e->header, IL_CODE_BYTES, 0) != (ssize_t)IL_CODE_BYTES ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return -errno;
+	return 0;
+}
+
+/* Our own view: head and threads, then the ring twice. */
+int inline_map_ring(struct inline_engine *e, int fd)
+{
+	size_t all = IL_SHARED_HEAD + 2 * e->ring_bytes + e->table_bytes;
+	off_t bytes = (off_t)(all - e->ring_bytes); /* the ring is mapped twice */
+	struct stat st;
+	uint8_t *at;
+
+	if (ftruncate(fd, bytes) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) || fstat(fd, &st))
+		return -errno;
+	/* the target has it, too: it can have been made shorter in between */
+	if (st.st_size != bytes)
+		return -EBADF;
+	at = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	if (mmap(at, IL_SHARED_HEAD + e->ring_bytes, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED | (e->lazy ? 0 : MAP_POPULATE), fd, 0) == MAP_FAILED ||
+	    mmap(at + IL_SHARED_HEAD + e->ring_bytes, e->ring_bytes + e->table_bytes,
+		 PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED | (e->table_bytes || e->lazy ? 0 : MAP_POPULATE), fd,
+		 (off_t)IL_SHARED_HEAD) == MAP_FAILED) {
+		int err = -errno;
+
+		munmap(at, all);
+		return err;
+	}
+	e->shared = (void *)at;
+	e->threads = (const void *)(at + (IL_THREADS - IL_SHARED));
+	e->ring = at + IL_SHARED_HEAD;
+	return 0;
 }

@@ -391,6 +391,8 @@ static const char *why_unchanged(pid_t pid, int err, char *buf, size_t size)
 	if (err == -ENOPROTOOPT)
 		return "its system calls go to a handler of its own "
 		       "(prctl(PR_SET_SYSCALL_USER_DISPATCH)), which would get those of the probes";
+	if (err == -EEXIST)
+		return "it maps memory all the time where there was room for them";
 	if (err == -ETIMEDOUT && remote__is_frozen(pid, pid, REMOTE_FREEZES_MS))
 		return "it is frozen (by the freezer of its cgroup)";
 	if (err == -ETIMEDOUT && !tid)
