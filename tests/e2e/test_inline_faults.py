@@ -451,6 +451,23 @@ def test_a_command_goes_on_behind_its_trace(tmp_path):
     assert tracer.returncode == 0 and "the stubs stay mapped, unused" in said, said
 
 
+@pytest.mark.parametrize("options", [[], ["-s"]], ids=["one", "with children"])
+def test_a_thread_wakes_up_while_a_file_is_made(options, tmp_path):
+    """It slept where nothing wakes it when the trace ended, and stands still for none of the time that the file takes: which nobody reads here."""
+    with unwakeable(ONE, tmp_path) as (target, sleep, wake):
+        with lib.started([lib.BINARY, "trace", "-q", "-f", "ndjson", "-o", "-", *INLINE, *options, "-d", "1s", "-p", target.pid]) as tracer:
+            lib.until(lambda: redirected(target.pid), "the attach")
+            tid = int(sleep())
+            assert tracer.stdout.readline() and not redirected(target.pid)
+            wake()
+            lib.until(lambda: lib.status_field(tid, "State")[0] == "S", "that it goes on")
+            assert tracer.poll() is None
+            (tmp_path / "end").touch()
+            assert float(target.communicate(timeout=30)[0]) < 500 and target.returncode == 0
+            assert b'"complete":true' in tracer.communicate(timeout=60)[0].splitlines()[-1]
+        assert tracer.returncode == 0
+
+
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))
 def test_a_thread_that_nothing_wakes(name, tmp_path):
     """The attach is refused soon, and the others run on meanwhile; at the detach all words are put back without it."""

@@ -383,7 +383,7 @@ int inline_calls(const struct session_opts *opts, const struct output_opts *outp
 	int err = nowhere < 0 ? -errno : check_options(opts, e);
 
 	err = err ? err : choose_output(&c, e);
-	err = err ? err : session_inline(opts, nowhere, NULL, &counts, result, e);
+	err = err ? err : session_inline(opts, nowhere, NULL, &counts, result, NULL, e);
 	if (!err && c.kept && !opts->quiet)
 		filters_say(&opts->filter, c.left_out, result->totals.written != 0);
 	free(c.kept);

@@ -604,7 +604,8 @@ void inline_family__release(struct inline_run *r)
 	say_who_goes_on(r, born);
 	for (struct inline_member *m = r->members; m; m = m->next)
 		m->engine->remote.follow = NULL; /* each had borrowed it, and is closed later */
-	inline_target__unfollow(&r->t);
+	if (follow__let_late_go(r->follow))
+		inline_target__unfollow(&r->t);
 	r->follow = NULL;
 	if (r->missed)
 		log_warn("%u children were not traced, or not from their first call on", r->missed);

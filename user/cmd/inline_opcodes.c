@@ -331,7 +331,7 @@ static int go(struct run *r, const struct session_opcodes *opcodes, struct sessi
 		err = outfile__open(&r->file, r->path, OUTFILE_DIRECT, r->output->force, e);
 		err = err ? err : outbuf__init(&r->out, BUFFER_BYTES, outfile__write, r->file);
 	}
-	err = err ? err : session_inline(r->opts, nowhere, opcodes, NULL, result, e);
+	err = err ? err : session_inline(r->opts, nowhere, opcodes, NULL, result, NULL, e);
 	outbuf__done(&r->out);
 	if (!err && r->file)
 		err = commit(r, r->file, r->path, e);

@@ -277,10 +277,17 @@ void inline_target__abandon(struct inline_target *t)
 void inline_target__wait(struct inline_target *t)
 {
 	while (t->opts->command && !t->child_reaped && t->interrupts < 2) {
-		/* a thread that slept where nothing wakes it stands still when it has woken up */
-		remote__let_late_go(&t->engine.remote);
-		inline_target__signals(t, 100);
+		bool late = !inline_target__let_late_go(t);
+
+		inline_target__signals(t, late ? 1 : 100);
 	}
+}
+
+bool inline_target__let_late_go(struct inline_target *t)
+{
+	bool all = !t->follow || follow__let_late_go(t->follow);
+
+	return remote__let_late_go(&t->engine.remote) && all;
 }
 
 int inline_target__start(struct inline_target *t)

@@ -56,6 +56,10 @@ int inline_target__too_soon(struct inline_target *t);
 /* inline_target__signals - wait so many ms for a signal, or the end of the target. */
 void inline_target__signals(struct inline_target *t, int timeout);
 
+/* inline_target__let_late_go - those of its threads that did not stop when they were asked to at the end, and of those that it started, now that
+ * they have. False: some have not yet */
+bool inline_target__let_late_go(struct inline_target *t);
+
 /* inline_target__unfollow - what it started has been let go. */
 void inline_target__unfollow(struct inline_target *t);
 

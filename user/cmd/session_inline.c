@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/caps.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
@@ -594,8 +595,10 @@ static int begin(struct inline_run *r, int fd)
 	return err;
 }
 
-static void done(struct inline_run *r)
+void inline_run__free(struct inline_run *r)
 {
+	if (!r)
+		return;
 	inline_family__free(r);
 	while (r->members)
 		inline_member__forget(r->members);
@@ -605,56 +608,74 @@ static void done(struct inline_run *r)
 	assembler__free(r->as);
 	capw__free(r->capw);
 	inline_target__done(&r->t);
+	free(r);
+}
+
+static struct inline_run *new_run(const struct session_opts *opts, struct session_result *result,
+				  struct err *e)
+{
+	struct inline_run *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	inline_target__init(&r->t, opts, result, e);
+	r->kept = (struct limits_run){ .opts = &opts->limits,
+				       .files = &opts->files,
+				       .quiet = opts->quiet,
+				       .ctx = r,
+				       .totals = kept_totals,
+				       .waiting = waiting_in_ring };
+	return r;
 }
 
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
 		   const struct session_counts *counts, struct session_result *result,
-		   struct err *e)
+		   struct inline_run **left, struct err *e)
 {
-	struct inline_run r = { .fd = fd, .opcodes = opcodes, .counts = counts };
+	auto_fn(inline_run__freep) struct inline_run *r = NULL;
 	int err = check_options(opts, e);
 	bool runs = false;
 
-	if (!err && counts)
-		err = inline_count_sum__new(&r.ended);
-
 	if (err)
 		return err;
-	inline_target__init(&r.t, opts, result, e);
-	r.kept = (struct limits_run){ .opts = &opts->limits,
-				      .files = &opts->files,
-				      .quiet = opts->quiet,
-				      .ctx = &r,
-				      .totals = kept_totals,
-				      .waiting = waiting_in_ring };
-	err = begin(&r, fd);
+	r = new_run(opts, result, e);
+	if (!r)
+		return -ENOMEM;
+	r->fd = fd;
+	r->opcodes = opcodes;
+	r->counts = counts;
+	err = counts ? inline_count_sum__new(&r->ended) : 0;
+	err = err ? err : begin(r, fd);
 	if (!err) {
-		int ended = loop(&r);
+		int ended = loop(r);
 
-		err = finish(&r, ended);
-		if (r.refused) /* that we end it is no status of its own */
-			r.t.child_status = 0;
+		err = finish(r, ended);
+		if (r->refused) /* that we end it is no status of its own */
+			r->t.child_status = 0;
 		err = ended <= -PYE_ENOTPYTHON ? ended : err;
 		/* else it turned out that it cannot be traced */
 		runs = ended > -PYE_ENOTPYTHON || ended == -PYE_EOUTPUT ||
-		       (counts && r.t.engine.shared &&
-			!r.refused); /* whatever became of the sums */
-		report_oddities(&r);
-		if (!err && !r.last_pix && r.t.ended)
-			err = inline_target__never_python(&r.t);
-		else if (!err && !r.last_pix)
+		       (counts && r->t.engine.shared &&
+			!r->refused); /* whatever became of the sums */
+		report_oddities(r);
+		if (!err && !r->last_pix && r->t.ended)
+			err = inline_target__never_python(&r->t);
+		else if (!err && !r->last_pix)
 			log_warn("no Python had begun when the trace ended");
 	}
 	if (err && !runs)
-		inline_target__abandon(&r.t);
+		inline_target__abandon(&r->t);
 	else
-		inline_target__wait(&r.t);
-	if (err == -PYE_ETARGET && !runs && r.t.loaded && r.t.child_reaped)
-		err = inline_target__too_soon(&r.t);
-	if (!err && r.unwritten)
-		err = err_set(e, -PYE_EOUTPUT, "%u of the files could not be made", r.unwritten);
-	result->child_status = r.t.child_status;
-	result->interrupts = r.t.interrupts;
-	done(&r);
+		inline_target__wait(&r->t);
+	if (err == -PYE_ETARGET && !runs && r->t.loaded && r->t.child_reaped)
+		err = inline_target__too_soon(&r->t);
+	if (!err && r->unwritten)
+		err = err_set(e, -PYE_EOUTPUT, "%u of the files could not be made", r->unwritten);
+	result->child_status = r->t.child_status;
+	result->interrupts = r->t.interrupts;
+	if (left && !inline_run__let_late_go(r)) {
+		*left = r;
+		r = NULL;
+	}
 	return err;
 }

@@ -8,6 +8,8 @@
 #include "cmd/session.h"
 #include "cpython/opcode_names.h"
 
+struct inline_run;
+
 struct session_sums {
 	bool last;
 	uint64_t lost; /* instructions and calls */
@@ -53,10 +55,25 @@ struct session_counts {
  * @opcodes: NULL: calls alone; else no capture is written
  * @counts: NULL: events; else no capture is written either
  *
+ * @left: when threads of the target could not be let go yet, as they sleep where nothing wakes them: for
+ *        session_inline__beside() and inline_run__free(), by the same thread; NULL: they stand when they have woken up, until we end
+ *
  * Return: 0 with @result filled, or a negative number with the sentence in @e.
  */
 int session_inline(const struct session_opts *opts, int fd, const struct session_opcodes *opcodes,
 		   const struct session_counts *counts, struct session_result *result,
-		   struct err *e);
+		   struct inline_run **left, struct err *e);
+
+/* session_inline__beside - what @run returns, while those of @left that wake up are let go; NULL: there are none. @run is called
+ * by another thread, with all signals blocked, if there are. */
+int session_inline__beside(struct inline_run *left, int (*run)(void *ctx), void *ctx);
+
+/* inline_run__free - of @left; NULL is none */
+void inline_run__free(struct inline_run *r);
+
+static inline void inline_run__freep(struct inline_run **r)
+{
+	inline_run__free(*r);
+}
 
 #endif

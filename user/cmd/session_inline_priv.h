@@ -169,6 +169,9 @@ int inline_family__look(struct inline_run *r);
 /* inline_family__lost - a child is not recorded any more. */
 void inline_family__lost(struct inline_run *r, const struct inline_member *m);
 
+/* inline_run__let_late_go - after that: threads that did not stop then, and have by now. False: some have not yet */
+bool inline_run__let_late_go(struct inline_run *r);
+
 /* inline_family__release - all go on untraced. */
 void inline_family__release(struct inline_run *r);
 void inline_family__free(struct inline_run *r);

@@ -252,8 +252,19 @@ static int open_files(struct files *f, struct trace_opts *o, const struct opt_re
 }
 
 /* The session is over: what is made of the (last) capture. */
-static int finish_files(struct files *f, const struct session_result *run, struct err *e)
+struct finish {
+	struct files *files;
+	const struct session_result *run;
+	struct err *e;
+};
+
+/* For session_inline__beside(). */
+static int finish_files(void *ctx)
 {
+	const struct finish *finish = ctx;
+	const struct session_result *run = finish->run;
+	struct files *f = finish->files;
+	struct err *e = finish->e;
 	unsigned int asks = run->interrupts < RUN_ASKS ? RUN_ASKS - run->interrupts : 0;
 	unsigned int failed = background__wait(f->background, &asks) + f->unmade;
 	int err;
@@ -286,7 +297,7 @@ static int latency(const struct trace_opts *o, const struct session_opts *so,
 }
 
 static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *arguments,
-		 struct session_result *run, struct err *e)
+		 struct session_result *run, struct inline_run **left, struct err *e)
 {
 	auto_fn(files_done) struct files files = { .show_fd = o->show.open ? &o->show_fd : NULL };
 	struct session_opts so = {
@@ -315,6 +326,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		.arguments = arguments,
 	};
 	auto_fn(session__freep) struct session *session = NULL;
+	struct finish finish = { &files, run, e };
 	bool inlined = !strcmp(o->engine, "inline");
 	int err;
 
@@ -341,7 +353,7 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 			    e);
 	if (err)
 		return err;
-	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, NULL, run, e)
+	err = inlined ? session_inline(&so, outfile__fd(files.capture), NULL, NULL, run, left, e)
 		      : session__run(session, outfile__fd(files.capture), run, e);
 	if (err) {
 		unsigned int asks = RUN_ASKS;
@@ -349,7 +361,13 @@ static int trace(struct trace_opts *o, const struct opt_rest *rest, const char *
 		background__wait(files.background, &asks);
 		return outputs_failed(&files.outputs, files.capture, err, e);
 	}
-	return finish_files(&files, run, e);
+	return session_inline__beside(*left, finish_files, &finish);
+}
+
+static int show(void *opts)
+{
+	show_capture(((struct trace_opts *)opts)->show_fd);
+	return 0;
 }
 
 static int check_targets(const struct trace_opts *o, const struct opt_rest *rest)
@@ -363,6 +381,7 @@ int cmd_trace(int argc, char **argv)
 {
 	struct trace_opts opts = { .output.split_events = EMIT_SPLIT_EVENTS, .show_fd = -1 };
 	struct session_result run = { 0 };
+	auto_fn(inline_run__freep) struct inline_run *left = NULL;
 	char arguments[1024];
 	struct opt_rest rest;
 	struct err e = { 0 };
@@ -401,7 +420,7 @@ int cmd_trace(int argc, char **argv)
 	if (opts.verbose)
 		log_set_level(LOG_DEBUG);
 	err = show_check(&opts.show, &e);
-	err = err ? err : trace(&opts, &rest, arguments, &run, &e);
-	show_capture(opts.show_fd);
+	err = err ? err : trace(&opts, &rest, arguments, &run, &left, &e);
+	session_inline__beside(left, show, &opts);
 	return run_finish(&command, &rest, &run, &opts.loss, err, &e);
 }

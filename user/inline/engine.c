@@ -37,7 +37,7 @@
 #define HEAP_ROOM    (512ull << 20) /* from the end of the heap, which grows there */
 #define DEADLINE_SEC 1
 #define DETACH_TRIES 3
-#define PLACE_TRIES  8
+#define PLACE_TRIES  16
 #define OPCODE_RING  (8ull << 20)
 #define SECOND_NS    1000000000ull
 

@@ -49,6 +49,7 @@ struct follow {
 	uint32_t queue_cnt, queue_size;
 	struct follow_keeper keeper;
 	const struct slept *slept;
+	bool released;
 	uint64_t rest_until; /* who is let go for good does it before; 0: it is not waited for */
 	struct told { /* by waitpid(), and not looked at yet */
 		pid_t tid;
@@ -107,7 +108,8 @@ void follow__free(struct follow *f)
 
 	if (!f)
 		return;
-	follow__release(f);
+	if (!f->released)
+		follow__release(f);
 	HASH_ITER(hh, f->tids, t, next)
 	drop(f, t);
 	free(f->queue);
@@ -627,6 +629,7 @@ uint32_t follow__release(struct follow *f)
 	f->slept = &slept;
 	start = asked = looked = now_ns();
 	f->rest_until = start + REST_NS;
+	f->released = true;
 	let_queued_go(f);
 	/* where nobody is left who could tell of one it is not waited for */
 	for (; (f->tids || adopt_stray(f, 0)) && asked - start < RELEASE_NS; asked = now_ns()) {
@@ -642,4 +645,12 @@ uint32_t follow__release(struct follow *f)
 		remote_pause();
 	slept__free(&slept);
 	return (uint32_t)(longest / 1000);
+}
+
+bool follow__let_late_go(struct follow *f)
+{
+	adopt_stray(f, 0);
+	ask_some(f);
+	let_some_go(f);
+	return !f->tids;
 }

@@ -35,7 +35,7 @@ struct follow_keeper {
 };
 
 int follow__new(struct follow **out); /* 0 or -ENOMEM */
-void follow__free(struct follow *f); /* all are let go first */
+void follow__free(struct follow *f); /* all are released first, if they were not */
 
 /* follow__seize - a thread of a process; no more than that: it goes on. 0; -EEXIST: it is already; -errno */
 int follow__seize(struct follow *f, pid_t tid, pid_t pid);
@@ -87,8 +87,11 @@ void follow__set_slept(struct follow *f, const struct slept *slept);
 /* follow__keep - all that a thread does is told to the keeper, and waits for what that has it do; off: as any other from here on. */
 void follow__keep(struct follow *f, pid_t tid, bool on);
 
-/* follow__release - all are let go, with what is born meanwhile; follow__next() still tells of these. Those that do not stop in time are let go when
- * pyebpf ends. For how long one stood still at most, us. */
+/* follow__release - all are let go, with what is born meanwhile; follow__next() still tells of these. Those that do not stop in time are let go later, or
+ * when pyebpf ends. For how long one stood still at most, us. */
 uint32_t follow__release(struct follow *f);
+
+/* follow__let_late_go - after that: those that did not stop in time, and have by now. False: some have not yet */
+bool follow__let_late_go(struct follow *f);
 
 #endif
