@@ -297,7 +297,7 @@ static int choose_output(struct run *r, struct err *e)
 	int err;
 
 	r->path = output.path ? output.path : "-";
-	if (!output.format && !strcmp(r->path, "-"))
+	if (!output.format && !exporter_by_path(r->path))
 		output.format = "text";
 	err = emit_format(&output, r->path, &format, e);
 	if (err)

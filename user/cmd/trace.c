@@ -137,7 +137,8 @@ static const struct opt_command command = {
 		"Record every Python call and return of running processes, or of a command from its "
 		"first call to its last, through eBPF: nothing is written to the target and it is "
 		"never stopped by ptrace. With -a and the like, processes that start later are traced "
-		"from their first call. Without -o the output is a file for profiler.firefox.com. "
+		"from their first call. Without -o the output is a file for profiler.firefox.com, "
+		"with --count or --opcodes a table on stdout. "
 		"Not so --engine inline (CPython 3.6 to 3.15; one process, with -s what it starts, "
 		"too): that one stops the target for moments and writes into its memory, for calls "
 		"at a few ns each, and needs neither eBPF nor privilege for a process of your own.",

@@ -145,7 +145,13 @@ static void put_name(struct outbuf *b, const struct agg_result *r, const struct 
 	outbuf__putc(b, ')');
 }
 
-static void put_row(struct outbuf *b, const struct callgraph_sums *s)
+/* Calls alone may have been counted. */
+static bool has_times(const struct agg_result *r)
+{
+	return r->self_ns != 0;
+}
+
+static void put_row(struct outbuf *b, const struct callgraph_sums *s, bool times)
 {
 	char calls[64];
 
@@ -154,7 +160,10 @@ static void put_row(struct outbuf *b, const struct callgraph_sums *s)
 	else
 		snprintf(calls, sizeof(calls), "%" PRIu64 "/%" PRIu64, s->calls,
 			 s->primitive_calls);
-	outbuf__printf(b, "%17s %12.6f ", calls, seconds(s->self_ns));
+	outbuf__printf(b, times ? "%17s " : "%17s  ", calls);
+	if (!times)
+		return;
+	outbuf__printf(b, "%12.6f ", seconds(s->self_ns));
 	if (s->calls)
 		outbuf__printf(b, "%12.9f ", seconds(s->self_ns) / (double)s->calls);
 	else
@@ -175,14 +184,17 @@ static void put_table(struct outbuf *b, const struct agg_result *r, const struct
 		[RANKING_LINE] = "filename:lineno",
 	};
 
-	outbuf__printf(b, "\n%17s %12s %12s %12s %12s  %s\n", "ncalls", "tottime", "percall",
-		       "cumtime", "percall", titles[by]);
+	outbuf__printf(b, "\n%17s ", "ncalls");
+	if (has_times(r))
+		outbuf__printf(b, "%12s %12s %12s %12s ", "tottime", "percall", "cumtime",
+			       "percall");
+	outbuf__printf(b, " %s\n", titles[by]);
 	for (uint32_t i = 0; i < table->cnt; i++) {
 		const struct row *row = &table->rows[i];
 
 		if (!row->sums.calls && !row->sums.total_ns)
 			continue;
-		put_row(b, &row->sums);
+		put_row(b, &row->sums, has_times(r));
 		put_name(b, r, &r->funcs[row->func], by);
 		outbuf__putc(b, '\n');
 	}
@@ -199,22 +211,25 @@ static void put_head(struct outbuf *b, const struct agg_result *r, const struct 
 	}
 	for (unsigned int i = 0; i < LOSS_CNT; i++)
 		lost += t->lost[i];
-	outbuf__printf(b,
-		       "%" PRIu64 " function calls (%" PRIu64 " primitive calls) in %.6f seconds\n",
-		       calls, primitive_calls, seconds(r->self_ns));
+	outbuf__printf(b, "%" PRIu64 " function calls (%" PRIu64 " primitive calls)", calls,
+		       primitive_calls);
+	if (has_times(r))
+		outbuf__printf(b, " in %.6f seconds", seconds(r->self_ns));
+	outbuf__putc(b, '\n');
 	outbuf__printf(b, "events written: %" PRIu64 ", lost: %" PRIu64, t->written, lost);
 	for (unsigned int i = 0; lost && i < LOSS_CNT; i++)
 		outbuf__printf(b, "%s %s %" PRIu64, i ? "," : " =", trace_loss_name(i), t->lost[i]);
 	outbuf__printf(b, "; gaps in which a stack is not known: %" PRIu64 "\n", r->gap_cnt);
-	outbuf__printf(b, "cost of the profiler: %.6f seconds, %s\n", seconds(r->own_ns),
-		       summary_own(r));
+	if (has_times(r))
+		outbuf__printf(b, "cost of the profiler: %.6f seconds, %s\n", seconds(r->own_ns),
+			       summary_own(r));
 	if (r->cut_cnt)
 		outbuf__printf(b, "calls whose callers are [truncated]: %" PRIu64 "\n", r->cut_cnt);
 	if (!t->complete)
 		outbuf__puts(b, "the capture ends before its proper end\n");
-	outbuf__puts(b, r->self_ns ? "times in seconds, most tottime first\n"
-			: calls	   ? "calls alone were counted, no times; most calls first\n"
-				   : "no Python function was on a stack\n");
+	outbuf__puts(b, has_times(r) ? "times in seconds, most tottime first\n"
+			: calls	     ? "calls alone were counted, no times; most calls first\n"
+				     : "no Python function was on a stack\n");
 }
 
 static int on_end(void *self, const struct trace_totals *totals)
