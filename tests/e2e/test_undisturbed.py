@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The target is never disturbed: whatever happens to pyebpf, it goes on, and its code is as it was."""
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -178,6 +179,35 @@ def test_killed_while_descendants_are_held(tmp_path):
             tracer.wait(60)
         lib.until(ended.exists, "the end of the command", 30)
     assert held
+    lib.nothing_left()
+
+
+def keep_programs(pid):
+    """BPF programs that a process has attached stay so, as long as these are open: pidfd_getfd(2)."""
+    libc, process, kept = ctypes.CDLL(None), os.pidfd_open(pid), []
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        with contextlib.suppress(OSError):
+            if "bpf" in os.readlink("/proc/%d/fd/%s" % (pid, fd)):
+                kept.append(libc.syscall(438, process, int(fd), 0))
+    os.close(process)
+    return [fd for fd in kept if fd >= 0]
+
+
+def test_killed_and_programs_of_the_kernel_live_longer(tmp_path):
+    """It takes them out when it comes to that, on a busy machine long after we are dead: they hold nobody any more."""
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    script = "touch %s; sleep 2; %s -S -c pass; touch %s" % (begun, shlex.join(lib.any_python()), ended)
+    with lib.started([lib.BINARY, "trace", "-s", "-o", tmp_path / "t.pyebpf", "--", "sh", "-c", script], stderr=subprocess.DEVNULL) as tracer:
+        lib.until(begun.exists, "the command", 20)
+        kept = keep_programs(tracer.pid)
+        tracer.kill()
+        tracer.wait(60)
+    try:
+        assert kept
+        lib.until(ended.exists, "the end of the command", 30)
+    finally:
+        for fd in kept:
+            os.close(fd)
     lib.nothing_left()
 
 

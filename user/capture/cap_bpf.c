@@ -249,10 +249,11 @@ int cap_bpf__hold(struct cap_bpf *c, pid_t pid, struct err *e)
 {
 	struct pye_proc proc = { .flags = PYE_PROC_LAUNCHED | PYE_PROC_FOLLOW };
 	uint32_t key = (uint32_t)pid;
+	int err = guard__start(&c->guard, procs_fd(c), e);
 
-	if (bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY))
-		return err_set(e, -errno, "the command cannot be held: %s", strerror(errno));
-	return guard__start(&c->guard, procs_fd(c), e);
+	if (!err && bpf_map_update_elem(procs_fd(c), &key, &proc, BPF_ANY))
+		err = err_set(e, -errno, "the command cannot be held: %s", strerror(errno));
+	return err;
 }
 
 void cap_bpf__forget(struct cap_bpf *c, pid_t pid)

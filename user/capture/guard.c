@@ -25,7 +25,7 @@ enum {
 	FD_LIFE = 3,
 	FD_PROCS = 4
 };
-/* The kernel takes the programs out some time after our death: until then they go on stopping. */
+/* Who was about to be stopped when it was let go, and who had just been born: these are looked for again. */
 #define ROUNDS	 20
 #define ROUND_NS 25000000
 
@@ -36,18 +36,30 @@ static bool is_stopped(uint32_t pid)
 	return !proc_info__read((pid_t)pid, &info) && info.state == 'T';
 }
 
-static void let_go(int procs_fd)
+/* The kernel takes the programs out some time after our death: until then they hold whom the map names. */
+static void let_one_go(int procs_fd, uint32_t key)
 {
 	struct pye_proc proc;
+
+	if (bpf_map_lookup_elem(procs_fd, &key, &proc))
+		return;
+	if (proc.flags & PYE_PROC_LAUNCHED) {
+		proc.flags = (proc.flags & ~PYE_PROC_LAUNCHED) | PYE_PROC_LET_GO;
+		if (bpf_map_update_elem(procs_fd, &key, &proc, BPF_EXIST))
+			return; /* it has ended */
+	}
+	if (proc.flags & PYE_PROC_LET_GO && is_stopped(key))
+		kill((pid_t)key, SIGCONT);
+}
+
+static void let_go(int procs_fd)
+{
 	uint32_t key, *last = NULL;
 
-	for (uint32_t i = 0; i < PYE_PROCS_MAX; i++) {
-		if (bpf_map_get_next_key(procs_fd, last, &key))
-			return;
+	for (uint32_t i = 0; i < PYE_PROCS_MAX && !bpf_map_get_next_key(procs_fd, last, &key);
+	     i++) {
 		last = &key;
-		if (!bpf_map_lookup_elem(procs_fd, &key, &proc) && proc.flags & PYE_PROC_LAUNCHED &&
-		    is_stopped(key))
-			kill((pid_t)key, SIGCONT);
+		let_one_go(procs_fd, key);
 	}
 }
 
