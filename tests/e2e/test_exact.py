@@ -23,3 +23,13 @@ def test_exact(name, program, tmp_path):
         pytest.skip("the hooks of 3.11 miss a call")
     prog = lib.PROGRAMS / "exact" / program
     assert lib.exactly("auto", lib.command(name), prog, tmp_path) > 10
+
+
+@pytest.mark.parametrize("engine", ["auto", "inline"])
+@pytest.mark.parametrize("name", lib.every())
+def test_return_kinds(name, engine, tmp_path):
+    """What returns is not shown as ended by an exception, whichever way the interpreter's code goes for its value."""
+    seen, _ = lib.run_program(name, "return_kinds.py", tmp_path, options=("--engine", engine))
+    ends = {(e["name"], e["ev"]) for e in seen.whole().of(lib.PROGRAMS / "return_kinds.py") if e["ev"] in ("return", "unwind")}
+    raised = {e for e in ends if e[1] == "unwind"}
+    assert raised == {("raises", "unwind"), ("passes", "unwind")} and len(ends) == 23, ends

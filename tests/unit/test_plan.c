@@ -219,6 +219,30 @@ static void test_plan__returns_behind_what_is_long(void **state)
 	assert_int_equal(make_plan("uprobe"), 0);
 }
 
+/* One more on a way apart, as for constants that are not immortal: it is none of the unwinding, as what an instrumented return calls when
+ * something fails there is. */
+static void test_plan__returns_on_two_ways(void **state)
+{
+	size_t unwinding = 0;
+
+	(void)state;
+	make_312();
+	put_cond(handler_at(RETURN_CONST) + 4, AT_STUB);
+	put_branch(handler_at(RETURN_CONST) + 10, 0xe8, AT_CLEAR);
+	PUT(handler_at(RETURN_CONST) + 15, "\xff\xe0");
+	put_branch(AT_STUB, 0xe8, AT_CLEAR);
+	PUT(AT_STUB + 5, "\xff\xe0");
+	put_branch(handler_at(INSTR_CONST) + 4, 0xe8, AT_CHECK);
+	put_cond(handler_at(INSTR_CONST) + 9, AT_UNWIND);
+	put_branch(handler_at(INSTR_CONST) + 15, 0xe8, AT_CLEAR);
+	PUT(handler_at(INSTR_CONST) + 20, "\xff\xe0");
+	assert_int_equal(make_plan("uprobe"), 0);
+	for (uint32_t i = 0; i < plan.site_cnt; i++)
+		unwinding += plan.sites[i].kind == PROBE_UNWINDING;
+	assert_int_equal(unwinding, 1);
+	assert_int_equal(site("exit_unwind")->vaddr, TEXT + AT_UNWIND);
+}
+
 /* Whose calls cannot be traced can be sampled: its plan says where the loop is, and why there is no more. */
 static void test_plan__sampled_only(void **state)
 {
@@ -490,6 +514,7 @@ int main(void)
 		cmocka_unit_test(test_plan__frame_in_a_slot),
 		cmocka_unit_test(test_plan__returns_that_are_not_seen),
 		cmocka_unit_test(test_plan__returns_behind_what_is_long),
+		cmocka_unit_test(test_plan__returns_on_two_ways),
 		cmocka_unit_test(test_plan__sampled_only),
 		cmocka_unit_test(test_plan__sampled_functions),
 		cmocka_unit_test(test_plan__lying_symbol),

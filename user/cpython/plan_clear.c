@@ -187,10 +187,37 @@ static bool is_returns(const struct planner *p, uint64_t addr)
 	return false;
 }
 
-static bool ends_by_return(const struct planner *p, uint64_t function, uint64_t addr)
+/* Is it the first call of any on one of a handler's ways? */
+static bool is_on_a_way(const struct planner *p, const struct endings *e, uint64_t handler,
+			uint64_t addr)
 {
-	return is_returns(p, addr) || is_copys(p, function, addr) ||
-	       is_shared_by_returns(p, function, addr);
+	struct plan_walk w = plan_walk_from(handler);
+	struct insn insn;
+
+	w.to_ends = e;
+	while (plan_walk(p, &w, &insn))
+		if (insn.addr == addr)
+			return true;
+	return false;
+}
+
+/* A call of one of several that a return handler has: on a way apart for constants that are not immortal, in Debian's 3.13. What
+ * fails there has called something before it comes to the unwinding. */
+static bool is_one_of_several(const struct planner *p, const struct endings *e, uint64_t addr)
+{
+	for (const struct opcode_handler *op = next_return(p, NULL); op; op = next_return(p, op))
+		if (is_on_a_way(p, e, p->table.targets[op->number], addr))
+			return true;
+	for (size_t i = 0; i < p->return_copy_cnt; i++)
+		if (is_on_a_way(p, e, p->return_copies[i], addr))
+			return true;
+	return false;
+}
+
+static bool ends_by_return(const struct planner *p, const struct endings *e, uint64_t addr)
+{
+	return is_returns(p, addr) || is_copys(p, e->function, addr) ||
+	       is_one_of_several(p, e, addr) || is_shared_by_returns(p, e->function, addr);
 }
 
 /* Where it is called from. */
@@ -222,7 +249,7 @@ static int add_unwinding(struct planner *p, const struct endings *e, size_t *oth
 					   .source = PROBE_TOP,
 					   .name = "exit_unwind" };
 
-		if (ends_by_return(p, e->function, calls[i].addr))
+		if (ends_by_return(p, e, calls[i].addr))
 			continue;
 		(*others)++;
 		err = planner__add(p, &site);
@@ -344,8 +371,7 @@ int plan_clear_calls(struct planner *p, const struct endings *e, struct clear_ca
 	for (size_t i = 0; i < *cnt; i++)
 		calls[i] = (struct clear_call){ .at = found[i].addr,
 						.target = found[i].target,
-						.unwinding = !ends_by_return(p, e->function,
-									     found[i].addr) };
+						.unwinding = !ends_by_return(p, e, found[i].addr) };
 	*out = calls;
 	return 0;
 }

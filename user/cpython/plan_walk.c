@@ -47,6 +47,21 @@ static bool take_turn(struct plan_walk *w)
 	return true;
 }
 
+static bool ends_a_frame(const struct endings *e, const struct insn *insn)
+{
+	for (size_t i = 0; i < e->end_cnt; i++)
+		if (e->ends[i].at == insn->addr)
+			return true;
+	return insn->flow == FLOW_CALL;
+}
+
+static bool goes_on(const struct plan_walk *w, const struct insn *insn)
+{
+	if (w->to_ends && ends_a_frame(w->to_ends, insn))
+		return false;
+	return insn->flow == FLOW_NEXT || insn->flow == FLOW_COND || insn->flow == FLOW_CALL;
+}
+
 bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn)
 {
 	while (w->left && take_turn(w)) {
@@ -58,7 +73,7 @@ bool plan_walk(const struct planner *p, struct plan_walk *w, struct insn *insn)
 		w->turns[w->next - 1].end = at + insn->size;
 		if (insn->target && insn->flow != FLOW_CALL)
 			walk_to(w, insn->target);
-		if (insn->flow != FLOW_JUMP && insn->flow != FLOW_RETURN && insn->flow != FLOW_STOP)
+		if (goes_on(w, insn))
 			w->at = at + insn->size;
 		w->turn_left--;
 		w->left--;

@@ -110,6 +110,8 @@ struct plan_walk {
 	size_t cnt, next;
 	uint64_t at; /* in the block whose turn it is; 0: at its end */
 	unsigned int turn_left, left; /* instructions */
+	const struct endings *
+		to_ends; /* each way ends at its first call, or copy of the end of a frame; NULL: it goes on */
 };
 
 struct plan_walk plan_walk_from(uint64_t addr);
