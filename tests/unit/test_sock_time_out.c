@@ -5,14 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "inline/remote.h"
 #include "inline/sock_time_out.h"
 
 #define S    1000000000ull
@@ -67,22 +70,27 @@ static struct user_regs_struct call(long long nr, int fd)
 					  .rdi = (unsigned int)fd };
 }
 
+static void keep_of(struct fixture *f, pid_t pid, struct user_regs_struct *regs, uint64_t since_ns)
+{
+	assert_false(sock_time_out__keep(f->socks, pid, pid, regs, since_ns));
+}
+
 static void keep(struct fixture *f, struct user_regs_struct *regs, uint64_t since_ns)
 {
-	sock_time_out__keep(f->socks, getpid(), gettid(), regs, since_ns);
+	keep_of(f, getpid(), regs, since_ns);
 }
 
 static void test_what_is_left_is_lent(void **state)
 {
 	struct fixture *f = *state;
 	struct user_regs_struct regs = call(SYS_recvfrom, f->pair[0]);
-	bool is_new;
+	uint64_t takes_ns;
 
-	assert_true(sock_time_out__is_in(getpid(), &regs, &is_new) && is_new);
+	assert_true(sock_time_out__is_in(getpid(), &regs, &takes_ns) && takes_ns == 6 * S);
 	keep(f, &regs, now_ns() - 4 * S);
 	assert_in_range(ms_of(f->pair[0], SO_RCVTIMEO), 2000 - SLOW, 2010);
 	assert_int_equal((uint32_t)regs.rdi, f->pair[0]);
-	assert_true(sock_time_out__is_in(getpid(), &regs, &is_new) && !is_new);
+	assert_true(sock_time_out__is_in(getpid(), &regs, &takes_ns) && !takes_ns);
 	sock_time_outs__give_back(f->socks);
 	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
 	keep(f, &regs, 0); /* once more: its end is noted */
@@ -96,11 +104,11 @@ static void test_each_direction_has_its_own(void **state)
 {
 	struct fixture *f = *state;
 	struct user_regs_struct out = call(SYS_write, f->pair[0]);
-	bool is_new;
+	uint64_t takes_ns;
 
-	assert_false(sock_time_out__is_in(getpid(), &out, &is_new));
+	assert_false(sock_time_out__is_in(getpid(), &out, &takes_ns));
 	set(f->pair[0], SO_SNDTIMEO, 6);
-	assert_true(sock_time_out__is_in(getpid(), &out, &is_new));
+	assert_true(sock_time_out__is_in(getpid(), &out, &takes_ns));
 	keep(f, &out, now_ns() - 5 * S);
 	assert_in_range(ms_of(f->pair[0], SO_SNDTIMEO), 1000 - SLOW, 1010);
 	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
@@ -123,6 +131,61 @@ static void test_two_threads_wait_for_one(void **state)
 	close(same);
 }
 
+/* A process that has inherited our sockets, and sleeps. */
+static pid_t sleeper(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		for (;;)
+			pause();
+	assert_true(pid > 0);
+	while (remote__state(pid, pid) != 'S')
+		usleep(1000);
+	return pid;
+}
+
+/* Not when all wait in their calls: the next one of this thread must not have what was left. */
+static void test_each_is_given_back_when_it_waits(void **state)
+{
+	struct fixture *f = *state;
+	struct user_regs_struct a = call(SYS_recvfrom, f->pair[0]),
+				b = call(SYS_recvfrom, f->pair[1]), c = a;
+	pid_t pid;
+
+	set(f->pair[1], SO_RCVTIMEO, 6);
+	pid = sleeper();
+	keep_of(f, pid, &a, now_ns() - 4 * S);
+	keep(f, &b, now_ns() - 4 * S); /* this thread does not sleep */
+	assert_false(sock_time_outs__give_back_seen(f->socks));
+	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
+	assert_in_range(ms_of(f->pair[1], SO_RCVTIMEO), 2000 - SLOW, 2010);
+	/* nor while another one is to wait for the same */
+	keep_of(f, pid, &a, 0);
+	keep(f, &c, now_ns() - 4 * S);
+	assert_false(sock_time_outs__give_back_seen(f->socks));
+	assert_in_range(ms_of(f->pair[0], SO_RCVTIMEO), 2000 - SLOW, 2010);
+	sock_time_outs__give_back(f->socks);
+	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
+	assert_int_equal(ms_of(f->pair[1], SO_RCVTIMEO), 6000);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_it_is_over(void **state)
+{
+	struct fixture *f = *state;
+	struct user_regs_struct regs = call(SYS_recvfrom, f->pair[0]),
+				connects = call(SYS_connect, f->pair[0]);
+
+	assert_true(sock_time_out__keep(f->socks, getpid(), gettid(), &regs,
+					now_ns() - 6 * S - S / 100));
+	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
+	set(f->pair[0], SO_SNDTIMEO, 6);
+	keep(f, &connects, now_ns() - 6 * S - S / 100);
+	assert_in_range(ms_of(f->pair[0], SO_SNDTIMEO), 1, 20);
+}
+
 static void test_the_program_sets_it_meanwhile(void **state)
 {
 	struct fixture *f = *state;
@@ -140,18 +203,18 @@ static void test_nothing_is_lent(void **state)
 	struct user_regs_struct unseen = call(SYS_recvfrom, f->pair[0]);
 	struct user_regs_struct none[] = { call(SYS_recvfrom, f->pair[1]), call(SYS_read, 0),
 					   call(SYS_read, 12345), call(SYS_poll, f->pair[0]) };
-	bool is_new;
+	uint64_t takes_ns;
 
 	keep(f, &unseen, 0);
 	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
 	assert_true(unseen.rdi >> 32);
 	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
-		assert_false(sock_time_out__is_in(getpid(), &none[i], &is_new));
+		assert_false(sock_time_out__is_in(getpid(), &none[i], &takes_ns));
 		keep(f, &none[i], now_ns() - S);
 		assert_int_equal(none[i].rdi >> 32, 0);
 	}
-	assert_true(sock_time_outs__are_seen(NULL));
-	assert_true(sock_time_outs__are_seen(f->socks));
+	assert_true(sock_time_outs__give_back_seen(NULL));
+	assert_true(sock_time_outs__give_back_seen(f->socks));
 	sock_time_outs__give_back(NULL);
 }
 
@@ -164,7 +227,7 @@ static void test_more_than_there_is_room_for(void **state)
 
 		keep(f, &regs, now_ns() - 4 * S);
 	}
-	assert_false(sock_time_outs__are_seen(f->socks)); /* this thread does not sleep */
+	assert_false(sock_time_outs__give_back_seen(f->socks)); /* this thread does not sleep */
 	sock_time_outs__give_back(f->socks);
 	assert_int_equal(ms_of(f->pair[0], SO_RCVTIMEO), 6000);
 	assert_int_equal(dup(0), f->pair[1] + 1); /* no descriptor is left */
@@ -179,6 +242,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_two_threads_wait_for_one, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_the_program_sets_it_meanwhile, set_up,
 						tear_down),
+		cmocka_unit_test_setup_teardown(test_each_is_given_back_when_it_waits, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_it_is_over, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_nothing_is_lent, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_more_than_there_is_room_for, set_up,
 						tear_down),

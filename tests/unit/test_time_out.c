@@ -34,10 +34,10 @@ static void test_ms__of_what_has_waited(void **state)
 	struct user_regs_struct regs = epoll(5000);
 
 	(void)state;
-	assert_true(time_out__is_new(gettid(), &regs) && time_out__is_kept(&regs));
+	assert_true(time_out__takes(gettid(), &regs) == 5 * S && time_out__is_kept(&regs));
 	time_out__keep(0, &regs, now_ns() - 3 * S);
 	assert_left(&regs, 2000);
-	assert_false(time_out__is_new(gettid(), &regs));
+	assert_false(time_out__takes(gettid(), &regs));
 	time_out__keep(0, &regs, 0); /* once more: it is noted */
 	assert_left(&regs, 2000);
 }
@@ -63,7 +63,7 @@ static void test_ms__over_and_none(void **state)
 	(void)state;
 	time_out__keep(0, &over, now_ns() - S - 100 * MS);
 	assert_int_equal((uint32_t)over.r10, 1);
-	assert_false(time_out__is_new(gettid(), &none) || time_out__is_new(gettid(), &forever));
+	assert_false(time_out__takes(gettid(), &none) || time_out__takes(gettid(), &forever));
 	time_out__keep(0, &none, 0);
 	time_out__keep(0, &forever, 0);
 	assert_int_equal(none.r10, 0);
@@ -100,11 +100,11 @@ static void test_in_memory(void **state)
 
 	(void)state;
 	given = (struct timespec){ .tv_sec = 5 };
-	assert_true(time_out__is_new(gettid(), &a) && time_out__is_new(gettid(), &b) &&
-		    time_out__is_new(gettid(), &c));
+	assert_true(time_out__takes(gettid(), &a) && time_out__takes(gettid(), &b) &&
+		    time_out__takes(gettid(), &c));
 	time_out__keep(gettid(), &a, now_ns() - 3 * S);
 	assert_in_range(left_at(a.rdx), 2000 - SLOW, 2000);
-	assert_false(time_out__is_new(gettid(), &a));
+	assert_false(time_out__takes(gettid(), &a));
 	time_out__keep(gettid(), &a, 0);
 	assert_in_range(left_at(a.rdx), 2000 - SLOW, 2000);
 	assert_int_equal(given.tv_sec, 5); /* the program's is not touched */
@@ -127,7 +127,7 @@ static void test_in_memory__uring(void **state)
 	regs.r8 = (uintptr_t)arg;
 	regs.r9 = sizeof(arg);
 	for (int i = 0; i < 2; i++) {
-		assert_true(time_out__is_new(gettid(), &regs) == !i);
+		assert_true(!time_out__takes(gettid(), &regs) == !!i);
 		time_out__keep(gettid(), &regs, i ? 0 : now_ns() - 3 * S);
 		ours = (const uint64_t *)(uintptr_t)regs.r8;
 		assert_ptr_not_equal(ours, arg);
@@ -136,7 +136,7 @@ static void test_in_memory__uring(void **state)
 	}
 	regs.r8 = (uintptr_t)arg;
 	regs.r10 |= 1u << 5; /* a time of the day */
-	assert_false(time_out__is_new(gettid(), &regs) || time_out__is_kept(&regs));
+	assert_false(time_out__takes(gettid(), &regs) || time_out__is_kept(&regs));
 }
 
 /* What cannot be read, or says nothing, stays as it is. */
@@ -150,7 +150,7 @@ static void test_in_memory__nothing_of_use(void **state)
 				other = waits(SYS_read, &given);
 
 	(void)state;
-	assert_false(time_out__is_new(gettid(), &none) || time_out__is_new(gettid(), &other) ||
+	assert_false(time_out__takes(gettid(), &none) || time_out__takes(gettid(), &other) ||
 		     time_out__is_kept(&other));
 	time_out__keep(gettid(), &none, 0);
 	time_out__keep(gettid(), &nowhere, 0);

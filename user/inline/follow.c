@@ -641,7 +641,7 @@ uint32_t follow__release(struct follow *f)
 	}
 	f->slept = NULL;
 	for (uint64_t until = asked + SOCK_TIME_OUT_NS;
-	     !sock_time_outs__are_seen(slept.socks) && asked < until; asked = now_ns())
+	     !sock_time_outs__give_back_seen(slept.socks) && asked < until; asked = now_ns())
 		remote_pause();
 	slept__free(&slept);
 	return (uint32_t)(longest / 1000);

@@ -142,11 +142,13 @@ static bool waits_no_longer(const struct user_regs_struct *regs)
 static int begin_anew(pid_t tid, struct user_regs_struct *regs, const struct slept *slept,
 		      const struct status *s)
 {
-	uint64_t since_ns = slept ? slept__since(slept, tid, regs, s->sleeps) : 0;
+	uint64_t since_ns = slept ? slept__since(slept, s->pid, tid, regs, s->sleeps) : 0;
 
 	time_out__keep(tid, regs, since_ns);
-	sock_time_out__keep(slept ? slept->socks : NULL, s->pid, tid, regs, since_ns);
-	regs->rax = (uint64_t)-ERESTARTNOHAND;
+	if (sock_time_out__keep(slept ? slept->socks : NULL, s->pid, tid, regs, since_ns))
+		regs->rax = (uint64_t)-EAGAIN;
+	else
+		regs->rax = (uint64_t)-ERESTARTNOHAND;
 	return ptrace(PTRACE_SETREGS, tid, 0, regs) ? -errno : 0;
 }
 

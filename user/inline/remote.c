@@ -380,10 +380,12 @@ void remote_settle(struct remote *r)
 {
 	uint64_t until = now_ns() + SOCK_TIME_OUT_NS;
 
-	if (r->caller.at_work)
+	if (r->caller.at_work) { /* the others are looked at while its calls are waited for */
+		sock_time_outs__give_back_seen(r->slept.socks);
 		return;
-	partial__await(r);
-	while (!sock_time_outs__are_seen(r->slept.socks) && now_ns() < until)
+	}
+	while (!sock_time_outs__give_back_seen(r->slept.socks) && now_ns() < until)
 		remote_leave_time(r, SEEN_US);
 	sock_time_outs__give_back(r->slept.socks);
+	partial__await(r);
 }

@@ -25,6 +25,7 @@
 #include "inline/partial.h"
 #include "inline/remote_call.h"
 #include "inline/remote_stop.h"
+#include "inline/sock_time_out.h"
 #include "proc/maps.h"
 #include "proc/threads.h"
 
@@ -312,6 +313,7 @@ static void pause_for_caller(struct remote *r)
 		late__look(r);
 	else
 		partial__look(r);
+	sock_time_outs__give_back_seen(r->slept.socks);
 	remote_pause();
 }
 

@@ -20,7 +20,11 @@
 #define FILE_BYTES 4096
 #define STAT_CPU   39 /* field of proc(5): stat */
 #define NS_PER_MS  1000000u
-#define CPUS_MAX   16 /* whose clocks are looked at, which takes us there */
+#define LAST_RAN   "se.exec_start"
+#define HAS_RUN	   "se.sum_exec_runtime"
+#define WAKING_NS \
+	10000 /* of CPU time, to stand still: 3 to 8 us in most stops; more: it may have come to another such call */
+#define CPUS_MAX 16 /* whose clocks are looked at, which takes us there */
 
 /* The clock of a CPU: how far it is behind ours. */
 struct cpu_clock {
@@ -54,9 +58,9 @@ static const char *behind(const char *text, const char *name)
 }
 
 /* "123.456789" ms; 0: not known */
-static uint64_t last_ran(const char *sched)
+static uint64_t time_behind(const char *text, const char *name)
 {
-	const char *at = behind(sched, "se.exec_start");
+	const char *at = behind(text, name);
 	char *point = NULL;
 	uint64_t ms = at ? strtoull(at, &point, 10) : 0;
 
@@ -143,7 +147,7 @@ static bool ask_clock(struct clocks *c, struct cpu_clock *out)
 	c->moved = true;
 	nanosleep(&(struct timespec){ .tv_nsec = 1 }, NULL);
 	text = read_file(getpid(), gettid(), "sched");
-	ran = text ? last_ran(text) : 0;
+	ran = text ? time_behind(text, LAST_RAN) : 0;
 	out->behind_ns = now_ns() - ran;
 	return ran != 0;
 }
@@ -165,18 +169,18 @@ static bool find_clock(struct clocks *c, uint64_t cpu, uint64_t *behind_ns)
 }
 
 /* Does it wait in a call with a time-out that is not noted yet? */
-static bool waits_for_long(struct slept *s, pid_t pid, pid_t tid, uint64_t call[SLEPT_WORDS])
+static bool waits_for_long(struct slept *s, pid_t pid, struct slept_thread *t)
 {
 	struct user_regs_struct regs;
-	bool is_new;
 
-	if (!read_call(pid, tid, call))
+	if (!read_call(pid, t->tid, t->call))
 		return false;
-	regs = regs_of(call);
-	if (!sock_time_out__is_in(pid, &regs, &is_new))
-		return time_out__is_new(tid, &regs);
-	s->socks = s->socks ?: sock_time_outs__new();
-	return is_new;
+	regs = regs_of(t->call);
+	if (sock_time_out__is_in(pid, &regs, &t->takes_ns))
+		s->socks = s->socks ?: sock_time_outs__new();
+	else
+		t->takes_ns = time_out__takes(t->tid, &regs);
+	return t->takes_ns != 0;
 }
 
 static void note(struct slept *s, struct clocks *c, pid_t pid, pid_t tid)
@@ -185,21 +189,22 @@ static void note(struct slept *s, struct clocks *c, pid_t pid, pid_t tid)
 	auto_free char *status = NULL, *sched = NULL;
 	uint64_t behind_ns, cpu;
 
-	if (!waits_for_long(s, pid, tid, t.call)) /* of most that is all */
+	if (!waits_for_long(s, pid, &t)) /* of most that is all */
 		return;
 	status = read_file(pid, tid, "status");
-	if (!status || !waits_for_long(s, pid, tid, t.call))
+	if (!status || !waits_for_long(s, pid, &t))
 		return;
 	sched = read_file(pid, tid, "sched");
 	if (!sched || !read_cpu(pid, tid, &cpu))
 		return;
 	t.sleeps = count_sleeps(status, "\nvoluntary_ctxt_switches");
-	t.since_ns = last_ran(sched);
+	t.since_ns = time_behind(sched, LAST_RAN);
 	/* in one sleep from the first look to the last one */
 	if (!t.since_ns || t.sleeps != count_sleeps(sched, "\nnr_voluntary_switches") ||
 	    !find_clock(c, cpu, &behind_ns))
 		return;
 	t.since_ns += behind_ns;
+	t.ran_ns = time_behind(sched, HAS_RUN);
 	s->threads[s->cnt++] = t;
 }
 
@@ -230,15 +235,29 @@ void slept__free(struct slept *s)
 	s->socks = NULL;
 }
 
-uint64_t slept__since(const struct slept *s, pid_t tid, const struct user_regs_struct *regs,
-		      uint64_t sleeps)
+/*
+ * That call has ended by itself, perhaps, and the thread has come to the next one, just so, when it was stopped: that has hardly begun.
+ * Where it was on its way out of the first it waits once more: rather too long than too short.
+ */
+static bool may_be_the_next(const struct slept_thread *t, pid_t pid)
+{
+	auto_free char *sched = NULL;
+
+	if (t->since_ns + t->takes_ns > now_ns())
+		return false;
+	sched = read_file(pid, t->tid, "sched");
+	return !sched || time_behind(sched, HAS_RUN) - t->ran_ns > WAKING_NS;
+}
+
+uint64_t slept__since(const struct slept *s, pid_t pid, pid_t tid,
+		      const struct user_regs_struct *regs, uint64_t sleeps)
 {
 	for (size_t i = 0; i < s->cnt; i++) {
 		const struct slept_thread *t = &s->threads[i];
 
 		/* once to stand still */
 		if (t->tid == tid && sleeps == t->sleeps + 1 && is_call(t->call, regs))
-			return t->since_ns;
+			return may_be_the_next(t, pid) ? 0 : t->since_ns;
 	}
 	return 0;
 }

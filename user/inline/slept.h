@@ -23,6 +23,8 @@ struct slept {
 	struct slept_thread {
 		pid_t tid;
 		uint64_t since_ns; /* CLOCK_MONOTONIC */
+		uint64_t takes_ns; /* the call, at most */
+		uint64_t ran_ns; /* so far, on CPUs */
 		uint64_t sleeps; /* so far: voluntary context switches, this one included */
 		uint64_t call[SLEPT_WORDS];
 	} threads[SLEPT_MAX];
@@ -48,7 +50,7 @@ void slept__note(struct slept *s, pid_t pid, pid_t only);
  *
  * Return: ns of CLOCK_MONOTONIC; 0: not known, it may have begun the call since, or have been awake meanwhile.
  */
-uint64_t slept__since(const struct slept *s, pid_t tid, const struct user_regs_struct *regs,
-		      uint64_t sleeps);
+uint64_t slept__since(const struct slept *s, pid_t pid, pid_t tid,
+		      const struct user_regs_struct *regs, uint64_t sleeps);
 
 #endif

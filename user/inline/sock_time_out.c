@@ -19,6 +19,7 @@
 #define SOCKET	  "socket:[" /* then its number */
 #define MS_PER_S  1000
 #define US_PER_MS 1000
+#define NS_PER_MS 1000000u
 
 struct lent {
 	pid_t pid, tid;
@@ -26,6 +27,7 @@ struct lent {
 	uint64_t ino;
 	int option;
 	struct timeval own, now;
+	bool begun; /* it waits */
 };
 
 struct sock_time_outs {
@@ -111,14 +113,14 @@ static bool take(pid_t pid, const struct user_regs_struct *regs, struct lent *l)
 	return false;
 }
 
-bool sock_time_out__is_in(pid_t pid, const struct user_regs_struct *regs, bool *is_new)
+bool sock_time_out__is_in(pid_t pid, const struct user_regs_struct *regs, uint64_t *takes_ns)
 {
 	struct lent l;
 
 	if (!take(pid, regs, &l))
 		return false;
 	close(l.fd);
-	*is_new = !(regs->rdi >> 32);
+	*takes_ns = regs->rdi >> 32 ? 0 : (uint64_t)ms_of(&l.own) * NS_PER_MS;
 	return true;
 }
 
@@ -161,25 +163,28 @@ static void find_own(const struct sock_time_outs *s, struct lent *l)
 		}
 }
 
-void sock_time_out__keep(struct sock_time_outs *s, pid_t pid, pid_t tid,
+bool sock_time_out__keep(struct sock_time_outs *s, pid_t pid, pid_t tid,
 			 struct user_regs_struct *regs, uint64_t since_ns)
 {
 	struct lent l = { .pid = pid, .tid = tid };
 	uint32_t left_ms;
+	bool over;
 
 	if (!take(pid, regs, &l))
-		return;
+		return false;
 	if (s) {
 		pthread_mutex_lock(&s->lock);
 		find_own(s, &l);
 	}
 	left_ms = time_out__left_ms(&regs->rdi, ms_of(&l.own), since_ns);
-	if (s && s->cnt < LENT_MAX)
-		lend(s, &l, left_ms);
+	over = !left_ms && regs->orig_rax != SYS_connect; /* which goes on by itself */
+	if (s && s->cnt < LENT_MAX && !over)
+		lend(s, &l, left_ms ?: 1);
 	else
 		close(l.fd);
 	if (s)
 		pthread_mutex_unlock(&s->lock);
+	return over;
 }
 
 /* It sleeps where others wake it: a socket that somebody else has for now is an uninterruptible sleep. */
@@ -200,17 +205,34 @@ static void give_back(const struct lent *l)
 	close(l->fd);
 }
 
-bool sock_time_outs__are_seen(struct sock_time_outs *s)
+/* All those that wait for the same socket as this one? */
+static bool have_begun(const struct sock_time_outs *s, const struct lent *l)
 {
-	bool all = true;
+	for (size_t i = 0; i < s->cnt; i++)
+		if (is_of_same(&s->of[i], l) && !has_begun(&s->of[i]))
+			return false;
+	return true;
+}
+
+/* At once: the next call of a thread whose wait is over must not have what was left of that. */
+bool sock_time_outs__give_back_seen(struct sock_time_outs *s)
+{
+	size_t left = 0;
 
 	if (!s)
 		return true;
 	pthread_mutex_lock(&s->lock);
-	for (size_t i = 0; all && i < s->cnt; i++)
-		all = has_begun(&s->of[i]);
+	for (size_t i = 0; i < s->cnt; i++) {
+		s->of[i].begun = have_begun(s, &s->of[i]);
+		if (s->of[i].begun)
+			give_back(&s->of[i]);
+	}
+	for (size_t i = 0; i < s->cnt; i++)
+		if (!s->of[i].begun)
+			s->of[left++] = s->of[i];
+	s->cnt = left;
 	pthread_mutex_unlock(&s->lock);
-	return all;
+	return !left;
 }
 
 void sock_time_outs__give_back(struct sock_time_outs *s)

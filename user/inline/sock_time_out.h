@@ -23,22 +23,24 @@ void sock_time_outs__free(
 
 /**
  * sock_time_out__is_in - is a thread of process @pid in a call that such a time-out ends?
- * @is_new: is its end not noted yet?
+ * @takes_ns: at most; 0: that end is noted already
  */
-bool sock_time_out__is_in(pid_t pid, const struct user_regs_struct *regs, bool *is_new);
+bool sock_time_out__is_in(pid_t pid, const struct user_regs_struct *regs, uint64_t *takes_ns);
 
 /**
  * sock_time_out__keep - of a thread that stands still, and is about to begin its call anew
  * @s:        NULL: only its end is noted
  * @since_ns: as of time_out__keep()
+ *
+ * True: it is over, and the call need not be begun anew: it ends with EAGAIN.
  */
-void sock_time_out__keep(struct sock_time_outs *s, pid_t pid, pid_t tid,
+bool sock_time_out__keep(struct sock_time_outs *s, pid_t pid, pid_t tid,
 			 struct user_regs_struct *regs, uint64_t since_ns);
 
-/* sock_time_outs__are_seen - do all these threads, which have gone on, wait in their calls by now? sock_time_outs__give_back - each socket has its
- * own one from here on: a thread that does not yet begins anew. NULL: there are none */
+/* sock_time_outs__give_back_seen - of these threads, which have gone on: the sockets of those that wait in their calls by now have their own ones
+ * from here on. Do all? sock_time_outs__give_back - all sockets: a thread that does not wait yet begins anew. NULL: there are none */
 #define SOCK_TIME_OUT_NS 10000000ull /* that is waited for */
-bool sock_time_outs__are_seen(struct sock_time_outs *s);
+bool sock_time_outs__give_back_seen(struct sock_time_outs *s);
 void sock_time_outs__give_back(struct sock_time_outs *s);
 
 #endif

@@ -79,19 +79,6 @@ static uint64_t read_time_at(pid_t tid, const struct user_regs_struct *regs, uin
 									 : 0;
 }
 
-bool time_out__is_new(pid_t tid, const struct user_regs_struct *regs)
-{
-	struct user_regs_struct copy = *regs;
-	const unsigned long long *place = place_of(&copy);
-	struct kept k;
-	uint64_t at;
-
-	if (is_in_ms(regs))
-		return (int32_t)regs->r10 > 0 && !(regs->r10 >> 32);
-	at = place ? read_time_at(tid, regs, *place, &k) : 0;
-	return at && at != our_place(regs);
-}
-
 /* When a call ends that may take so long; what would have ended long ago is not believed. */
 static uint64_t end_of(uint64_t since_ns, uint64_t takes_ns, uint64_t now)
 {
@@ -107,13 +94,13 @@ uint32_t time_out__left_ms(unsigned long long *reg, uint32_t whole_ms, uint64_t 
 	int32_t to_go = (int32_t)(end - now);
 
 	if (!end || to_go < -OVERDUE_MS || to_go > (int64_t)whole_ms + 2) {
-		/* never too early, nor 0 */
+		/* never too early */
 		ns = end_of(since_ns, NS_PER_MS * whole_ms, ns);
 		end = (uint32_t)(ns / NS_PER_MS + 1) | 1;
 		to_go = (int32_t)(end - now);
 	}
 	*reg = (uint64_t)end << 32 | (uint32_t)*reg;
-	return to_go > 1 ? (uint32_t)to_go : 1;
+	return to_go > 0 ? (uint32_t)to_go : 0;
 }
 
 /* 0 in a register that a program reuses would not wait: 1 does. */
@@ -124,18 +111,40 @@ static void keep_ms(struct user_regs_struct *regs, uint64_t since_ns)
 	if ((int32_t)left <= 0)
 		return;
 	left = time_out__left_ms(&regs->r10, left, since_ns);
-	regs->r10 = (regs->r10 & ~(uint64_t)UINT32_MAX) | left;
+	regs->r10 = (regs->r10 & ~(uint64_t)UINT32_MAX) | (left ?: 1);
 }
 
-/* Of the program's. False: there is none. */
+/* The program's. False: there is none. */
+static bool read_takes(pid_t tid, uint64_t at, uint64_t *takes_ns)
+{
+	struct timespec takes;
+
+	if (!thread_room__read(tid, at, &takes, sizeof(takes)) || takes.tv_sec < 0 ||
+	    takes.tv_sec > MAX_S || takes.tv_nsec < 0 || takes.tv_nsec >= NS_PER_S)
+		return false;
+	*takes_ns = (uint64_t)takes.tv_sec * NS_PER_S + (uint64_t)takes.tv_nsec;
+	return true;
+}
+
+uint64_t time_out__takes(pid_t tid, const struct user_regs_struct *regs)
+{
+	struct user_regs_struct copy = *regs;
+	const unsigned long long *place = place_of(&copy);
+	uint64_t at, takes_ns;
+	struct kept k;
+
+	if (is_in_ms(regs))
+		return (int32_t)regs->r10 > 0 && !(regs->r10 >> 32) ? NS_PER_MS * regs->r10 : 0;
+	at = place ? read_time_at(tid, regs, *place, &k) : 0;
+	return at && at != our_place(regs) && read_takes(tid, at, &takes_ns) ? takes_ns : 0;
+}
+
 static bool find_end(pid_t tid, uint64_t at, uint64_t since_ns, uint64_t now, struct kept *k)
 {
 	uint64_t takes_ns;
 
-	if (!thread_room__read(tid, at, &k->left, sizeof(k->left)) || k->left.tv_sec < 0 ||
-	    k->left.tv_sec > MAX_S || k->left.tv_nsec < 0 || k->left.tv_nsec >= NS_PER_S)
+	if (!read_takes(tid, at, &takes_ns))
 		return false;
-	takes_ns = (uint64_t)k->left.tv_sec * NS_PER_S + (uint64_t)k->left.tv_nsec;
 	k->end_ns = end_of(since_ns, takes_ns, now);
 	k->magic = MAGIC;
 	return true;

@@ -21,11 +21,11 @@
 /* time_out__is_kept - can it be kept, if this call has one? */
 bool time_out__is_kept(const struct user_regs_struct *regs);
 
-/* time_out__is_new - has thread @tid one that is not noted yet? */
-bool time_out__is_new(pid_t tid, const struct user_regs_struct *regs);
+/* time_out__takes - ns that a call of thread @tid takes at most; 0: it has no time-out, or one that is noted already */
+uint64_t time_out__takes(pid_t tid, const struct user_regs_struct *regs);
 
 /**
- * time_out__left_ms - what is left of @whole_ms, at least 1
+ * time_out__left_ms - what is left of @whole_ms; 0: it is over
  * @reg:      that the kernel reads 32 bits of: in the others the call's end is noted, or is from now on
  * @since_ns: as of time_out__keep()
  */
