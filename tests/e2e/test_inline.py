@@ -374,6 +374,21 @@ def attach_for(pid, out, *options, **kw):
     return lib.sh([lib.BINARY, "trace", "-q", "--force", "-o", out, *INLINE, "-p", pid, *options], **kw)
 
 
+@pytest.mark.parametrize("name", lib.families())
+def test_a_delegate_answers_what_is_thrown_into_it(name, tmp_path):
+    """Whoever delegates goes on: in 3.11 nothing of the interpreter's tells, and its calls were its caller's."""
+    seen, _ = lib.run_program(name, "answered_throws.py", tmp_path, options=INLINE)
+    stack, callers = [], collections.Counter()
+    for e in seen.whole().of(lib.PROGRAMS / "answered_throws.py"):
+        if e["ev"] in ("return", "yield", "unwind"):
+            assert stack.pop() == e["name"]
+            continue
+        if e["name"] == "work":
+            callers[stack[-1]] += 1
+        stack.append(e["name"])
+    assert callers == {"delegates": 5 * 2 * (1 + 2 + 1), "awaits": 5 * 2}, callers
+
+
 # --- losses, names, children ---
 
 @pytest.mark.parametrize("name", lib.pick("3.8", "3.12", "3.13t"))

@@ -30,6 +30,12 @@ struct track {
 	bool unseen_waits; /* nor will it: it is a generator that is linked and does not run */
 	uint64_t was_unseen; /* the last one of these, */
 	uint32_t unseen_depth; /* on a stack of so many: it can call again, and is not told again */
+	/* 3.11: the frame at this depth was thrown into for a suspended one that delegates to it, with this hash. When it has returned (ns)
+	 * that one goes on, unseen. Depth 0: there is none */
+	struct track_thrown {
+		uint32_t depth, by;
+		uint64_t ns;
+	} thrown;
 	struct track_stack stack;
 	struct parked parked; /* of greenlets that do not run */
 	struct track_stack told; /* of the target, innermost first, as far as it has come */
@@ -165,6 +171,12 @@ uint32_t track_depth(const struct track *t, uint32_t bits);
 static inline uint64_t track_top(const struct track_stack *s)
 {
 	return s->cnt ? s->frames[s->cnt - 1].frame : 0;
+}
+
+/* track_below - the hash of the frame that has called the innermost one; 0: not known */
+static inline uint32_t track_below(const struct track_stack *s)
+{
+	return s->cnt > 1 ? il_frame_hash(s->frames[s->cnt - 2].frame) : 0;
 }
 
 /* track_is_behind - can a frame lie in the chunk of another one, behind it? Calls do, but for those of generators, and

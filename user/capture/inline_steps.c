@@ -107,7 +107,7 @@ bool inline_event(struct cap_inline *c, const struct track *t, const struct trac
 /* Nothing comes before the next event, and its caller is the frame on top, if that has its hash. */
 static bool is_plain(const struct cap_inline *c, const struct track *t)
 {
-	return c->records && t && t->announced && !t->need_walk && !t->unseen &&
+	return c->records && t && t->announced && !t->need_walk && !t->unseen && !t->thrown.depth &&
 	       (!t->parked.cnt || c->e->switches);
 }
 
@@ -122,11 +122,12 @@ struct run {
 };
 
 /* A frame yields, and is the top one; or it goes on. */
-static inline void suspend_or_not(struct cap_inline *c, const struct cap_inline_frame *top,
-				  uint64_t frame, bool yields)
+static inline void suspend_or_not(struct cap_inline *c, const struct track_stack *s, uint64_t frame,
+				  bool yields)
 {
 	if (yields)
-		suspended_add(&c->suspended, &(struct suspended){ frame, top->code });
+		suspended_add(&c->suspended, &(struct suspended){ frame, s->frames[s->cnt - 1].code,
+								  track_below(s) });
 	else
 		suspended_forget(&c->suspended, frame);
 }
@@ -149,7 +150,7 @@ static inline bool step(struct cap_inline *c, struct run *run, const struct il_r
 	if (!(enters | leaves))
 		return false;
 	if (what & 1)
-		suspend_or_not(c, top, frame, leaves);
+		suspend_or_not(c, s, frame, leaves);
 	/* one that leaves is overwritten, which nobody sees */
 	s->frames[s->cnt - leaves] = (struct cap_inline_frame){ .frame = frame, .code = code };
 	s->cnt += 1u - 2u * leaves;

@@ -20,6 +20,7 @@
 struct suspended {
 	uint64_t frame; /* 0: none */
 	uint32_t code;
+	uint32_t by; /* hash of the frame that it yielded to; 0: not known */
 };
 
 struct suspended_table {
@@ -36,6 +37,21 @@ static inline struct suspended *suspended_find(struct suspended_table *t, uint64
 		if (all[i].frame == frame)
 			return &all[i];
 	return NULL;
+}
+
+/* suspended_only - the one with this hash; NULL: there is none, or several. Valid as above. */
+static inline struct suspended *suspended_only(struct suspended_table *t, uint32_t bits)
+{
+	struct suspended *found = NULL;
+
+	for (int i = 0; bits && i < SUSPENDED_WAYS; i++) {
+		if (!t->of[bits][i].frame)
+			continue;
+		if (found)
+			return NULL;
+		found = &t->of[bits][i];
+	}
+	return found;
 }
 
 /* suspended_any - is there one with this hash? */

@@ -236,6 +236,7 @@ static void run_stack(struct cap_inline *c, struct track *t, struct track_stack 
 
 	from.stale = t->read_now;
 	t->was_unseen = 0;
+	t->thrown = (struct track_thrown){ 0 };
 	t->stack = stack;
 	c->failed = track_park(t, &from) ?: c->failed;
 	unknown_now(t, PYE_WALK_SWITCH);
@@ -465,6 +466,45 @@ static bool find_frame(struct cap_inline *c, struct track *t, uint64_t frame)
 	       go_down_to(c, t, frame, true);
 }
 
+/* 3.11: what was thrown into its delegate came back as a value, and the delegate is over. */
+static void note_thrown(struct cap_inline *c, struct track *t, uint32_t by)
+{
+	t->thrown = (struct track_thrown){ 0 };
+	if (c->e->in->layout.minor == 11 && suspended_any(&c->suspended, by))
+		t->thrown = (struct track_thrown){ .depth = t->stack.cnt, .by = by };
+}
+
+/* The one that delegates goes on if it is what calls next, or ends: with @bits; not if it is thrown into itself, as by close(). */
+static void go_on_unseen(struct cap_inline *c, struct track *t, uint32_t bits)
+{
+	const struct track_thrown thrown = t->thrown;
+	struct suspended *f;
+	uint32_t by;
+
+	if (!thrown.ns)
+		return;
+	t->thrown = (struct track_thrown){ 0 };
+	f = thrown.by == bits ? suspended_only(&c->suspended, bits) : NULL;
+	if (!f)
+		return;
+	by = f->by;
+	enter(c, t, thrown.ns, f->frame, f->code, PYE_ENTRY_RESUME,
+	      il_frame_hash(track_top(&t->stack)));
+	f->frame = 0;
+	note_thrown(c, t, by);
+}
+
+/* @sub: enum pye_exit of the frame on top, which has been left. */
+static void note_left(struct track *t, uint32_t sub)
+{
+	if (!t->thrown.depth || t->thrown.depth <= t->stack.cnt)
+		return;
+	if (sub == PYE_EXIT_RETURN && t->thrown.depth == t->stack.cnt + 1)
+		t->thrown.ns = t->last_ns;
+	else
+		t->thrown = (struct track_thrown){ 0 };
+}
+
 /*
  * 3.11: the function of sys.settrace() is called before the RESUME. And when what a generator delegates to ends a
  * throw by StopIteration, the generator goes on with that value behind the RESUME; what it does next shows it. What
@@ -501,10 +541,13 @@ static bool is_unseen(const struct track *t, uint32_t bits)
 
 void track_throw(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
+	if (c->now->thrown.by != il_frame_hash(frame))
+		go_on_unseen(c, c->now, bits);
 	if (!is_unseen(c->now, bits))
 		find_caller(c, c->now, frame, bits, true);
 	suspended_forget(&c->suspended, frame);
 	enter(c, c->now, ts, frame, code, PYE_ENTRY_THROW, bits);
+	note_thrown(c, c->now, bits);
 }
 
 /* An entry of the frame on top: is it a new one? Else RESUME ran twice. */
@@ -526,6 +569,7 @@ void track_entry(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t cod
 {
 	struct track *t = c->now;
 
+	go_on_unseen(c, t, bits);
 	if (track_top(&t->stack) == frame && !is_entered_anew(c, t, code))
 		return;
 	if (sub == PYE_ENTRY_RESUME)
@@ -562,6 +606,7 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 {
 	struct track *t = c->now;
 
+	go_on_unseen(c, t, il_frame_hash(frame));
 	if (is_known_shim(t, il_frame_hash(frame)) && track_top(&t->stack) != frame) {
 		t->stack.frames[t->stack.cnt - 1].shim = 0;
 		return;
@@ -573,12 +618,15 @@ void track_exit(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t sub)
 	}
 	if (sub == PYE_EXIT_YIELD)
 		suspended_add(&c->suspended,
-			      &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code });
+			      &(struct suspended){ frame, t->stack.frames[t->stack.cnt - 1].code,
+						   track_below(&t->stack) });
 	leave(c, t, ts, frame, sub);
+	note_left(t, sub);
 }
 
 void track_caught(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint32_t bits)
 {
+	go_on_unseen(c, c->now, il_frame_hash(frame));
 	if (!find_frame(c, c->now, frame))
 		track_throw(c, ts, frame, code, bits);
 }
@@ -588,6 +636,7 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bi
 {
 	struct track *t = c->now;
 
+	go_on_unseen(c, t, il_frame_hash(frame));
 	if (!find_frame(c, t, frame)) {
 		if (never_began(c, of->instr))
 			return;
@@ -601,6 +650,7 @@ void track_unwind(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t bi
 			return;
 	}
 	leave(c, t, ts, frame, PYE_EXIT_UNWIND);
+	note_left(t, PYE_EXIT_UNWIND);
 }
 
 void track_close(struct cap_inline *c, uint64_t ts, uint64_t frame, uint32_t code, uint64_t sp)
