@@ -17,9 +17,9 @@
 #define PYE_PROC_STAYS 64 /* whatever it executes: the user named it, or follows it */
 #define PYE_PROC_EXECUTED \
 	256 /* something: which file's probes it hits first says what its layout and places are now */
+#define PYE_PROC_UNWANTED 512 /* nobody wants its samples, until it executes something */
 #define PYE_PROC_LET_GO \
 	1024 /* was launched; pyebpf has been killed, and nothing is held any more */
-#define PYE_PROC_UNWANTED 512 /* nobody wants its samples, until it executes something */
 
 /* Value of the table of processes; key: its pid in pyebpf's pid namespace. */
 struct pye_proc {

@@ -54,7 +54,6 @@ struct session_counts {
  * @fd: where the capture is written; borrowed
  * @opcodes: NULL: calls alone; else no capture is written
  * @counts: NULL: events; else no capture is written either
- *
  * @left: when threads of the target could not be let go yet, as they sleep where nothing wakes them: for
  *        session_inline__beside() and inline_run__free(), by the same thread; NULL: they stand when they have woken up, until we end
  *
@@ -64,8 +63,8 @@ int session_inline(const struct session_opts *opts, int fd, const struct session
 		   const struct session_counts *counts, struct session_result *result,
 		   struct inline_run **left, struct err *e);
 
-/* session_inline__beside - what @run returns, while those of @left that wake up are let go; NULL: there are none. @run is called
- * by another thread, with all signals blocked, if there are. */
+/* session_inline__beside - what @run returns, while those of @left that wake up are let go; NULL: there are none. If there are,
+ * @run is called by another thread, with all signals blocked. */
 int session_inline__beside(struct inline_run *left, int (*run)(void *ctx), void *ctx);
 
 /* inline_run__free - of @left; NULL is none */

@@ -139,9 +139,9 @@ static const struct opt_command command = {
 		"never stopped by ptrace. With -a and the like, processes that start later are traced "
 		"from their first call. Without -o the output is a file for profiler.firefox.com, "
 		"with --count or --opcodes a table on stdout. "
-		"Not so --engine inline (CPython 3.6 to 3.15; one process, with -s what it starts, "
-		"too): that one stops the target for moments and writes into its memory, for calls "
-		"at a few ns each, and needs neither eBPF nor privilege for a process of your own.",
+		"With --engine inline (CPython 3.6 to 3.15; one process, with -s what it starts, too) "
+		"the target is stopped for moments and written into, for calls at a few ns each; that "
+		"needs neither eBPF nor privilege for a process of your own.",
 	.groups = groups,
 	.examples = "  sudo pyebpf trace --pid 1234 -d 10s\n"
 		    "  sudo pyebpf trace -o app.pb.gz -- python3 app.py   # for go tool pprof\n"
