@@ -174,14 +174,14 @@ ssize_t pread(int fd, void *to, size_t size, off_t at)
 }
 
 /* May the target write there? */
-static bool is_writable(uint64_t at)
+static bool is_writable(pid_t pid, uint64_t at)
 {
 	char path[40], line[512], may[5] = "";
 	unsigned long long start, end;
 	bool found = false;
 	FILE *maps;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", f.target);
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 	maps = fopen(path, "r");
 	while (maps && !found && fgets(line, sizeof(line), maps))
 		found = sscanf(line, "%llx-%llx %4s", &start, &end, may) == 3 && at >= start &&
@@ -219,7 +219,9 @@ ssize_t pwrite(int fd, const void *from, size_t size, off_t at)
 	note_word(at, size);
 	if (fault("pwrite"))
 		return -1;
-	if (!strcmp(f.what, "force") && process_of(fd) == f.target && !is_writable((uint64_t)at)) {
+	if (!strcmp(f.what, "force") && process_of(fd) &&
+	    (!f.target || process_of(fd) == f.target) &&
+	    !is_writable(process_of(fd), (uint64_t)at)) {
 		errno = EIO;
 		return -1;
 	}

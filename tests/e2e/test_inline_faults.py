@@ -290,6 +290,16 @@ def test_no_write_is_forced(name, tmp_path):
         end_well(target, tmp_path)
 
 
+@pytest.mark.parametrize("options", [[], ["-s"]], ids=["one", "with children"])
+def test_no_write_is_forced_into_a_command(options, tmp_path):
+    """Nor is a breakpoint where it begins."""
+    program = "def leaf(): pass\nfor _ in range(500): leaf()"
+    command = ["trace", "-q", "-o", tmp_path / "t.pyebpf", *INLINE, *options, "--", *lib.command(ONE), "-c", program]
+    code, said, _ = run(0, tmp_path, "force", command=command)
+    assert code == 0, said
+    assert sum(e["ev"] == "call" and e["name"] == "leaf" for e in lib.Trace(tmp_path / "t.pyebpf").whole().events) == 500
+
+
 def test_what_stays_behind_is_said(tmp_path):
     """Where the thread that made the calls does not come out of them in time nothing can be unmapped: by hand, later."""
     with busy(ONE, tmp_path) as target:

@@ -226,6 +226,17 @@ def test_programs_are_started_meanwhile(name, busy, tmp_path):
     assert target.returncode == 0 and longest < 1 and cnt > 5, (longest, cnt)
 
 
+@pytest.mark.parametrize("thread", [") Z\\nx", "a\\nb", ")"], ids=["as if it had ended", "two lines", "a bracket"])
+def test_a_thread_whose_name_looks_like_its_state(thread, tmp_path):
+    """proc(5): stat has names as they are, newlines and brackets, too."""
+    code = ("import ctypes\nctypes.CDLL(None).prctl(15, b'%s')\ndef leaf(): return 1\nprint('up', flush=True)\nwhile True: leaf()\n" % thread)
+    with lib.started(lib.command(ONE) + ["-c", code]) as target:
+        assert target.stdout.readline() == b"up\n"
+        done = lib.trace([*INLINE, "-d", "50ms", "-p", target.pid], tmp_path / "t.pyebpf")
+        assert done.returncode == 0 and target.poll() is None, lib.text(done.stderr)
+    assert sum(e.get("name") == "leaf" for e in lib.Trace(tmp_path / "t.pyebpf").events) > 100
+
+
 def test_what_goes_on_behind_a_command(tmp_path):
     """A capture ends with the process that was asked for, which is said where others go on."""
     code = ("import os, sys\ndef leaf(): return 1\nif os.fork():\n    leaf()\n    os._exit(0)\nos.close(1)\nos.close(2)\nos.read(int(sys.argv[1]), 1)\n")

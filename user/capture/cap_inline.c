@@ -214,11 +214,11 @@ static void recount(struct cap_inline *c, struct il_thread *slot)
 
 	if (!slot->lost)
 		return;
-	if (c->taker)
-		c->taker->lost(c->taker->ctx, IL_LOST_CNT(slot->lost));
 	t = track_get(c, slot->self, slot->tid);
 	if (!t)
-		return;
+		return; /* the next time */
+	if (c->taker)
+		c->taker->lost(c->taker->ctx, IL_LOST_CNT(slot->lost));
 	if (!t->announced)
 		track_announce(c, t, now_ns());
 	t->seq += (uint32_t)slot->lost;

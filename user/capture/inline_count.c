@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "base/idmap.h"
 #include "capture/inline_count_dead.h"
 #include "capture/inline_priv.h"
@@ -126,22 +127,14 @@ static int add_func(struct inline_count *c, const struct inline_count_func *f, u
 {
 	const uint32_t key[4] = { f->file, f->name, f->qualname, f->line };
 	uint32_t id = 0;
-	int err = strpool__add(&c->keys, (const char *)key, sizeof(key), &id);
+	int err = GROW(c->funcs, c->func_cap, c->func_cnt); /* first: each key has a row */
 
+	err = err ? err : strpool__add(&c->keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;
 	*index = id - 1;
 	if (*index < c->func_cnt)
 		return 0;
-	if (c->func_cnt == c->func_cap) {
-		uint32_t cap = c->func_cap ? 2 * c->func_cap : 1024;
-		void *more = reallocarray(c->funcs, cap, sizeof(*c->funcs));
-
-		if (!more)
-			return -ENOMEM;
-		c->funcs = more;
-		c->func_cap = cap;
-	}
 	/* those shown go with the number of them */
 	free_spans(c->shown, c->func_cnt);
 	c->shown = NULL;
@@ -149,6 +142,12 @@ static int add_func(struct inline_count *c, const struct inline_count_func *f, u
 	return 0;
 }
 
+static bool is_full(const struct inline_count *c)
+{
+	return c->func_cnt >= FUNCS_MAX;
+}
+
+/* -ENOENT: no function that is known has it, and no more are taken */
 static int add_text(struct inline_count *c, const struct il_str *str, const uint8_t *data,
 		    uint32_t *id)
 {
@@ -156,7 +155,27 @@ static int add_text(struct inline_count *c, const struct il_str *str, const uint
 	size_t len = pystr_decode(&c->e->in->layout, str->state, str->length, data, str->bytes,
 				  text, sizeof(text));
 
+	if (is_full(c))
+		return strpool__find(&c->strings, text, len, id) ? 0 : -ENOENT;
 	return strpool__add(&c->strings, text, len, id);
+}
+
+static bool is_known(const struct inline_count *c, const struct inline_count_func *f)
+{
+	const uint32_t key[4] = { f->file, f->name, f->qualname, f->line };
+	uint32_t id;
+
+	return strpool__find(&c->keys, (const char *)key, sizeof(key), &id);
+}
+
+/* All for which there is no row. */
+static int add_more(struct inline_count *c, uint32_t *index)
+{
+	struct inline_count_func f = { 0 };
+	int err = strpool__add(&c->strings, INLINE_COUNT_MORE, strlen(INLINE_COUNT_MORE), &f.name);
+
+	f.qualname = f.name;
+	return err ? err : add_func(c, &f, index);
 }
 
 static int name_func(struct inline_count *c, const struct il_def *d, uint32_t *index)
@@ -166,13 +185,6 @@ static int name_func(struct inline_count *c, const struct il_def *d, uint32_t *i
 	uint32_t ids[PYE_STR_CNT] = { 0 };
 	int err = 0;
 
-	if (c->func_cnt >= FUNCS_MAX) {
-		err = strpool__add(&c->strings, INLINE_COUNT_MORE, strlen(INLINE_COUNT_MORE),
-				   &f.name);
-		f.line = 0;
-		f.qualname = f.name;
-		return err ? err : add_func(c, &f, index);
-	}
 	for (uint32_t i = 0; !err && i < PYE_STR_CNT; i++) {
 		if (!d->str[i].addr)
 			continue; /* to 3.10 there are no qualified names */
@@ -182,6 +194,8 @@ static int name_func(struct inline_count *c, const struct il_def *d, uint32_t *i
 	f.file = ids[PYE_STR_FILE];
 	f.name = ids[PYE_STR_NAME];
 	f.qualname = ids[PYE_STR_QUALNAME] ? ids[PYE_STR_QUALNAME] : f.name;
+	if (err == -ENOENT || (!err && is_full(c) && !is_known(c, &f)))
+		return add_more(c, index);
 	return err ? err : add_func(c, &f, index);
 }
 
@@ -350,7 +364,8 @@ static void measure_rate(struct inline_count *c)
 	struct clock_pair now = clock_pair_read();
 	uint64_t ns = now.ns - c->begun.ns;
 
-	if (c->e->remote.pid && !c->e->clock && ns >= MEASURE_NS)
+	/* of counts alone that counter is the clock, whatever it does: not to be measured then */
+	if (c->e->remote.pid && !c->e->clock && tsc_is_steady() && ns >= MEASURE_NS)
 		__atomic_store_n(&c->e->hz,
 				 (uint64_t)((double)(now.tsc - c->begun.tsc) * 1e9 / (double)ns),
 				 __ATOMIC_RELAXED);

@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "base/cleanup.h"
+#include "base/grow.h"
 #include "base/idmap.h"
 #include "capture/inline_priv.h"
 #include "cpython/linetable.h"
@@ -151,28 +152,19 @@ static int row_of(struct inline_opcodes *o, const struct code *code, const struc
 {
 	uint32_t key[4] = { code->file, code->qualname, c->line, c->opcode };
 	uint32_t id = 0;
-	int err;
+	int err = GROW(o->rows, o->row_cap, o->row_cnt); /* first: each key has a row */
 
 	if (o->row_cnt >= ROWS_MAX &&
 	    !strpool__find(&o->keys, (const char *)key, sizeof(key), &id)) {
 		key[0] = key[2] = 0;
 		key[1] = o->others;
 	}
-	err = strpool__add(&o->keys, (const char *)key, sizeof(key), &id);
+	err = err ? err : strpool__add(&o->keys, (const char *)key, sizeof(key), &id);
 	if (err)
 		return err;
 	*index = id - 1;
 	if (*index < o->row_cnt)
 		return 0;
-	if (o->row_cnt == o->row_cap) {
-		uint32_t cap = o->row_cap ? 2 * o->row_cap : 1024;
-		void *more = reallocarray(o->rows, cap, sizeof(*o->rows));
-
-		if (!more)
-			return -ENOMEM;
-		o->rows = more;
-		o->row_cap = cap;
-	}
 	o->rows[o->row_cnt++] = (struct inline_opcode_row){
 		.file = key[0], .qualname = key[1], .line = key[2], .opcode = c->opcode
 	};

@@ -417,10 +417,10 @@ static int finish(struct inline_run *r, int err)
 
 	finish_members(r, err);
 	if (r->counts && err == -EILSEQ)
-		return err_set(r->t.e, -PYE_ETARGET,
-			       "the tables were damaged, by the target itself: what was counted "
-			       "cannot be trusted");
-	if (r->counts && err > -PYE_ENOTPYTHON && r->last_pix)
+		ended = err_set(r->t.e, -PYE_ETARGET,
+				"the tables were damaged, by the target itself: what was counted "
+				"cannot be trusted");
+	else if (r->counts && err > -PYE_ENOTPYTHON && r->last_pix)
 		ended = tell_counts(r, true, r->t.e);
 	if (r->instructions) {
 		int told;
@@ -443,10 +443,10 @@ static int finish(struct inline_run *r, int err)
 	limits_report(&r->kept);
 	if (!r->t.opts->quiet && !r->counts) /* else the sums know it */
 		filters_report(&r->t.opts->filter, r->as, left_out(r));
-	if (err == -EILSEQ)
+	if (err == -EILSEQ && !r->counts)
 		log_warn(
 			"the ring was damaged, by the target itself: the capture ends before that");
-	else if (err)
+	else if (err && err != -EILSEQ)
 		log_warn("the capture ends early: %s", err_str(err));
 	err = capw__finish(r->capw, &t) ?: ended;
 	return r->t.opts->limits.keep_ns ? capw__dump(r->capw, r->fd) ?: err : err;

@@ -339,10 +339,13 @@ static bool handle(struct follow *f, pid_t tid, int status, struct follow_event 
 	return WIFSTOPPED(status) ? on_stop(f, t, status, out) : on_end(f, t, status, out);
 }
 
+/* Without memory for it, it goes on, and nobody is told. */
 static void put_off(struct follow *f, const struct follow_event *event)
 {
 	if (!GROW(f->queue, f->queue_size, f->queue_cnt))
 		f->queue[f->queue_cnt++] = *event;
+	else if (event->what != FOLLOW_ENDED)
+		follow__go(f, event->pid, 0);
 }
 
 bool follow__took(struct follow *f, pid_t tid, int status)

@@ -45,12 +45,19 @@ int hold__seize(pid_t pid)
 		       : 0;
 }
 
+static int put(const struct hold *h, const void *bytes, size_t size, uint64_t at)
+{
+	if (pwrite(h->mem, bytes, size, (off_t)at) == (ssize_t)size)
+		return 0;
+	return remote__poke(h->pid, at, bytes, size);
+}
+
 static int set_breakpoint(struct hold *h, uint64_t at)
 {
 	static const uint8_t breakpoint = BREAKPOINT;
 
 	if (pread(h->mem, h->code, sizeof(h->code), (off_t)at) != sizeof(h->code) ||
-	    pwrite(h->mem, &breakpoint, 1, (off_t)at) != 1)
+	    put(h, &breakpoint, 1, at))
 		return -EFAULT;
 	h->entry = at;
 	return 0;
@@ -202,20 +209,23 @@ static enum sort sort_of(const struct hold *h)
 	return STATIC;
 }
 
-static void on_exec(struct hold *h)
+/* What cannot be held would run to its end untraced, where we have too few descriptors: an error. */
+static int on_exec(struct hold *h)
 {
 	struct user_regs_struct regs;
 	uint64_t entry;
 
 	hold__done(h);
 	h->mem = inline_open_memory(h->pid, O_RDWR);
+	if (h->mem < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		return -errno;
 	h->entry = h->loader = 0;
 	h->stack = ptrace(PTRACE_GETREGS, h->pid, 0, &regs) ? 0 : regs.rsp;
 	h->watch = h->is_static = h->runs = false;
 	h->looks = 0;
 	if (h->gently && find_loader(h)) {
 		h->watch = true;
-		return;
+		return 0;
 	}
 	if (!inline_auxiliary(h->pid, AT_BASE)) {
 		enum sort sort = sort_of(h);
@@ -223,11 +233,12 @@ static void on_exec(struct hold *h)
 		h->is_static = h->gently && sort == STATIC;
 		h->watch = h->is_static || sort == LOADER;
 		if (h->watch || sort == UNKNOWN) /* else it can have a breakpoint like all others */
-			return;
+			return 0;
 	}
 	entry = inline_auxiliary(h->pid, AT_ENTRY);
 	if (entry)
-		meet_at(h, entry);
+		(void)meet_at(h, entry); /* it ends, or is none of those that may be held */
+	return 0;
 }
 
 /* Is this stop the breakpoint? Then the program is at its entry point again, as if there was none. */
@@ -240,14 +251,14 @@ static bool is_at_entry(struct hold *h)
 		return false;
 	regs.rip = h->entry;
 	ptrace(PTRACE_SETREGS, h->pid, 0, &regs);
-	return pwrite(h->mem, h->code, 1, (off_t)h->entry) == 1;
+	return !put(h, h->code, 1, h->entry);
 }
 
 static int spin(struct hold *h, struct held *out)
 {
 	static const uint8_t self[2] = { 0xeb, 0xfe }; /* jmp to itself */
 
-	if (pwrite(h->mem, self, sizeof(self), (off_t)h->entry) != sizeof(self))
+	if (put(h, self, sizeof(self), h->entry))
 		return -EFAULT;
 	*out = (struct held){ .pid = h->pid, .entry = h->entry };
 	memcpy(out->code, h->code, sizeof(out->code));
@@ -278,11 +289,13 @@ static int ask(struct hold *h, int (*wanted)(void *ctx), void *ctx)
 
 int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx, int *sig)
 {
-	int what = status >> 8;
+	int what = status >> 8, err;
 
 	*sig = 0;
 	if (what == (SIGTRAP | PTRACE_EVENT_EXEC << 8)) {
-		on_exec(h);
+		err = on_exec(h);
+		if (err)
+			return err;
 	} else if (what == SYSCALL_STOP) {
 		if (h->watch && is_started(h))
 			return ask(h, wanted, ctx);

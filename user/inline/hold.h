@@ -50,7 +50,7 @@ struct hold {
  * @wanted: as below
  * @sig:    what is to be delivered when it goes on, with h->watch up to the next system call
  *
- * Return: HOLD_GO_ON; 0: it stands still where the program begins; else what @wanted said.
+ * Return: HOLD_GO_ON; 0: it stands still where the program begins; else what @wanted said; -EMFILE, -ENFILE, -ENOMEM: it cannot be held.
  */
 int hold__on_stop(struct hold *h, int status, int (*wanted)(void *ctx), void *ctx, int *sig);
 void hold__done(struct hold *h);

@@ -86,7 +86,7 @@ const char *inline_unfit(pid_t pid, bool held)
 		return err == -ESRCH || err == -ENOENT ? "it is gone" : err_str(err);
 	if (info.own_pid != pid)
 		return "it lives in another pid namespace";
-	held |= tracer == getpid(); /* it is followed */
+	held |= tracer == gettid(); /* it is followed */
 	if (!held && info.state == 'T')
 		return "it is stopped";
 	if (remote__is_frozen(pid, pid, 0))

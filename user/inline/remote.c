@@ -113,37 +113,39 @@ static const struct remote_thread *a_stopped_one(const struct remote *r)
 	return NULL;
 }
 
-/* Word by word, as a debugger does it. */
-static int poke(const struct remote *r, uint64_t at, const uint8_t *from, size_t size)
+int remote__poke(pid_t tid, uint64_t at, const void *bytes, size_t size)
 {
-	const struct remote_thread *t = a_stopped_one(r);
+	const uint8_t *from = bytes;
 
-	while (t && size) {
+	while (size) {
 		size_t skip = at % sizeof(long), n = sizeof(long) - skip;
 		uint8_t *word = (uint8_t *)(uintptr_t)(at - skip);
 		long value;
 
 		n = n < size ? n : size;
 		errno = 0;
-		value = ptrace(PTRACE_PEEKDATA, t->tid, word, 0);
+		value = ptrace(PTRACE_PEEKDATA, tid, word, 0);
 		if (errno)
 			return -EFAULT;
 		memcpy((uint8_t *)&value + skip, from, n);
-		if (ptrace(PTRACE_POKEDATA, t->tid, word, value))
+		if (ptrace(PTRACE_POKEDATA, tid, word, value))
 			return -EFAULT;
 		at += n;
 		from += n;
 		size -= n;
 	}
-	return size ? -EFAULT : 0;
+	return 0;
 }
 
 /* A kernel can forbid that the file writes where the process itself may not (proc_mem.force_override). */
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size)
 {
+	const struct remote_thread *t;
+
 	if (pwrite(r->mem, from, size, (off_t)at) == (ssize_t)size)
 		return 0;
-	return errno == EIO ? poke(r, at, from, size) : -EFAULT;
+	t = errno == EIO ? a_stopped_one(r) : NULL;
+	return t ? remote__poke(t->tid, at, from, size) : -EFAULT;
 }
 
 /*
@@ -204,16 +206,20 @@ void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes)
 /* What stat(5) says of a thread, into @line, from its state on; NULL: it is not there. "?": that could not be read. */
 static const char *read_stat(pid_t pid, pid_t tid, char *line, int size)
 {
-	char path[64];
-	auto_fclose FILE *f = NULL;
+	auto_close int fd = -1;
 	const char *name_end;
+	char path[64];
+	ssize_t got;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
-	f = fopen(path, "re");
-	if (!f && errno != ENOENT && errno != ESRCH)
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno != ENOENT && errno != ESRCH)
 		return "?";
-	if (!f || !fgets(line, size, f))
+	/* no line: its name can have several */
+	got = fd < 0 ? -1 : read(fd, line, (size_t)size - 1);
+	if (got <= 0)
 		return NULL;
+	line[got] = 0;
 	name_end = strrchr(line, ')');
 	return name_end && name_end[1] == ' ' ? name_end + 2 : "?";
 }

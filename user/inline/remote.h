@@ -155,6 +155,10 @@ int remote__read(const struct remote *r, uint64_t at, void *to, size_t size);
 ssize_t remote__read_some(const struct remote *r, uint64_t at, void *to, size_t size);
 int remote__write(const struct remote *r, uint64_t at, const void *from, size_t size);
 
+/* remote__poke - into the memory of a thread that we trace and that stands still, word by word, as a debugger does it: where the process itself may
+ * not write, too. 0 or -EFAULT. */
+int remote__poke(pid_t tid, uint64_t at, const void *bytes, size_t size);
+
 /* remote__touch - pages of shared memory that exist are put into the target's page tables, which saves it the faults */
 void remote__touch(const struct remote *r, uint64_t at, uint64_t bytes);
 
