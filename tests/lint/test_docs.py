@@ -17,6 +17,13 @@ COMMANDS = ("agent", "fleet", "record", "top", "dump", "trace", "convert", "view
 DOCUMENTS = source.files("README.md", "docs/*.md", "CONTRIBUTING.md")
 
 
+def test_the_map_of_the_inline_engine():
+    """Each of its files has its place in the table."""
+    told = (source.ROOT / "docs" / "inline.md").read_text(encoding="utf-8").partition("## Where it stands in the code")[2].partition("\n## ")[0]
+    missing = [f.name for f in sorted((source.ROOT / "user" / "inline").glob("*.c")) if "`%s`" % f.name not in told]
+    assert not missing
+
+
 def said(*args):
     return subprocess.run([PYEBPF, *args], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
 

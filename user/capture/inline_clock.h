@@ -44,7 +44,7 @@ void inline_clock__next(struct inline_clock *c, uint64_t tsc);
 /* inline_clock__until - up to where what is to come from @tsc on may be converted in any order */
 uint64_t inline_clock__until(struct inline_clock *c, uint64_t tsc);
 
-/* inline_clock__ns - rising arguments, but for a few microseconds; none before begin() */
+/* inline_clock__ns - of CLOCK_MONOTONIC. @tsc: rises from call to call, but for a few microseconds; none is before begin() */
 static inline uint64_t inline_clock__ns(struct inline_clock *c, uint64_t tsc)
 {
 	if (tsc >= c->until)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by cap_inline.c (the ring, code objects, records), inline_steps.c (what is handed on), inline_lanes.c (several rings) and
- * inline_track.c (threads and stacks). */
+/* Shared by cap_inline.c (the ring, code objects, records), inline_steps.c (what is handed on), inline_lanes.c (several rings),
+ * inline_quiet.c (what is left out) and inline_track.c (threads and stacks); inline_count.c and inline_opcodes.c have its ring and its stacks. */
 #ifndef PYEBPF_CAPTURE_INLINE_PRIV_H
 #define PYEBPF_CAPTURE_INLINE_PRIV_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run of `trace --engine inline`: as session.h, for one process, without BPF and without privilege. */
+/* A run of `trace --engine inline`: as session.h, for one process and with -s what it starts, without BPF and without privilege. */
 #ifndef PYEBPF_CMD_SESSION_INLINE_H
 #define PYEBPF_CMD_SESSION_INLINE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by session_inline.c (the run), inline_member.c (a process of it), inline_stacks.c (its stacks) and inline_family.c (-s). */
+/* Shared by session_inline.c (the run), inline_member.c (a process of it), inline_stacks.c (its stacks), inline_family.c (-s)
+ * and inline_left.c (who wakes up behind it). */
 #ifndef PYEBPF_CMD_SESSION_INLINE_PRIV_H
 #define PYEBPF_CMD_SESSION_INLINE_PRIV_H
 

@@ -105,7 +105,7 @@ int inline__adopt(struct inline_engine *e, pid_t pid, const struct inline_engine
 /* inline__is_copy - is a process that was just born forked from one that @from, or its parent, is attached to? */
 bool inline__is_copy(pid_t pid, const struct inline_engine *from);
 
-/* inline__is_early_copy - or is it one that forked while that one was attached to, before any word was replaced? It has nothing that
+/* inline__is_early_copy - has a process that was just born forked while @from was attached to, before any word was replaced? It has nothing that
  * leads to stubs, but perhaps a part of what was made for them, in @out. It has just been born and stands still. */
 #define INLINE_PIECES_MAX 4
 struct inline_early {

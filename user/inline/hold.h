@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Our own child, held where its interpreter is mapped and relocated and nothing of it has run: at the entry
+ * A child, our own or one that is followed, held where its interpreter is mapped and relocated and nothing of it has run: at the entry
  * point of the program. It is traced until then and killed with pyebpf; afterwards it is let go.
  */
 #ifndef PYEBPF_INLINE_HOLD_H
@@ -72,8 +72,8 @@ int hold__seize(pid_t pid);
  * @over:   called all the time; true: it is not waited for any more
  * @status: of waitpid(), when it has ended
  *
- * One that was not wanted is asked for again while it runs, as it can load what is wanted, until @wanted says something else: an
- * error then ends it not.
+ * One that was not wanted is asked for again while it runs, as it can load what is wanted, until @wanted says something else: even
+ * if that is an error it runs on.
  *
  * Return: 0, it spins; HOLD_RUNS: it is wanted by now, and let go; HOLD_OVER: let go; -ECHILD, it has ended; what @wanted said (it stands still then);
  * another errno.

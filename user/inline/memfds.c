@@ -49,7 +49,7 @@ ino_t inline_memfd_at(const struct remote *r, uint64_t fd)
 	return 0;
 }
 
-/* Nobody has written to it, nor will be kept from that. */
+/* It is empty, and nothing is sealed: not one that we have filled. */
 static bool is_new(int fd)
 {
 	struct stat st;

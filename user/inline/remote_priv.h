@@ -11,7 +11,7 @@ bool remote_has_many(const struct remote *r);
 /* remote_count_threads - 0 or -1: that is not known */
 long remote_count_threads(const struct remote *r);
 
-/* Who is not stopped with all others, but before or after them, is so with few: one of them stands still for 0.1 to 0.2 ms. */
+/* Threads that are stopped before or after all others are so in groups of that many, each of which stands still for 0.1 to 0.2 ms. */
 #define REMOTE_BATCH	8u
 #define REMOTE_STAND_NS 3000000ull /* until those that were asked together stand still */
 
