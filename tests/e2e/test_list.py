@@ -388,7 +388,7 @@ def test_a_process_that_overwrote_its_arguments():
 
 # --- builds that cannot be traced ---
 
-@pytest.mark.parametrize("name", [name for name in pythons.names() if name in ("3.14-sid", "3.15-sid")])
+@pytest.mark.parametrize("name", [name for name in pythons.names() if name in ("3.14-sid", "3.14-tail", "3.15-sid")])
 @pytest.mark.parametrize("value, active", [("1", True), ("0", False), ("", False)])
 def test_jit(name, value, active):
     env = dict(os.environ, PYTHON_JIT=value)

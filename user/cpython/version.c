@@ -95,9 +95,9 @@ int version_find_text(const char *data, size_t len, unsigned int minor, char *ou
 }
 
 /* Owned by the caller; NULL when there is none that can be read. */
-static char *read_rodata(const struct elf_file *elf, size_t *len)
+static char *read_section(const struct elf_file *elf, const char *name, size_t *len)
 {
-	const struct elf_section *rodata = elf_file__section_by_name(elf, ".rodata");
+	const struct elf_section *rodata = elf_file__section_by_name(elf, name);
 	auto_free char *data = NULL;
 
 	if (!rodata || !rodata->size || rodata->size > RODATA_MAX)
@@ -124,7 +124,7 @@ int version_text(const struct elf_file *elf, const struct probe_plan *plan, char
 	    !elf_file__read(elf, sym.vaddr, &hex, sizeof(hex)) &&
 	    hex >> 16 == (0x300u | plan->minor))
 		return format_hex((uint32_t)hex, out, size);
-	data = read_rodata(elf, &len);
+	data = read_section(elf, ".rodata", &len);
 	found = data ? version_find_text(data, len, plan->minor, out, size) : -ENOENT;
 	if (found < 0)
 		snprintf(out, size, "3.%u", plan->minor);
@@ -133,13 +133,19 @@ int version_text(const struct elf_file *elf, const struct probe_plan *plan, char
 
 bool version_has_jit(const struct elf_file *elf, const struct probe_plan *plan)
 {
+	/* BOLT writes a new one, and keeps what constants it has not moved by this name */
+	static const char *const sections[] = { ".rodata", ".bolt.org.rodata" };
 	static const char name[] = "\0PYTHON_JIT";
 	const struct layout *l = layout_find(plan->minor, plan->free_threaded);
-	auto_free char *data = NULL;
-	size_t len = 0;
+	bool found = false;
 
 	if (!l || !l->jit[0].is_size)
 		return false;
-	data = read_rodata(elf, &len);
-	return data && memmem(data, len, name, sizeof(name));
+	for (size_t i = 0; !found && i < sizeof(sections) / sizeof(*sections); i++) {
+		size_t len = 0;
+		auto_free char *data = read_section(elf, sections[i], &len);
+
+		found = data && memmem(data, len, name, sizeof(name));
+	}
+	return found;
 }
