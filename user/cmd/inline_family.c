@@ -324,6 +324,8 @@ static int on_stop(struct inline_run *r, pid_t pid, int status)
 		*r->t.e = q.e;
 		ret = refuse(r, inline_failed(pid, err, r->t.e));
 	} else if (err != HOLD_GO_ON) {
+		if (!q.e.what[0] && err != -ESRCH) /* it could not be held */
+			inline_failed(pid, err, &q.e);
 		miss(r, pid, &q.e);
 	}
 	question_done(&q);
